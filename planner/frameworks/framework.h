@@ -101,6 +101,8 @@ struct framework {
     const char *(*renamed)(const char *path);   /* the rows' name of a spelling that was left as
                                                    another key says it; NULL: there are none */
     enum document_syntax syntax;                /* that is written */
+    const char *named; /* the key of another file that has the rest, DeepSpeed's: read before this
+                          one, which fills in its "auto"; NULL */
     bool loose; /* texts may stand for booleans and numbers, as in a launcher's environment */
 };
 #define KEY_ROWS(list) .rows = (list), .row_count = sizeof(list) / sizeof *(list)
@@ -142,6 +144,9 @@ const char *import_value(const struct import *import, const char *setting,
 
 /* Whether an option of the command line, or of the file's own, says it. */
 bool import_is_given(const struct import *import, const char *setting);
+
+/* Whether the keys of the file that this one names have been read. */
+bool import_has_named(const struct import *import);
 
 /* Whether an option or a key has set it. */
 bool import_has(const struct import *import, const char *setting);

@@ -23,11 +23,9 @@ enum {
 static enum err_code set_zero(struct import *im, const struct key_row *row, const struct node *node,
                               struct err *err)
 {
-    const struct node *file = import_node(im, "deepspeed_config.deepspeed_config_file");
     const struct node *stage = import_node(im, "deepspeed_config.zero_stage");
-    if (file)
-        return import_refuse(im, "deepspeed_config.deepspeed_config_file", file, err,
-                             "the settings are in that file: `--from` it");
+    if (import_has_named(im))
+        return ERR_OK; /* DeepSpeed's file says it */
     const long long n = import_integer(im, "deepspeed_config.zero_stage", 2);
     if (n < 1 || n > 3)
         return import_refuse(im, "deepspeed_config.zero_stage", stage, err,
@@ -124,6 +122,9 @@ static enum err_code read_precision(struct import *im, const struct key_row *row
     const char *value = key_to_setting(row, text);
     if (!value)
         import_list(im, node, row->path, row->why);
+    if (import_has_named(im) && import_has(im, "param-dtype") &&
+        !import_is_given(im, "param-dtype"))
+        return ERR_OK;
     TRY(import_set(im, "param-dtype", value ? value : "same", row, node, err));
     return value && strcmp(value, "same") != 0
                ? import_set(im, "store-dtype", "fp32", row, NULL, err)
@@ -175,7 +176,8 @@ static enum err_code read_sharding(struct import *im, const struct key_row *row,
 
 /* ---- units ---- */
 
-/* By size: modules of so many parameters; the launcher's default. Without a size none is wrapped. */
+/* By size: modules of so many parameters; the launcher's default. Without a size none is wrapped.
+ */
 static enum err_code read_size(struct import *im, const struct key_row *row,
                                const struct node *node, struct err *err)
 {
@@ -398,5 +400,6 @@ const struct framework framework_accelerate = {
     .syntax = SYNTAX_YAML,
     .systems = FSDP | DDP | ZERO,
     .versions = "accelerate 1.14 and later",
+    .named = D("deepspeed_config_file"),
     .loose = true,
 };

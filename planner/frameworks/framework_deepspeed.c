@@ -49,6 +49,9 @@ static bool is_auto(const struct import *im, const char *path)
 static enum err_code read_dtype(struct import *im, const struct key_row *row,
                                 const struct node *node, struct err *err)
 {
+    const bool open = is_auto(im, "bf16.enabled") || is_auto(im, "fp16.enabled");
+    if (im->in_named && open && !enabled(im, "bf16.enabled") && !enabled(im, "fp16.enabled"))
+        return ERR_OK; /* who names the file fills it in */
     const char *dtype = enabled(im, "bf16.enabled")   ? "bf16"
                         : enabled(im, "fp16.enabled") ? "fp16"
                         : is_auto(im, "bf16.enabled") ? "bf16"
@@ -84,10 +87,9 @@ static const char *write_fp16(const struct settings *s, char text[NUMBER_TEXT])
 static enum err_code read_accumulated(struct import *im, const struct key_row *row,
                                       const struct node *node, struct err *err)
 {
-    static const char *const names[][2] = {{"fp32", "fp32"},     {"float32", "fp32"},
-                                           {"bf16", "bf16"},     {"bfloat16", "bf16"},
-                                           {"fp16", "fp16"},     {"float16", "fp16"},
-                                           {"half", "fp16"}};
+    static const char *const names[][2] = {
+        {"fp32", "fp32"}, {"float32", "fp32"}, {"bf16", "bf16"}, {"bfloat16", "bf16"},
+        {"fp16", "fp16"}, {"float16", "fp16"}, {"half", "fp16"}};
     char buffer[NUMBER_TEXT];
     const char *value = NULL;
     const char *own = import_value(im, "param-dtype", buffer);

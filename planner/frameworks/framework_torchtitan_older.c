@@ -16,8 +16,9 @@ static const struct {
     {"training.pipeline_parallel_degree", "parallelism.pipeline_parallel_degree"},
     {"training.data_parallel_degree", "parallelism.data_parallel_shard_degree"}, /* until September
                                                                    2024, db6b39acd: no replicas */
-    {"training.sequence_parallel_degree", "parallelism.tensor_parallel_degree"}, /* until March
-                                                                                    2024, e28832e7c */
+    {"training.sequence_parallel_degree",
+     "parallelism.tensor_parallel_degree"}, /* until March
+                                               2024, e28832e7c */
     {"experimental.context_parallel_degree", "parallelism.context_parallel_degree"},
     {"experimental.pipeline_parallel_degree", "parallelism.pipeline_parallel_degree"},
     {"training.enable_fsdp_float8_all_gather", "float8.enable_fsdp_float8_all_gather"},

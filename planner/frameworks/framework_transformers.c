@@ -1,7 +1,7 @@
 /* framework_transformers.c - Hugging Face TrainingArguments as JSON, or the file of its fsdp_config
  * alone: keys and defaults of training_args.py (5.23), read in the sources. Its Trainer runs
  * accelerate, which framework_accelerate.c knows. */
-#include "frameworks/framework.h"
+#include "frameworks/framework_transformers.h"
 
 #include <string.h>
 
@@ -10,6 +10,7 @@ enum {
     FSDP2 = FOR_SYSTEM(FSDP2),
     FSDP = FSDP1 | FSDP2,
     DDP = FOR_SYSTEM(DDP),
+    ZERO = FOR_SYSTEM(ZERO1) | FOR_SYSTEM(ZERO2) | FOR_SYSTEM(ZERO3),
 };
 
 static bool is_on(const struct node *node)
@@ -37,11 +38,9 @@ static enum err_code read_fsdp(struct import *im, const struct key_row *row,
     static const char *const words[] = {"full_shard",   "shard_grad_op",      "no_shard",
                                         "hybrid_shard", "hybrid_shard_zero2", "offload",
                                         "auto_wrap"};
-    const struct node *deepspeed = import_node(im, "deepspeed");
     const long long version = import_integer(im, "fsdp_config.version", 2);
-    if (deepspeed)
-        return import_refuse(im, "deepspeed", deepspeed, err,
-                             "the settings are in that file: `--from` it");
+    if (import_has_named(im))
+        return ERR_OK; /* DeepSpeed's file says which ZeRO it is */
     for (const char *at = node && node->kind == NODE_TEXT ? node->text : ""; *at;) {
         const size_t here = strcspn(at, " ");
         bool known = false;
@@ -130,6 +129,10 @@ static enum err_code read_dtype(struct import *im, const struct key_row *row,
                         "autocast to this dtype: planned in fp32");
         return import_set(im, "autocast", bf16 ? "bf16" : "none", row, node, err);
     }
+    if (import_has_named(im))
+        return import_has(im, "param-dtype") && !import_is_given(im, "param-dtype")
+                   ? ERR_OK
+                   : import_set(im, "param-dtype", bf16 || fp16 ? dtype : "fp32", row, node, err);
     TRY(import_set(im, "param-dtype", dtype, row, node, err));
     TRY(import_set(im, "reduce-dtype", dtype, row, node, err));
     return bf16 || fp16 ? import_set(im, "store-dtype", "fp32", row, NULL, err) : ERR_OK;
@@ -143,6 +146,20 @@ static enum err_code read_checkpointing(struct import *im, const struct key_row 
     return import_set(im, "checkpointing", on ? "full" : "none", row, node, err);
 }
 
+/* An optimizer of DeepSpeed's own file is DeepSpeed's fused one, whatever is said here. */
+static enum err_code read_optim(struct import *im, const struct key_row *row,
+                                const struct node *node, struct err *err)
+{
+    const char *impl = key_to_setting(row, node ? node->text : row->initial);
+    if (document_find(&im->named, "optimizer.type")) {
+        import_idle(im, node, row->path);
+        return ERR_OK;
+    }
+    if (!impl)
+        import_list(im, node, row->path, row->why);
+    return impl ? import_set(im, "optimizer-impl", impl, row, node, err) : ERR_OK;
+}
+
 /* Trainer._build_accelerator_args: without the key they are looked for, unless blocks are
  * checkpointed. */
 static enum err_code read_unused(struct import *im, const struct key_row *row,
@@ -152,12 +169,32 @@ static enum err_code read_unused(struct import *im, const struct key_row *row,
     return import_set(im, "find-unused-parameters", on ? "on" : "off", row, node, err);
 }
 
+/* ---- the model, as axolotl and LLaMA-Factory name it ---- */
+
+static enum err_code read_model(struct import *im, const struct key_row *row,
+                                const struct node *node, struct err *err)
+{
+    const struct model_preset *preset = node ? model_preset_of(node->text) : NULL;
+    const char *slash = node ? strrchr(node->text, '/') : NULL;
+    if (slash && !preset)
+        preset = model_preset_of(slash + 1);
+    if (node && !preset && !import_has(im, "model"))
+        import_list(im, node, row->path, "no preset has this name: give MODEL");
+    return preset ? import_set(im, "model", preset->name, row, node, err) : ERR_OK;
+}
+
 /* ---- the table ---- */
 
 /* clang-format off */
 /* NOLINTBEGIN(bugprone-macro-parentheses): what the macros hold are initialisers */
 #define IDLE(key) {.path = key, .kind = KEY_ANY}
 #define C(key) "fsdp_config." key
+#define OPTIMS                                                                                     \
+    KEY_WORDS({"adamw_torch_fused", "fused"}, {"adamw_torch", "foreach"}, {"sgd", NULL},           \
+              {"adafactor", NULL}, {"adamw_8bit", NULL}, {"adamw_bnb_8bit", NULL},                 \
+              {"paged_adamw_8bit", NULL}, {"paged_adamw_32bit", NULL}, {"adamw_apex_fused", NULL}, \
+              {"adamw_hf", NULL}, {"lion_32bit", NULL}, {"lion_8bit", NULL}, {"rmsprop", NULL},    \
+              {"adagrad", NULL})
 #define STRATEGIES KEY_WORDS({"full_shard", "FULL_SHARD"}, {"shard_grad_op", "SHARD_GRAD_OP"},      \
                              {"no_shard", "NO_SHARD"}, {"hybrid_shard", "HYBRID_SHARD"},            \
                              {"hybrid_shard_zero2", "_HYBRID_SHARD_ZERO2"})
@@ -196,6 +233,14 @@ static const struct key_row rows[] = {
     {.path = "gradient_checkpointing", .kind = KEY_BOOL, .read = import_elsewhere},
     IDLE("gradient_checkpointing_kwargs"),
 
+    {.path = "model_name_or_path", .kind = KEY_TEXT, .setting = "model", .read = read_model},
+    {.path = "adapter", .kind = KEY_ANY, .neutral = "", .why = "adapters: give --lora"},
+    {.path = "finetuning_type", .kind = KEY_WORD, .neutral = "full",
+     .why = "adapters: give --lora"},
+    {.path = "load_in_4bit", .kind = KEY_BOOL, .neutral = "false", .why = "weights in 4 bits"},
+    {.path = "load_in_8bit", .kind = KEY_BOOL, .neutral = "false", .why = "weights in 8 bits"},
+    {.path = "quantization_bit", .kind = KEY_ANY, .neutral = "", .why = "weights in few bits"},
+    {.path = "cutoff_len", .kind = KEY_INTEGER, .least = 1, .setting = "seq"},
     {.path = "bf16", .kind = KEY_BOOL, .setting = "param-dtype", .read = read_dtype},
     {.path = "fp16", .kind = KEY_BOOL, .read = import_elsewhere},
     {.path = "tf32", .kind = KEY_BOOL},
@@ -206,12 +251,12 @@ static const struct key_row rows[] = {
     {.path = "max_grad_norm", .kind = KEY_REAL, .setting = "clip", .initial = "1.0",
      .words = KEY_WORDS({"0", "off"}, {"0.0", "off"})},
     {.path = "optim", .kind = KEY_WORD, .setting = "optimizer-impl",
-     .words = KEY_WORDS({"adamw_torch_fused", "fused"}, {"adamw_torch", "foreach"}, {"sgd", NULL},
-                        {"adafactor", NULL}, {"adamw_8bit", NULL}, {"adamw_bnb_8bit", NULL},
-                        {"paged_adamw_8bit", NULL}, {"paged_adamw_32bit", NULL},
-                        {"adamw_apex_fused", NULL}, {"adamw_hf", NULL}, {"lion_32bit", NULL},
-                        {"lion_8bit", NULL}, {"rmsprop", NULL}, {"adagrad", NULL}),
-     .initial = "adamw_torch_fused", .why = "this optimizer: planned as AdamW"},
+     .words = OPTIMS,
+     .initial = "adamw_torch_fused", .why = "this optimizer: planned as AdamW",
+     .systems = FSDP | DDP},
+    {.path = "optim", .kind = KEY_WORD, .setting = "optimizer-impl", .read = read_optim,
+     .words = OPTIMS, .initial = "adamw_torch_fused", .why = "this optimizer: planned as AdamW",
+     .systems = ZERO},
     {.path = "torch_compile", .kind = KEY_BOOL, .neutral = "false",
      .why = "torch.compile of the whole model"},
     {.path = "ddp_bucket_cap_mb", .kind = KEY_REAL, .setting = "bucket-cap-mb", .systems = DDP},
@@ -233,7 +278,13 @@ static const struct key_row rows[] = {
     IDLE("logging_strategy"), IDLE("save_strategy"), IDLE("save_steps"), IDLE("save_total_limit"),
     IDLE("seed"), IDLE("data_seed"), IDLE("report_to"), IDLE("run_name"), IDLE("ddp_timeout"),
     IDLE("dataloader_num_workers"), IDLE("dataloader_pin_memory"), IDLE("dataloader_drop_last"),
-    IDLE("remove_unused_columns"), IDLE("resume_from_checkpoint"), IDLE("push_to_hub"),
+    IDLE("datasets"), IDLE("dataset"), IDLE("dataset_dir"), IDLE("dataset_prepared_path"),
+    IDLE("val_set_size"), IDLE("val_size"), IDLE("num_epochs"), IDLE("lr_scheduler"),
+    IDLE("wandb_project"), IDLE("wandb_entity"), IDLE("wandb_watch"), IDLE("wandb_name"),
+    IDLE("wandb_log_model"), IDLE("saves_per_epoch"), IDLE("evals_per_epoch"),
+    IDLE("special_tokens"), IDLE("template"), IDLE("max_samples"), IDLE("overwrite_cache"),
+    IDLE("preprocessing_num_workers"), IDLE("plot_loss"), IDLE("save_only_model"),
+    IDLE("trust_remote_code"), IDLE("remove_unused_columns"), IDLE("resume_from_checkpoint"), IDLE("push_to_hub"),
     IDLE("disable_tqdm"), IDLE("logging_first_step"), IDLE("bf16_full_eval"),
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
@@ -267,13 +318,23 @@ static void join_words(struct document *document)
     node->text = text;
 }
 
+static bool is_config_alone(const struct document *document)
+{
+    static const char *const arguments[] = {
+        "fsdp",      "fsdp_config", "per_device_train_batch_size",
+        "deepspeed", "base_model",  "model_name_or_path"};
+    for (size_t i = 0; i < sizeof arguments / sizeof arguments[0]; i++)
+        if (document_find(document, arguments[i]))
+            return false;
+    return true;
+}
+
 /* A file of fsdp_config alone becomes the TrainingArguments that it is for; its keys lose "fsdp_".
  */
 static void prepare(struct document *document)
 {
     struct node *config = document_find(document, "fsdp_config");
-    if (!config && !document_find(document, "fsdp") &&
-        !document_find(document, "per_device_train_batch_size")) {
+    if (is_config_alone(document)) {
         struct node *root = document->root;
         document->root = arena_alloc(&document->arena, sizeof *root);
         document->root->kind = NODE_TABLE;
@@ -286,6 +347,7 @@ static void prepare(struct document *document)
          n = n->next)
         if (n->key && strncmp(n->key, "fsdp_", 5) == 0)
             n->key += 5;
+    transformers_others(document);
 }
 
 const struct framework framework_transformers = {
@@ -298,5 +360,6 @@ const struct framework framework_transformers = {
     .versions = "transformers 5",
     .syntax = SYNTAX_JSON,
     .prepare = prepare,
+    .named = "deepspeed",
     .loose = true,
 };

@@ -121,6 +121,11 @@ bool import_is_given(const struct import *im, const char *setting)
     return given_text(im, setting) != NULL;
 }
 
+bool import_has_named(const struct import *im)
+{
+    return im->named.root && !im->in_named;
+}
+
 bool import_has(const struct import *im, const char *setting)
 {
     const struct setting *row = settings_find(im->settings, setting, NULL);
@@ -395,6 +400,8 @@ static enum err_code take_present(struct import *im, const struct key_row *row, 
         return ERR_OK;
     }
     if (row->is_auto && node->kind == NODE_TEXT && strcmp(node->text, "auto") == 0) {
+        if (im->in_named) /* who names the file fills it in */
+            return ERR_OK;
         if (row->reads_auto)
             return row->read(im, row, node, err);
         if (!seen)
@@ -567,17 +574,75 @@ static enum err_code take_settings(struct import *im, const char *path, struct e
     return ERR_OK;
 }
 
-static enum err_code take_all(struct import *im, const struct option_list *own, struct err *err)
+static enum err_code take_rows(struct import *im, struct err *err)
 {
-    const char *system = given_text(im, "strategy");
-    if (system)
-        TRY(settings_set(im->settings, "strategy", system, err));
     for (uint32_t i = 0; i < im->framework->row_count; i++)
         TRY(take_row(im, &im->framework->rows[i], err));
     if (im->framework->settings_path)
         return take_settings(im, im->framework->settings_path, err);
     if (im->framework->file_setting && *im->document.path)
         TRY(import_set(im, im->framework->file_setting, im->document.path, NULL, NULL, err));
+    return ERR_OK;
+}
+
+static void swap_named(struct import *im, const struct framework *framework)
+{
+    const struct document document = im->document;
+    im->document = im->named;
+    im->named = document;
+    im->in_named = !im->in_named;
+    im->framework = framework;
+}
+
+/* The path as the file has it, or beside that file. */
+static enum err_code read_named(struct import *im, const char *path, struct err *err)
+{
+    struct err first = {0};
+    const char *slash = strrchr(im->document.path, '/');
+    const char *beside = import_text(im, "%.*s%s", slash ? (int)(slash - im->document.path) + 1 : 0,
+                                     im->document.path, path);
+    if (document_read(import_text(im, "%s", path), &im->named, &first) == ERR_OK)
+        return ERR_OK;
+    document_free(&im->named);
+    if (first.code == ERR_IO && path[0] != '/' && document_read(beside, &im->named, NULL) == ERR_OK)
+        return ERR_OK;
+    document_free(&im->named);
+    return err_set(err, first.code, "%s", first.text);
+}
+
+/* The keys of the file that this one names: what they say holds. */
+static enum err_code take_named(struct import *im, struct err *err)
+{
+    const struct framework *own = im->framework;
+    const struct node *node = own->named ? import_node(im, own->named) : NULL;
+    if (!node)
+        return ERR_OK;
+    if (node->kind != NODE_TEXT)
+        return import_refuse(im, own->named, node, err,
+                             "write it to a file of its own, and give its path here");
+    if (read_named(im, node->text, err) != ERR_OK)
+        return err_context(err, "%s:%u: %s", im->document.path, node->line, own->named);
+    if (framework_of(&im->named) != &framework_deepspeed)
+        return import_refuse(im, own->named, node, err, "it is no configuration of DeepSpeed");
+    swap_named(im, &framework_deepspeed);
+    enum err_code rc = take_rows(im, err);
+    if (rc == ERR_OK)
+        rc = take_implied(im, err);
+    if (rc == ERR_OK)
+        note_unread(im, "", im->document.root);
+    swap_named(im, own);
+    return rc;
+}
+
+static enum err_code take_all(struct import *im, const struct option_list *own, struct err *err)
+{
+    const char *system = given_text(im, "strategy");
+    if (system)
+        TRY(settings_set(im->settings, "strategy", system, err));
+    TRY(take_named(im, err));
+    TRY(take_rows(im, err));
+    if (im->framework->settings_path)
+        return ERR_OK;
     TRY(take_implied(im, err));
     TRY(set_own_options(im, own, err));
     note_unread(im, "", im->document.root);
@@ -621,6 +686,7 @@ enum err_code import_file(void *context, struct settings *settings, const char *
 void import_free(struct import *im)
 {
     document_free(&im->document);
+    document_free(&im->named);
     arena_free(&im->arena);
     free(im->notes);
     *im = (struct import){.framework = NULL};

@@ -38,7 +38,9 @@ struct note {
 struct import { /* zero-initialise; import_free */
     const struct framework *framework;
     struct document document;
-    struct arena arena; /* notes, values of settings */
+    struct document named; /* the file that it names (framework.h); root NULL: none */
+    bool in_named;         /* whose keys are read: they are swapped with the document's */
+    struct arena arena;    /* notes, values of settings */
     struct settings *settings;
     const struct setting_given *given; /* options: they hold whatever a key says */
     uint32_t given_count, own_count;   /* of those, the first that the file itself carries */

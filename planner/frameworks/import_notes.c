@@ -73,7 +73,8 @@ void import_print(FILE *file, const struct import *im)
 {
     if (!im->framework)
         return;
-    fprintf(file, "\n  from %s, %s: %u settings\n", im->document.path, im->framework->about,
+    fprintf(file, "\n  from %s, %s%s%s: %u settings\n", im->document.path, im->framework->about,
+            im->named.root ? ", and " : "", im->named.root ? im->named.path : "",
             count_of(im, NOTE_TAKEN));
     print_kind(file, im, NOTE_UNPLANNED);
     print_kind(file, im, NOTE_UNKNOWN);
@@ -96,6 +97,8 @@ json_t *import_json(const struct import *im)
     json_t *out = json_object();
     set_text(out, "file", im->document.path);
     set_text(out, "framework", im->framework->name);
+    if (im->named.root)
+        set_text(out, "named", im->named.path);
     for (int kind = 0; kind < NOTE_KINDS; kind++)
         json_object_set_new(out, kinds[kind].member, json_array());
     for (uint32_t i = 0; i < im->note_count; i++) {

@@ -20,8 +20,9 @@ void version_notes_print(FILE *file, const struct job *job, bool all)
     for (int i = 0; i < TORCH_CHANGES; i++)
         count += is_met(job, (enum torch_change)i);
     if (!all && count > LINES) {
-        fprintf(file, "torch 2.%u: %u things are planned as it does them, not as 2.%u does: "
-                      "--explain and --json list them\n",
+        fprintf(file,
+                "torch 2.%u: %u things are planned as it does them, not as 2.%u does: "
+                "--explain and --json list them\n",
                 job->model.torch, count, (unsigned)TORCH_NEWEST);
         return;
     }

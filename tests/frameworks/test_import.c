@@ -432,8 +432,8 @@ static void auto_is_said_and_planned_as_the_trainer_would(void **state)
     } cases[] = {
         {"\"bf16\": {\"enabled\": \"auto\"}", "param-dtype bf16, clip 1", "bf16.enabled"},
         {"\"fp16\": {\"enabled\": \"auto\"}", "param-dtype fp16", "fp16.enabled"},
-        {"\"bf16\": {\"enabled\": \"auto\"}, \"fp16\": {\"enabled\": \"auto\"}",
-         "param-dtype bf16", "bf16.enabled"},
+        {"\"bf16\": {\"enabled\": \"auto\"}, \"fp16\": {\"enabled\": \"auto\"}", "param-dtype bf16",
+         "bf16.enabled"},
         {"\"bf16\": {\"enabled\": \"auto\"}, \"fp16\": {\"enabled\": true}", "param-dtype fp16",
          "bf16.enabled"},
         {"\"gradient_clipping\": \"auto\"", "clip 1, param-dtype fp32", "gradient_clipping"},
@@ -448,6 +448,81 @@ static void auto_is_said_and_planned_as_the_trainer_would(void **state)
         assert_non_null(find_note(&f, NOTE_UNSAID, cases[i].open));
         import_free(&f.import);
     }
+}
+
+/* HfTrainerDeepSpeedConfig.trainer_config_process, DeepSpeedPlugin: who names DeepSpeed's file
+ * fills in what it leaves open; what it says itself holds. */
+static void a_file_that_is_named_is_read_too(void **state)
+{
+    (void)state;
+    struct fixture f;
+    take_file(&f, DATA "training_arguments_zero.json");
+    expect(&f, "strategy zero2, param-dtype bf16, micro-batch 2, accumulate 4, clip 0.5, "
+               "checkpointing full, optimizer-impl foreach, zero " DATA "deepspeed_auto.json");
+    assert_null(find_note(&f, NOTE_UNSAID, "bf16.enabled"));
+    assert_null(find_note(&f, NOTE_UNSAID, "gradient_clipping"));
+    assert_true(leaves_open(&f, "--gpus"));
+    import_free(&f.import);
+    take_file(&f, DATA "accelerate_zero_file.yaml");
+    expect(&f, "strategy zero2, gpus 4, param-dtype fp16, clip 1, accumulate 1");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_JSON, /* its own numbers hold */
+              "{\"deepspeed\": \"" DATA "deepspeed_zero3.json\", \"max_grad_norm\": 2.0, "
+              "\"optim\": \"adamw_torch\"}");
+    expect(&f, "strategy zero3, micro-batch 2, clip 0.5, param-dtype bf16");
+    expect_note(&f, NOTE_OVERRIDDEN, "max_grad_norm", 1, "another key says it");
+    import_free(&f.import);
+}
+
+static void a_file_that_is_named_has_to_be_there(void **state)
+{
+    static const char *const cases[][2] = {
+        {"{\"deepspeed\": \"nowhere.json\"}", "x:1: deepspeed: "},
+        {"{\"deepspeed\": \"" DATA "fsdp_config.json\"}", "it is no configuration of DeepSpeed"},
+        {"{\"deepspeed\": {\"zero_optimization\": {}}}", "a file of its own"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        struct err err = {0};
+        char text[256];
+        snprintf(text, sizeof text, "%.*s, \"per_device_train_batch_size\": 1}",
+                 (int)strlen(cases[i][0]) - 1, cases[i][0]);
+        assert_int_not_equal(take_with(&f, "x", SYNTAX_JSON, text, NULL, 0, &err), ERR_OK);
+        if (!strstr(err.text, cases[i][1]))
+            fail_msg("%s", err.text);
+        import_free(&f.import);
+    }
+}
+
+/* axolotl's examples/llama-3/qlora-fsdp-70b.yml and its fsdp2 ones; LLaMA-Factory's
+ * llama3_full_sft.
+ */
+static void other_trainers_have_their_names(void **state)
+{
+    (void)state;
+    struct fixture f;
+    take_text(&f, SYNTAX_YAML,
+              "base_model: meta-llama/Llama-3.1-8B\nsequence_len: 512\nmicro_batch_size: 2\n"
+              "gradient_accumulation_steps: 4\nadapter: qlora\nbf16: auto\nfsdp:\n"
+              "  - full_shard\n  - auto_wrap\nfsdp_config:\n  fsdp_offload_params: true\n"
+              "  fsdp_sharding_strategy: FULL_SHARD\n  fsdp_use_orig_params: false\n");
+    expect(&f, "strategy fsdp1, model llama-3.1-8b, seq 512, micro-batch 2, accumulate 4, "
+               "param-dtype bf16, offload cpu, sharding FULL_SHARD, use-orig-params off");
+    expect_note(&f, NOTE_UNPLANNED, "adapter", 5, "--lora");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML,
+              "base_model: Qwen/Qwen3-8B\nbf16: true\nfsdp_version: 2\nfsdp_config:\n"
+              "  offload_params: false\n  reshard_after_forward: false\n");
+    expect(&f, "strategy fsdp2, model qwen3-8b, offload none, reshard never");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML,
+              "model_name_or_path: meta-llama/Llama-3.1-8B\nstage: sft\ncutoff_len: 2048\n"
+              "per_device_train_batch_size: 1\ngradient_accumulation_steps: 2\nbf16: true\n"
+              "deepspeed: " DATA "deepspeed_auto.json\n");
+    expect(&f, "strategy zero2, model llama-3.1-8b, seq 2048, micro-batch 1, accumulate 2, "
+               "param-dtype bf16, clip 1");
+    import_free(&f.import);
 }
 
 /* DeepSpeedEngine.get_data_types: without the key it is the model's dtype. */
@@ -675,6 +750,9 @@ int main(void)
         cmocka_unit_test(training_arguments_give_their_job),
         cmocka_unit_test(other_systems_have_their_names),
         cmocka_unit_test(auto_is_said_and_planned_as_the_trainer_would),
+        cmocka_unit_test(a_file_that_is_named_is_read_too),
+        cmocka_unit_test(a_file_that_is_named_has_to_be_there),
+        cmocka_unit_test(other_trainers_have_their_names),
         cmocka_unit_test(gradients_add_up_in_a_dtype),
         cmocka_unit_test(units_by_size_are_fsdp1s),
         cmocka_unit_test(options_override_and_are_listed),

@@ -1,0 +1,58 @@
+/* framework_transformers_others.c - axolotl's and LLaMA-Factory's YAML: TrainingArguments with some
+ * names of their own, brought into the form of transformers 5. Read in axolotl's utils/schemas
+ * (0.13) and LLaMA-Factory's hparams (0.9.4). */
+#include "frameworks/framework_transformers.h"
+
+#include <string.h>
+
+static const struct {
+    const char *was, *is;
+} names[] = {
+    {"base_model", "model_name_or_path"},                /* axolotl */
+    {"sequence_len", "cutoff_len"},                      /* axolotl; LLaMA-Factory's name */
+    {"micro_batch_size", "per_device_train_batch_size"}, /* axolotl */
+    {"optimizer", "optim"},                              /* axolotl */
+    {"fsdp_version", "fsdp_config.version"},             /* axolotl */
+    {"fsdp_config.offload_params", "fsdp_config.cpu_offload"},
+    {"fsdp_config.sharding_strategy", "fsdp_config.reshard_after_forward"},
+};
+
+/* "auto" of axolotl: wherever the GPU can. */
+static void settle_bf16(struct document *document)
+{
+    struct node *node = document_find(document, "bf16");
+    if (node && node->kind == NODE_TEXT && strcmp(node->text, "auto") == 0) {
+        node->kind = NODE_BOOL;
+        node->text = "true";
+    }
+}
+
+/* axolotl shards wherever there is a fsdp_config, by FSDP1 unless its version is said. */
+static void imply_fsdp(struct document *document)
+{
+    const bool axolotl = document_find(document, "base_model") != NULL;
+    const bool shards =
+        document_find(document, "fsdp_config") != NULL || document_find(document, "fsdp") != NULL;
+    if (!axolotl || !shards)
+        return;
+    if (!document_find(document, "fsdp"))
+        document_put(document, "fsdp", NODE_BOOL, "true")->read = true;
+    if (!document_find(document, "fsdp_version") && !document_find(document, "fsdp_config.version"))
+        document_put(document, "fsdp_config.version", NODE_INTEGER, "1");
+}
+
+void transformers_others(struct document *document)
+{
+    if (document->syntax != SYNTAX_YAML)
+        return;
+    imply_fsdp(document);
+    settle_bf16(document);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct node *node = document_find(document, names[i].was);
+        if (!node || node->kind == NODE_TABLE || node->kind == NODE_LIST ||
+            document_find(document, names[i].is))
+            continue;
+        document_put(document, names[i].is, node->kind, node->text)->line = node->line;
+        node->read = true;
+    }
+}
