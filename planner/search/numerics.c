@@ -91,7 +91,7 @@ void numerics_compare(const struct settings *from, const struct settings *to,
         settings_job(to, config, &after, NULL) == ERR_OK)
         add_dtypes(&before, &after, out);
     for (uint32_t i = 0; i < count; i++)
-        if (rows[i].numerics && rows[i].axis && !is_said(&rows[i]) &&
+        if (rows[i].numerics && (rows[i].axis || rows[i].wide) && !is_said(&rows[i]) &&
             setting_is_of(&rows[i], to->command))
             add_row(&rows[i], from, to, out);
 }

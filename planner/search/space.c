@@ -55,7 +55,7 @@ static enum err_code check_allow(const struct settings *s, struct err *err)
         const struct setting *row = find_anywhere(s, s->tune.allow.at[i], err);
         if (!row)
             return err_context(err, "--allow %s", s->tune.allow.at[i]);
-        if (!row->axis && !is(row, SYSTEM))
+        if (!row->axis && !row->wide && !is(row, SYSTEM))
             return err_set(err, ERR_INVALID, "--allow %s: it has no values to search",
                            s->tune.allow.at[i]);
     }
@@ -92,19 +92,22 @@ uint32_t axis_find(const struct grid_axis *axis, const char *text)
     return i;
 }
 
-/* The values of the row's axis; in front of them what was asked for, if it is none of these. */
+/* The values of the row's axis, and the rest of them where it is allowed; in front what was asked
+ * for, if it is none of these. */
 static void fill_axis(struct grid_axis *axis, const struct settings *base, struct arena *arena)
 {
+    bool (*value)(const struct setting *, uint32_t, char[NUMBER_TEXT]) =
+        is_allowed(base, axis->row->name) ? setting_wide_value : setting_axis_value;
     char text[NUMBER_TEXT], buffer[NUMBER_TEXT];
     const char *present = setting_read(axis->row, base, buffer);
     uint32_t count = 0;
     bool there = false;
-    while (setting_axis_value(axis->row, count, text))
+    while (value(axis->row, count, text))
         there |= present && strcmp(text, present) == 0, count++;
     axis->values = arena_alloc(arena, (count + 1) * sizeof *axis->values);
     if (present && !there)
         add_value(axis, base, present, arena);
-    for (uint32_t i = 0; setting_axis_value(axis->row, i, text); i++)
+    for (uint32_t i = 0; value(axis->row, i, text); i++)
         add_value(axis, base, text, arena);
     axis->present = axis_find(axis, present);
 }
@@ -168,7 +171,7 @@ static bool is_inner(const struct setting *row)
 static bool is_searched(const struct settings *settings, const struct space_options *options,
                         const struct setting *row)
 {
-    if (!row->axis || !setting_is_of(row, settings->command) ||
+    if (!(row->axis || row->wide) || !setting_is_of(row, settings->command) ||
         !setting_suits(row, settings->job.strategy.system) || is(row, BATCH) ||
         is(row, ACCUMULATE) || is(row, SYSTEM))
         return false;
@@ -178,7 +181,7 @@ static bool is_searched(const struct settings *settings, const struct space_opti
         return true;
     if (settings_is_given(settings, row) && !options->refixed)
         return false;
-    return !row->numerics || options->numerics;
+    return row->axis && (!row->numerics || options->numerics);
 }
 
 /* False: an axis has no value left. */

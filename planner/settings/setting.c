@@ -526,17 +526,30 @@ static bool word_at(const struct setting *row, uint32_t i, char text[NUMBER_TEXT
     return false;
 }
 
-bool setting_axis_value(const struct setting *row, uint32_t i, char text[NUMBER_TEXT])
+/* Value i of a list by commas, NULL: an empty one. */
+static bool list_value(const char *at, uint32_t i, char text[NUMBER_TEXT])
 {
-    const char *at = row->axis;
     if (!at)
         return false;
-    if (strcmp(at, AXIS_WORDS) == 0)
-        return word_at(row, i, text);
     for (; i > 0 && *at; i--) {
         at += strcspn(at, ",");
         at += *at == ',';
     }
     snprintf(text, NUMBER_TEXT, "%.*s", (int)strcspn(at, ","), at);
     return *at != '\0';
+}
+
+bool setting_axis_value(const struct setting *row, uint32_t i, char text[NUMBER_TEXT])
+{
+    return row->axis && strcmp(row->axis, AXIS_WORDS) == 0 ? word_at(row, i, text)
+                                                           : list_value(row->axis, i, text);
+}
+
+bool setting_wide_value(const struct setting *row, uint32_t i, char text[NUMBER_TEXT])
+{
+    uint32_t count = 0;
+    while (setting_axis_value(row, count, text))
+        if (count++ == i)
+            return true;
+    return list_value(row->wide, i - count, text);
 }

@@ -95,6 +95,8 @@ struct setting {
     uint32_t lacking;
     bool numerics;    /* a change of it alone changes what is trained, not only how */
     const char *axis; /* values worth a search, by commas; AXIS_WORDS: its words; NULL: none */
+    const char *wide; /* more of these, for a search that was allowed the setting by name; of a
+                         setting without `axis`: all there are */
     bool spends;      /* the first of its axis takes the least memory, the others more for time */
     bool ahead; /* ... and says only how long before its use something is fetched: every value runs
                    the same work */
@@ -145,5 +147,7 @@ const char *setting_allowed(const struct setting *row, char *text, size_t size);
 
 /* Value i of its axis, in `text`; false beyond the last, or when it is no axis. */
 bool setting_axis_value(const struct setting *row, uint32_t i, char text[NUMBER_TEXT]);
+/* The same of a search that was allowed the setting: the rest of its values behind these. */
+bool setting_wide_value(const struct setting *row, uint32_t i, char text[NUMBER_TEXT]);
 
 #endif

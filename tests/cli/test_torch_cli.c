@@ -45,15 +45,18 @@ static void versions_hold_what_they_hold(void **state)
 static void what_a_version_does_otherwise_is_said(void **state)
 {
     (void)state;
-    assert_int_equal(shardplan(FIT "--torch 2.8"), 0);
+    assert_int_equal(shardplan(FIT "--torch 2.8 --explain"), 0);
     assert_non_null(strstr(program_output(), torch_row(TORCH_RMS_NORM_FUSED)->then));
     assert_non_null(strstr(program_output(), torch_row(TORCH_ALONE_REDUCES)->then));
     assert_null(strstr(program_output(), torch_row(TORCH_INPUT_LET_GO)->then));
+    assert_int_equal(shardplan(FIT "--torch 2.8"), 0); /* many are folded */
+    assert_non_null(strstr(program_output(), "things are planned as it does them, not as 2.14"));
+    assert_null(strstr(program_output(), torch_row(TORCH_RMS_NORM_FUSED)->then));
     assert_int_equal(shardplan(FIT "--torch 2.12"), 0);
     assert_non_null(strstr(program_output(), torch_row(TORCH_INPUT_LET_GO)->then));
     assert_null(strstr(program_output(), torch_row(TORCH_RMS_NORM_FUSED)->then));
     /* one job's sentences are not another system's */
-    assert_int_equal(shardplan(FIT "--torch 2.8 --strategy ddp"), 0);
+    assert_int_equal(shardplan(FIT "--torch 2.8 --strategy ddp --explain"), 0);
     assert_non_null(strstr(program_output(), torch_row(TORCH_RMS_NORM_FUSED)->then));
     assert_null(strstr(program_output(), torch_row(TORCH_ALONE_REDUCES)->then));
     assert_int_equal(shardplan(FIT "--torch 2.14 --json"), 0);
@@ -87,6 +90,7 @@ static void what_is_not_known_of_a_version_is_refused(void **state)
         {"--torch 2.5 --units torchtitan --freeze tok_embeddings*",
          "backward does not come to tok_embeddings"},
         {"--torch 2.8 --code hf", "transformers' code is planned as of torch 2.9"},
+        {"--torch 2.8 --lora 8", "which --lora's adapters are of, is planned as of torch 2.9"},
         {"--torch 2.12 --reduce-buffers 2", "torch 2.12 does not have it; 2.13 does"},
         {"--torch 2.13 --offload cpu", "--offload: not known of torch 2.13"},
     };

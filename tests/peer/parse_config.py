@@ -31,7 +31,8 @@ def torch(*_):
 def torchtitan(path, _):
     """torchtitan 0.2's own ConfigManager, which refuses keys that it does not know."""
     from torchtitan.config import ConfigManager
-    config = ConfigManager().parse_args(["--job.config_file", path])
+    assets = ["--model.hf_assets_path", os.path.dirname(path) or "."]  # it has to be there
+    config = ConfigManager().parse_args(["--job.config_file", path, *assets])
     return {"name": config.model.name, "flavor": config.model.flavor,
             "seq": config.training.seq_len, "micro_batch": config.training.local_batch_size,
             "global_batch": config.training.global_batch_size, "clip": config.training.max_norm,

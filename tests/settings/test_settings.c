@@ -334,7 +334,7 @@ static void defaults_are_those_of_a_job(void **state)
 static void axes_have_values_that_can_be_set(void **state)
 {
     (void)state;
-    uint32_t count, axes = 0;
+    uint32_t count, axes = 0, wide = 0;
     const struct setting *rows = setting_rows(&count);
     for (uint32_t i = 0; i < count; i++) {
         struct settings settings = settings_for(&rows[i]);
@@ -347,8 +347,15 @@ static void axes_have_values_that_can_be_set(void **state)
         }
         assert_int_equal(values > 0, rows[i].axis != NULL);
         axes += values > 0;
+        const uint32_t usual = values;
+        for (; setting_wide_value(&rows[i], values, text); values++) {
+            accept(&rows[i], &settings, text);
+            expect(&rows[i], &settings, text);
+        }
+        assert_int_equal(values > usual, rows[i].wide != NULL);
+        wide += values > usual;
     }
-    assert_true(axes > 15);
+    assert_true(axes > 15 && wide > 3);
 }
 
 /* Dtypes and batch sizes change what is trained; how memory is spent on it does not. */
