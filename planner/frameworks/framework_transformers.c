@@ -189,12 +189,22 @@ static enum err_code read_model(struct import *im, const struct key_row *row,
 /* NOLINTBEGIN(bugprone-macro-parentheses): what the macros hold are initialisers */
 #define IDLE(key) {.path = key, .kind = KEY_ANY}
 #define C(key) "fsdp_config." key
-#define OPTIMS                                                                                     \
-    KEY_WORDS({"adamw_torch_fused", "fused"}, {"adamw_torch", "foreach"}, {"sgd", NULL},           \
-              {"adafactor", NULL}, {"adamw_8bit", NULL}, {"adamw_bnb_8bit", NULL},                 \
-              {"paged_adamw_8bit", NULL}, {"paged_adamw_32bit", NULL}, {"adamw_apex_fused", NULL}, \
-              {"adamw_hf", NULL}, {"lion_32bit", NULL}, {"lion_8bit", NULL}, {"rmsprop", NULL},    \
-              {"adagrad", NULL})
+#define O(name) {name, NULL}
+/* OptimizerNames, and some that were */
+#define OPTIMS \
+    KEY_WORDS({"adamw_torch_fused", "fused"}, {"adamw_torch", "foreach"}, O("sgd"), \
+              O("adafactor"), O("adamw_hf"), O("adamw_apex_fused"), O("adamw_anyprecision"), \
+              O("adamw_torch_xla"), O("adamw_torch_npu_fused"), O("adamw_torch_4bit"), \
+              O("adamw_torch_8bit"), O("adamw_8bit"), O("adamw_bnb_8bit"), \
+              O("paged_adamw_8bit"), O("paged_adamw_32bit"), O("ademamix"), O("ademamix_8bit"), \
+              O("paged_ademamix_32bit"), O("paged_ademamix_8bit"), O("adagrad"), \
+              O("lion_8bit"), O("lion_32bit"), O("paged_lion_32bit"), O("paged_lion_8bit"), \
+              O("rmsprop"), O("rmsprop_bnb"), O("rmsprop_bnb_8bit"), O("rmsprop_bnb_32bit"), \
+              O("galore_adamw"), O("galore_adamw_8bit"), O("galore_adafactor"), \
+              O("galore_adamw_layerwise"), O("galore_adamw_8bit_layerwise"), \
+              O("galore_adafactor_layerwise"), O("lomo"), O("adalomo"), O("grokadamw"), \
+              O("schedule_free_radam"), O("schedule_free_adamw"), O("schedule_free_sgd"), \
+              O("apollo_adamw"), O("apollo_adamw_layerwise"), O("stable_adamw"))
 #define STRATEGIES KEY_WORDS({"full_shard", "FULL_SHARD"}, {"shard_grad_op", "SHARD_GRAD_OP"},      \
                              {"no_shard", "NO_SHARD"}, {"hybrid_shard", "HYBRID_SHARD"},            \
                              {"hybrid_shard_zero2", "_HYBRID_SHARD_ZERO2"})

@@ -26,8 +26,25 @@ static bool is_one_of(const char *text, const char *const *words)
     return false;
 }
 
+/* "500_000" is an integer of YAML 1.1; NULL: it is none. */
+static const char *without_underscores(struct yaml *y, const char *text)
+{
+    char digits[32];
+    size_t count = 0;
+    if (!strchr(text, '_') || *text < '1' || *text > '9')
+        return NULL;
+    for (; *text && count + 1 < sizeof digits; text++) {
+        if (*text != '_' && (*text < '0' || *text > '9'))
+            return NULL;
+        if (*text != '_')
+            digits[count++] = *text;
+    }
+    digits[count] = '\0';
+    return *text ? NULL : arena_strdup(&y->document->arena, digits);
+}
+
 /* YAML 1.1 as PyYAML has it: three spellings of each word, no "y" and "n". */
-static enum node_kind plain_kind(const char *text, const char **value)
+static enum node_kind plain_kind(struct yaml *y, const char *text, const char **value)
 {
     static const char *const yes[] = {"true", "True", "TRUE", "yes", "Yes",
                                       "YES",  "on",   "On",   "ON",  NULL};
@@ -40,6 +57,11 @@ static enum node_kind plain_kind(const char *text, const char **value)
     if (is_one_of(text, yes) || is_one_of(text, no)) {
         *value = is_one_of(text, yes) ? "true" : "false";
         return NODE_BOOL;
+    }
+    const char *digits = without_underscores(y, text);
+    if (digits) {
+        *value = digits;
+        return NODE_INTEGER;
     }
     const enum node_kind kind = node_number_kind(text);
     if (kind == NODE_REAL && !strchr(text, '.'))
@@ -59,7 +81,7 @@ static enum err_code add_value(struct yaml *y, struct node *node, const yaml_nod
         const char *text = arena_strdup(&document->arena, (const char *)value->data.scalar.value);
         const bool plain = value->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
         node->text = text;
-        node->kind = plain ? plain_kind(text, &node->text) : NODE_TEXT;
+        node->kind = plain ? plain_kind(y, text, &node->text) : NODE_TEXT;
         return ERR_OK;
     }
     if (value->type == YAML_SEQUENCE_NODE) {

@@ -503,18 +503,20 @@ static void other_trainers_have_their_names(void **state)
     (void)state;
     struct fixture f;
     take_text(&f, SYNTAX_YAML,
-              "base_model: meta-llama/Llama-3.1-8B\nsequence_len: 512\nmicro_batch_size: 2\n"
+              "base_model: meta-llama/Llama-3.1-8B\nsequence_len: 1_024\nmicro_batch_size: 2\n"
               "gradient_accumulation_steps: 4\nadapter: qlora\nbf16: auto\nfsdp:\n"
               "  - full_shard\n  - auto_wrap\nfsdp_config:\n  fsdp_offload_params: true\n"
               "  fsdp_sharding_strategy: FULL_SHARD\n  fsdp_use_orig_params: false\n");
-    expect(&f, "strategy fsdp1, model llama-3.1-8b, seq 512, micro-batch 2, accumulate 4, "
+    expect(&f, "strategy fsdp1, model llama-3.1-8b, seq 1024, micro-batch 2, accumulate 4, "
                "param-dtype bf16, offload cpu, sharding FULL_SHARD, use-orig-params off");
     expect_note(&f, NOTE_UNPLANNED, "adapter", 5, "--lora");
     import_free(&f.import);
     take_text(&f, SYNTAX_YAML,
-              "base_model: Qwen/Qwen3-8B\nbf16: true\nfsdp_version: 2\nfsdp_config:\n"
+              "base_model: Qwen/Qwen3-8B\noptimizer: adamw_torch_8bit\nbf16: true\nfsdp_version: "
+              "2\nfsdp_config:\n"
               "  offload_params: false\n  reshard_after_forward: false\n");
     expect(&f, "strategy fsdp2, model qwen3-8b, offload none, reshard never");
+    expect_note(&f, NOTE_UNPLANNED, "optim", 2, "planned as AdamW");
     import_free(&f.import);
     take_text(&f, SYNTAX_YAML,
               "model_name_or_path: meta-llama/Llama-3.1-8B\nstage: sft\ncutoff_len: 2048\n"
