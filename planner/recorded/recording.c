@@ -301,11 +301,12 @@ enum err_code recording_choose(const struct recording *r, const struct recording
                        "--seq %u",
                        choice->seq, r->path, r->info.seq, choice->seq);
     if (choice->compute != r->info.dtype)
-        return err_set(err, ERR_INVALID,
-                       "parameters would compute in %s, and %s was recorded in %s: --param-dtype, "
-                       "or record it again with --dtype %s",
-                       dtype_brief(choice->compute), r->path, dtype_brief(r->info.dtype),
-                       dtype_brief(choice->compute));
+        return err_set(
+            err, ERR_INVALID,
+            "parameters would compute in %s, and %s was recorded in %s: --param-dtype %s "
+            "(--store-dtype %s of ddp), or record it again with --dtype %s",
+            dtype_brief(choice->compute), r->path, dtype_brief(r->info.dtype),
+            dtype_brief(r->info.dtype), dtype_brief(r->info.dtype), dtype_brief(choice->compute));
     if (choice->autocast != r->info.autocast)
         return err_set(err, ERR_INVALID,
                        "--autocast: %s was recorded %s; record it again %s --autocast bf16",

@@ -116,8 +116,12 @@ static void print_memory(FILE *file, const struct style *s, const struct plan *p
         fprintf(file, "  %smemory is equal%s to the byte at all %s allocs, frees and marks\n",
                 s->good, s->off, points);
     if (m->differing)
-        fprintf(file, "  %smemory differs%s at %s of %s allocs, frees and marks\n", s->bad, s->off,
-                style_grouped(m->differing, count), points);
+        fprintf(file, "  %smemory differs%s at %s of %s allocs, frees and marks%s\n", s->bad,
+                s->off, style_grouped(m->differing, count), points,
+                m->differing == m->point_count
+                    ? ": at all of them: is the trace this plan's (its --seq, its "
+                      "batch)?"
+                    : "");
     if (m->missing)
         fprintf(file, "  %smemory was not recorded%s at %s of %s allocs, frees and marks\n", s->bad,
                 s->off, style_grouped(m->missing, count), points);

@@ -20,8 +20,8 @@
 
 static char folder[64];
 
-static const char *const names[] = {"plan.json", "true.json", "wrong.json", "timed.json",
-                                    "predicted.json"};
+static const char *const names[] = {"plan.json",  "true.json",      "wrong.json",
+                                    "timed.json", "predicted.json", "other.json"};
 
 static char *path_of(const char *name, char path[128])
 {
@@ -75,6 +75,11 @@ static int make_folder(void **state)
     assert_int_equal(plan_write_json(plan, &extra, path_of("timed.json", path), &err), ERR_OK);
     json_decref(extra.time);
     plan_free(plan);
+    struct job longer = small_job(ARCH_LLAMA);
+    longer.model.seq *= 2;
+    plan = small_plan_of(&longer);
+    write_recording(plan, &no_fault, "other.json");
+    plan_free(plan);
     return 0;
 }
 
@@ -97,6 +102,7 @@ static void the_exit_status_tells_equal_from_different_from_bad_input(void **sta
     } cases[] = {
         {"%/plan.json %/true.json", 0, "memory is equal"},
         {"%/plan.json %/wrong.json", 1, "512 bytes too few predicted"},
+        {"%/plan.json %/other.json", 1, "is the trace this plan's"},
         {"%/timed.json %/true.json --tolerance 15", 0, "within"},
         {"%/timed.json %/true.json --tolerance 5", 1, "not within"},
         {"%/plan.json %/true.json --tolerance 5", 2, "predicts no times"},
