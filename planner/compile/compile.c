@@ -2,6 +2,7 @@
  * they share one entry of torch.compile's cache. */
 #include "compile/compile.h"
 
+#include "base/arena.h"
 #include "compile/region.h"
 #include "compile/tape_programs.h"
 
@@ -15,24 +16,28 @@ struct model {
     uint32_t count;                   /* of `compiled` */
 };
 
-static enum joint_checkpoint checkpoint_of(const struct tape_options *options, bool is_block,
-                                           uint32_t block, uint32_t blocks)
+/* Of each block of the model; the caller frees it. */
+static enum joint_checkpoint *checkpoints(const struct graph *graph,
+                                          const struct tape_options *options)
 {
-    if (!is_block || !tape_options_checkpoint(options, block, blocks))
-        return CHECKPOINT_NOT;
-    return options->checkpointing == CHECKPOINTING_SELECTIVE ? CHECKPOINT_SELECTIVE
-                                                             : CHECKPOINT_AGAIN;
+    enum joint_checkpoint *out = xcalloc(graph->module_count + 1, sizeof *out);
+    uint32_t blocks = 0;
+    for (uint32_t i = 0; i < graph->module_count; i++)
+        blocks += graph->modules[i].role == ROLE_BLOCK;
+    for (uint32_t i = 0; i < blocks; i++)
+        if (tape_options_checkpoint(options, i, blocks))
+            out[i] = options->checkpointing == CHECKPOINTING_SELECTIVE ? CHECKPOINT_SELECTIVE
+                                                                       : CHECKPOINT_AGAIN;
+    return out;
 }
 
-static enum err_code compile_regions(struct model *m, const struct tape_options *options,
+static enum err_code compile_regions(struct model *m, const enum joint_checkpoint *blocks,
                                      struct err *err)
 {
-    const uint32_t blocks = m->regions.count - options->compiled_loss; /* which come first */
     for (uint32_t i = 0; i < m->regions.count; i++) {
         const struct tape_region *region = &m->regions.of[i];
-        const enum joint_checkpoint checkpoint = checkpoint_of(options, i < blocks, i, blocks);
         m->count++;
-        TRY(compiled_region_trace(m->graph, &m->regions, region, checkpoint, &m->compiled[i], err));
+        TRY(compiled_region_trace(m->graph, &m->regions, region, blocks, &m->compiled[i], err));
         for (uint32_t k = 0; k < i && !m->compiled[i].like; k++)
             if (!m->compiled[k].like && compiled_region_is_like(&m->compiled[k], &m->compiled[i]))
                 m->compiled[i].like = &m->compiled[k];
@@ -50,7 +55,9 @@ enum err_code compile_run(const struct graph *graph, const struct tape_options *
     tape_run_regions(graph, options, &m.regions);
     m.compiled = xcalloc(m.regions.count + 1, sizeof *m.compiled);
     m.programs = xcalloc(m.regions.count + 1, sizeof *m.programs);
-    const enum err_code rc = compile_regions(&m, options, err);
+    enum joint_checkpoint *blocks = checkpoints(graph, options);
+    const enum err_code rc = compile_regions(&m, blocks, err);
+    free(blocks);
     if (rc == ERR_OK)
         *out = tape_run_compiled(graph, options, m.programs, m.count);
     for (uint32_t i = 0; i < m.count; i++) {

@@ -98,6 +98,10 @@ struct span span_of(const struct joint *joint, uint32_t node)
     const uint64_t kept = shape_elements(&n->shape);
     if (n->name == JOINT_CALL || n->name == JOINT_CALL_MANY || n->dtype == DTYPE_COMPLEX64)
         return (struct span){.kind = SPAN_CALL};
+    if (n->name == JOINT_PUT_ROWS) { /* as many as rows are added */
+        const struct shape *rows = &joint_at(joint, n->arg[1])->shape;
+        return (struct span){SPAN_POINTS, shape_elements(rows), 0, without_ones(*rows)};
+    }
     if (!is_reduction(joint, node))
         return (struct span){SPAN_POINTS, kept, 0, without_ones(n->shape)};
     const uint64_t all = shape_elements(&joint_at(joint, n->arg[0])->shape);
@@ -260,9 +264,22 @@ static bool is_worth(const struct draft *x, const struct draft *y, uint64_t shar
     return shared >= SHARED_LEAST && distance(x, y) <= FAR_APART;
 }
 
+/* What adds to memory at places that it reads: all of it is written before and read behind. */
+static bool meet_by_index(const struct building *b, const struct draft *x, const struct draft *y)
+{
+    for (uint32_t i = 0; i < x->writes.count; i++) {
+        const uint8_t name = joint_at(b->joint, b->program->memory[x->writes.of[i]].node)->name;
+        if ((name == JOINT_ZEROS || name == JOINT_PUT_ROWS) && list_has(&y->reads, x->writes.of[i]))
+            return true;
+    }
+    return false;
+}
+
 static bool may_fuse(const struct building *b, uint32_t x, uint32_t y, uint64_t shared)
 {
-    return is_worth(&b->acts[x], &b->acts[y], shared) &&
+    return !meet_by_index(b, &b->acts[x], &b->acts[y]) &&
+           !meet_by_index(b, &b->acts[y], &b->acts[x]) &&
+           is_worth(&b->acts[x], &b->acts[y], shared) &&
            run_together(b->acts[x].span, b->acts[y].span) && !has_between(b, x, y) &&
            !has_between(b, y, x);
 }

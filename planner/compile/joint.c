@@ -448,10 +448,23 @@ static void mark_scales(struct joint *joint, const struct joint_node *product)
     }
 }
 
-void joint_checkpoint(struct joint *joint, enum joint_checkpoint how, const struct kernel *kernels)
+/* "cleanup_recompute_tags" */
+static void save_between(struct joint *joint, const struct joint_node *node)
+{
+    for (uint32_t a = 0; a < node->args; a++) {
+        struct joint_node *arg = &joint->nodes[node->arg[a]];
+        if (!arg->again || !arg->block || arg->block >= node->block)
+            continue;
+        arg->save = true;
+        arg->again = false;
+    }
+}
+
+void joint_checkpoint(struct joint *joint, enum joint_checkpoint how, uint32_t first, uint32_t end,
+                      uint16_t number, const struct kernel *kernels)
 {
     uint32_t products = 0;
-    for (uint32_t i = 0; how != CHECKPOINT_NOT && i < joint->node_count; i++) {
+    for (uint32_t i = first; how != CHECKPOINT_NOT && i < end; i++) {
         struct joint_node *node = &joint->nodes[i];
         if (node->in_backward || node->name == JOINT_INPUT || node->name == JOINT_RESULT)
             continue; /* results of calls with several are no calls themselves */
@@ -461,6 +474,9 @@ void joint_checkpoint(struct joint *joint, enum joint_checkpoint how, const stru
                           (largest || (call && is_kept(&kernels[node->of], &products)));
         node->save = kept;
         node->again = !kept;
+        node->block = number;
+        if (node->again)
+            save_between(joint, node);
         if (kept && call && kernels[node->of].work == WORK_SCALED_MM_NT)
             mark_scales(joint, node);
     }

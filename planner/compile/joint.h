@@ -26,7 +26,8 @@ enum joint_way {
     WAY_REDUCTION, /* likewise, over a dim */
     WAY_JOIN,      /* may not run again, and what fuses may fuse into it: cat */
     WAY_ALIAS,     /* no memory of its own either, but not known as a view: it may not run again */
-    WAY_CALL,      /* a kernel of a library: may not run again, and nothing fuses with it */
+    WAY_CALL,      /* a kernel of a library, or one that the partitioner does not know: may not run
+                      again, and nothing fuses with it there */
 };
 
 /* X(NAME, way) */
@@ -68,6 +69,9 @@ enum joint_way {
     X(FULL, ELEMENT)                                                                               \
     X(IOTA, ELEMENT)                                                                               \
     X(GATHER, ELEMENT) /* one element of each row */                                               \
+    X(ROWS, CALL)      /* of a table, by index: Inductor fuses it */                               \
+    X(ZEROS, ELEMENT)  /* memory that a PUT_ROWS adds to */                                        \
+    X(PUT_ROWS, CALL)  /* of zeros, rows, index: the zeros' memory with rows added */              \
     X(PUT_SLICE, JOIN)                                                                             \
     X(MEAN, REDUCTION)                                                                             \
     X(SUM, REDUCTION)                                                                              \
@@ -99,7 +103,8 @@ struct joint_node {
     bool save, again; /* checkpointing: must be saved, must run again */
     bool stays;       /* INPUT: the partitioner takes it for a parameter, which is there anyway */
     uint32_t arg[JOINT_ARGS];
-    uint32_t of; /* INPUT: the parameter, or the eager stream's buffer. CALL: its kernel there */
+    uint16_t block; /* checkpointing: the number of its region; 0: it is in none */
+    uint32_t of;    /* INPUT: the parameter, or the eager stream's buffer. CALL: its kernel there */
     uint32_t detail; /* what else tells it from others: a dim, a place */
     float number;
     struct shape shape;
@@ -145,10 +150,12 @@ uint32_t joint_value(struct joint *joint, uint32_t buffer, struct shape shape, e
 /* How the region is checkpointed, inside what is compiled. */
 enum joint_checkpoint { CHECKPOINT_NOT, CHECKPOINT_AGAIN, CHECKPOINT_SELECTIVE };
 
-/* Once all kernels are there: marks the functions of forward as torch.utils.checkpoint does while
- * they are traced: all to be computed again, or, selective, every second product and attention to
- * be saved. */
-void joint_checkpoint(struct joint *joint, enum joint_checkpoint how, const struct kernel *kernels);
+/* Once all kernels are there, for each checkpointed region in order, numbered from 1: marks its
+ * functions of forward, nodes [first, end), as torch.utils.checkpoint does while they are traced:
+ * all to be computed again, or, selective, every second product and attention to be saved; and what
+ * the region before hands to it, to be saved. */
+void joint_checkpoint(struct joint *joint, enum joint_checkpoint how, uint32_t first, uint32_t end,
+                      uint16_t number, const struct kernel *kernels);
 
 /* The same value in memory of its own: what is given out twice is computed twice. */
 uint32_t joint_apart(struct joint *joint, uint32_t node);

@@ -580,7 +580,7 @@ enum err_code joint_kernel(struct joint *joint, const struct kernel *kernel, uin
     if (kernel->work == WORK_ADD_TO)
         add_to(&w);
     else if (!whole(&w) && !fused(&w) && !elementwise(&w) && !joint_loss(&w) &&
-             !joint_float8(joint, kernel, index, w.in))
+             !joint_by_index(&w) && !joint_float8(joint, kernel, index, w.in))
         return err_set(err, ERR_UNSUPPORTED, "--compile: what Inductor makes of %s is not planned",
                        work_name((enum work_kind)kernel->work));
     return ERR_OK;

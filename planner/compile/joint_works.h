@@ -1,4 +1,5 @@
-/* joint_works.h - for joint_work.c, joint_loss.c only: one kernel while it becomes functions. */
+/* joint_works.h - for joint_work.c, joint_loss.c, joint_index.c only: one kernel while it becomes
+ * functions. */
 #ifndef SHARDPLAN_JOINT_WORKS_H
 #define SHARDPLAN_JOINT_WORKS_H
 
@@ -98,5 +99,7 @@ static inline void write(const struct works *w, uint32_t i, uint32_t node)
 
 /* joint_loss.c: whether the kernel is of a loss, and then it is done. */
 bool joint_loss(const struct works *w);
+/* joint_index.c: likewise of rows by index. */
+bool joint_by_index(const struct works *w);
 
 #endif

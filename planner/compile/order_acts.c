@@ -40,8 +40,19 @@ static uint64_t freed_bytes(const struct building *b, uint32_t memory)
 {
     const struct program_memory *m = &b->program->memory[memory];
     const struct joint_node *node = joint_at(b->joint, m->node);
+    if (node->name == JOINT_ZEROS) /* with what is put in them */
+        return 0;
     const bool freed = !m->outside || node->name != JOINT_INPUT || node->source == SOURCE_GRADIENT;
     return freed ? program_bytes(b->joint, b->program, memory) : 0;
+}
+
+/* "size_alloc": what is put into memory that is there is no new memory. */
+static uint64_t born_bytes(const struct building *b, uint32_t memory)
+{
+    const struct joint_node *node = joint_at(b->joint, b->program->memory[memory].node);
+    return node->name == JOINT_PUT_ROWS ? 0
+           : node->name == JOINT_ZEROS  ? program_bytes(b->joint, b->program, memory)
+                                        : freed_bytes(b, memory);
 }
 
 /* ---- the peak of an order ---- */
@@ -254,7 +265,7 @@ static void open_ordering(struct ordering *o, const struct building *b)
         for (uint32_t r = 0; r < act(o, i)->reads.count; r++)
             o->readers[act(o, i)->reads.of[r]]++;
         for (uint32_t w = 0; w < act(o, i)->writes.count; w++)
-            o->size[i] += o->bytes[act(o, i)->writes.of[w]];
+            o->size[i] += born_bytes(b, act(o, i)->writes.of[w]);
     }
 }
 

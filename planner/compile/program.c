@@ -193,7 +193,7 @@ static void enter(const struct building *b, struct readings *r, uint32_t node, u
                   uint32_t gather)
 {
     bool is_new;
-    if (at(b, node)->name == JOINT_GATHER)
+    if (at(b, node)->name == JOINT_GATHER || at(b, node)->name == JOINT_ROWS)
         gather = node;
     triples_number(&r->seen, (struct triple){node, way, gather}, &is_new);
     if (!is_new)
@@ -379,7 +379,8 @@ static void find_realized(struct building *b, const struct program_wants *wants)
         if (!b->needed[i] || b->there[i])
             continue;
         const bool call = is_call(b, i);
-        b->realized[i] |= call || is_reduction(b->joint, i);
+        b->realized[i] |= call || is_reduction(b->joint, i) || at(b, i)->name == JOINT_ZEROS ||
+                          at(b, i)->name == JOINT_PUT_ROWS;
         for (uint32_t a = 0; call && a < at(b, i)->args; a++)
             if (!is_copied_for(b, i, a))
                 realize(b, at(b, i)->arg[a]);

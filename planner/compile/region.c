@@ -5,13 +5,44 @@
 
 #include <stdlib.h>
 
-static enum err_code add_kernels(const struct stream *stream, uint32_t first, uint32_t end,
-                                 struct joint *joint, struct err *err)
+struct tracing {
+    const struct graph *graph;
+    const struct stream *stream;
+    const struct tape_region *region;
+    const enum joint_checkpoint *blocks; /* how each is checkpointed; NULL: none is */
+    struct compiled_region *out;
+    uint32_t next_block, block_begins; /* the latter: a node */
+};
+
+static void end_block(struct tracing *t)
 {
-    for (uint32_t i = first; i < end; i++)
-        if (stream->steps[i].kind == STEP_KERNEL)
-            TRY(joint_kernel(joint, &stream->kernels->kernels[stream->steps[i].arg],
-                             stream->steps[i].arg, err));
+    const uint32_t block = t->next_block++;
+    if (t->blocks)
+        joint_checkpoint(t->out->joint, t->blocks[block], t->block_begins,
+                         joint_count(t->out->joint), (uint16_t)(block + 1),
+                         t->stream->kernels->kernels);
+}
+
+static void note_border(struct tracing *t, const struct stream_step *step)
+{
+    const bool hook = step->kind == STEP_PRE_FORWARD || step->kind == STEP_POST_FORWARD;
+    if (!hook || step->arg == MODULE_ROOT || t->graph->modules[step->arg].role != ROLE_BLOCK)
+        return;
+    if (step->kind == STEP_PRE_FORWARD)
+        t->block_begins = joint_count(t->out->joint);
+    else
+        end_block(t);
+}
+
+static enum err_code add_kernels(struct tracing *t, uint32_t first, uint32_t end, struct err *err)
+{
+    for (uint32_t i = first; i < end; i++) {
+        const struct stream_step *step = &t->stream->steps[i];
+        note_border(t, step);
+        if (step->kind == STEP_KERNEL)
+            TRY(joint_kernel(t->out->joint, &t->stream->kernels->kernels[step->arg], step->arg,
+                             err));
+    }
     return ERR_OK;
 }
 
@@ -127,28 +158,45 @@ static void mark_stays(const struct graph *graph, struct joint *joint)
 
 /* ---- the joint graph ---- */
 
-static enum err_code trace(const struct graph *graph, const struct tape_regions *regions,
-                           const struct tape_region *region, struct compiled_region *out,
-                           struct err *err)
+static void add_gradients_in(const struct graph *graph, const struct tape_region *region,
+                             struct compiled_region *out)
 {
-    const struct stream *stream = regions->stream;
-    for (uint32_t i = 0; i < region->input_count; i++) {
-        const struct graph_tensor *t = &graph->tensors[region->inputs[i].tensor];
-        joint_input(out->joint, SOURCE_INPUT, region->inputs[i].buffer, t->shape,
-                    (enum dtype)t->dtype);
+    for (uint32_t i = 0; i < region->output_count; i++) {
+        const struct tape_output *output = &region->outputs[i];
+        const struct graph_tensor *t = &graph->tensors[output->tensor];
+        out->comes[i] = JOINT_NONE;
+        if (output->gradient == GRAPH_NONE)
+            continue;
+        out->comes[i] = joint_input(out->joint, SOURCE_GRADIENT, output->gradient, t->shape,
+                                    (enum dtype)t->dtype);
+        out->has_backward = true;
     }
-    TRY(add_kernels(stream, region->forward_first, region->forward_end, out->joint, err));
+}
+
+static enum err_code trace(struct tracing *t, struct err *err)
+{
+    const struct graph *graph = t->graph;
+    const struct tape_region *region = t->region;
+    struct compiled_region *out = t->out;
+    for (uint32_t i = 0; i < region->input_count; i++) {
+        const struct graph_tensor *x = &graph->tensors[region->inputs[i].tensor];
+        joint_input(out->joint, SOURCE_INPUT, region->inputs[i].buffer, x->shape,
+                    (enum dtype)x->dtype);
+    }
+    TRY(add_kernels(t, region->forward_first, region->forward_end, err));
     if (graph->float8_gather)
         mark_stays(graph, out->joint);
-    out->result = value_of(graph, out->joint, region->output.tensor, region->output.buffer);
+    for (uint32_t i = 0; i < region->output_count; i++)
+        out->results[i] =
+            value_of(graph, out->joint, region->outputs[i].tensor, region->outputs[i].buffer);
+    if (region->module != GRAPH_NONE)
+        end_block(t);
     joint_begin_backward(out->joint);
-    if (region->gradient == GRAPH_NONE)
+    add_gradients_in(graph, region, out);
+    if (!out->has_backward)
         return ERR_OK;
-    const struct graph_tensor *t = &graph->tensors[region->output.tensor];
-    out->gradient =
-        joint_input(out->joint, SOURCE_GRADIENT, region->gradient, t->shape, (enum dtype)t->dtype);
-    TRY(add_kernels(stream, region->backward_first, region->backward_end, out->joint, err));
-    find_gradients(graph, stream, region, out);
+    TRY(add_kernels(t, region->backward_first, region->backward_end, err));
+    find_gradients(graph, t->stream, region, out);
     return ERR_OK;
 }
 
@@ -163,18 +211,18 @@ static uint32_t *nodes_of_gradients(const struct compiled_region *region)
 static enum err_code split(struct compiled_region *out, struct err *err)
 {
     uint32_t *gradients = nodes_of_gradients(out);
-    const enum err_code rc = partition_of(out->joint, 1, &out->result, out->gradient_count,
-                                          gradients, &out->partition, err);
+    const enum err_code rc = partition_of(out->joint, out->result_count, out->results,
+                                          out->gradient_count, gradients, &out->partition, err);
     struct program_wants wants = {.saved = out->partition.saved,
                                   .saved_count = out->partition.saved_count,
-                                  .results = &out->result,
-                                  .result_count = 1};
+                                  .results = out->results,
+                                  .result_count = out->result_count};
     if (rc == ERR_OK)
         out->forward = program_of(out->joint, &wants);
     wants.results = gradients;
     wants.result_count = out->gradient_count;
     wants.backward = true;
-    if (rc == ERR_OK && out->gradient != JOINT_NONE)
+    if (rc == ERR_OK && out->has_backward)
         out->backward = program_of(out->joint, &wants);
     free(gradients);
     return rc;
@@ -183,21 +231,29 @@ static enum err_code split(struct compiled_region *out, struct err *err)
 static void merge(const struct compiled_region *region)
 {
     uint32_t *gradients = nodes_of_gradients(region);
-    joint_merge(region->joint, 1, &region->result, region->gradient_count, gradients);
+    joint_merge(region->joint, region->result_count, region->results, region->gradient_count,
+                gradients);
     free(gradients);
 }
 
 enum err_code compiled_region_trace(const struct graph *graph, const struct tape_regions *regions,
                                     const struct tape_region *region,
-                                    enum joint_checkpoint checkpoint, struct compiled_region *out,
-                                    struct err *err)
+                                    const enum joint_checkpoint *blocks,
+                                    struct compiled_region *out, struct err *err)
 {
-    *out = (struct compiled_region){.joint = joint_new(), .gradient = JOINT_NONE};
+    *out = (struct compiled_region){.joint = joint_new(), .result_count = region->output_count};
+    out->results = xcalloc(region->output_count + 1, sizeof *out->results);
+    out->comes = xcalloc(region->output_count + 1, sizeof *out->comes);
     if (region->shared)
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile: what a block is called with has a gradient from elsewhere, too");
-    TRY(trace(graph, regions, region, out, err));
-    joint_checkpoint(out->joint, checkpoint, regions->stream->kernels->kernels);
+    struct tracing t = {.graph = graph,
+                        .stream = regions->stream,
+                        .region = region,
+                        .blocks = blocks,
+                        .out = out,
+                        .next_block = region->block};
+    TRY(trace(&t, err));
     merge(out);
     return ERR_OK;
 }
@@ -217,8 +273,10 @@ static bool same_nodes(const struct joint *x, const struct joint *y)
 
 bool compiled_region_is_like(const struct compiled_region *x, const struct compiled_region *y)
 {
-    bool same = x->result == y->result && x->gradient == y->gradient &&
-                x->gradient_count == y->gradient_count && same_nodes(x->joint, y->joint);
+    bool same = x->result_count == y->result_count && x->gradient_count == y->gradient_count &&
+                same_nodes(x->joint, y->joint);
+    for (uint32_t i = 0; same && i < x->result_count; i++)
+        same = x->results[i] == y->results[i] && x->comes[i] == y->comes[i];
     for (uint32_t i = 0; same && i < x->gradient_count; i++)
         same = x->gradients[i].node == y->gradients[i].node;
     return same;
@@ -231,5 +289,7 @@ void compiled_region_free(struct compiled_region *region)
     program_free(region->forward);
     program_free(region->backward);
     free(region->gradients);
+    free(region->results);
+    free(region->comes);
     *region = (struct compiled_region){0};
 }

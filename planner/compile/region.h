@@ -16,8 +16,10 @@ struct region_gradient { /* that backward gives out */
 
 struct compiled_region {
     struct joint *joint;
-    uint32_t result;   /* node */
-    uint32_t gradient; /* node of the gradient that comes in; JOINT_NONE: none does */
+    uint32_t *results; /* (result_count) nodes */
+    uint32_t *comes;   /* (result_count) nodes of their gradients; JOINT_NONE: none comes */
+    uint32_t result_count;
+    bool has_backward; /* any comes */
     struct region_gradient *gradients;
     uint32_t gradient_count;
     const struct compiled_region *like; /* lent: traced alike, and what follows is its; or NULL */
@@ -25,12 +27,13 @@ struct compiled_region {
     struct program *forward, *backward; /* backward: NULL where no gradient comes */
 };
 
-/* ERR_UNSUPPORTED: something in it is not planned. The caller owns *out, whatever is returned:
+/* `blocks`: how each block of the model is checkpointed; NULL: none is. ERR_UNSUPPORTED: something
+ * in it is not planned. The caller owns *out, whatever is returned:
  * compiled_region_free. */
 enum err_code compiled_region_trace(const struct graph *graph, const struct tape_regions *regions,
                                     const struct tape_region *region,
-                                    enum joint_checkpoint checkpoint, struct compiled_region *out,
-                                    struct err *err);
+                                    const enum joint_checkpoint *blocks,
+                                    struct compiled_region *out, struct err *err);
 /* What is saved, and the programs; nothing where it is like another. */
 enum err_code compiled_region_finish(struct compiled_region *region, struct err *err);
 /* Both traced: whether one's partition and programs are the other's. */

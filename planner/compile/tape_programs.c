@@ -42,6 +42,15 @@ static uint32_t tensor_of_input(const struct making *m, uint32_t place)
     return GRAPH_NONE;
 }
 
+static uint32_t output_of_gradient(const struct making *m, uint32_t place)
+{
+    for (uint32_t i = 0; i < m->region->output_count; i++)
+        if (m->region->outputs[i].gradient == (place & ~PLACE_MASK))
+            return i;
+    assert(!"a gradient that did not come");
+    return GRAPH_NONE;
+}
+
 static bool is_argument(const struct joint_node *node)
 {
     return node->name == JOINT_INPUT && (node->of & PLACE_MASK) == PLACE_BUFFER;
@@ -63,6 +72,7 @@ static struct tape_memory memory_from(const struct making *m, uint32_t index)
         out.of = node->of;
     } else if (node->name == JOINT_INPUT && node->source == SOURCE_GRADIENT) {
         out.from = TAPE_MEMORY_GRADIENT;
+        out.of = output_of_gradient(m, node->of);
     } else if (m->forward) {
         out.from = TAPE_MEMORY_SAVED;
         out.of = memory_of_home(m->forward, memory->node);
@@ -232,6 +242,17 @@ static void list_saved(const struct making *m, const struct compiled_region *c,
     out->saved = saved;
 }
 
+static void list_results(const struct making *m, const struct compiled_region *c,
+                         struct tape_compiled *out)
+{
+    struct tape_result *results = xcalloc(c->result_count + 1, sizeof *results);
+    for (uint32_t i = 0; i < c->result_count; i++)
+        results[i] =
+            (struct tape_result){m->region->outputs[i].tensor, memory_of_node(m, c->results[i])};
+    out->results = results;
+    out->result_count = c->result_count;
+}
+
 static struct tape_given given_of(const struct making *m, const struct region_gradient *gradient)
 {
     return (struct tape_given){memory_of_node(m, gradient->node), gradient->of_param,
@@ -276,16 +297,14 @@ static void list_given(const struct making *m, const struct compiled_region *c,
 void tape_programs_of(const struct stream *stream, const struct tape_region *region,
                       const struct compiled_region *compiled, struct tape_compiled *out)
 {
-    *out = (struct tape_compiled){.first_item = region->first_item,
-                                  .end_item = region->end_item,
-                                  .output = region->output.tensor};
+    *out = (struct tape_compiled){.first_item = region->first_item, .end_item = region->end_item};
     struct making m = {.stream = stream,
                        .region = region,
                        .joint = compiled->joint,
                        .from = compiled_region_forward(compiled),
                        .to = &out->forward};
     make_program(&m);
-    out->result = memory_of_node(&m, compiled->result);
+    list_results(&m, compiled, out);
     list_saved(&m, compiled, out);
     m.forward = m.from;
     m.from = compiled_region_backward(compiled);
@@ -310,5 +329,6 @@ void tape_programs_free(struct tape_compiled *programs)
     free_program(&programs->backward);
     free((void *)(uintptr_t)programs->saved);
     free((void *)(uintptr_t)programs->given);
+    free((void *)(uintptr_t)programs->results);
     *programs = (struct tape_compiled){0};
 }

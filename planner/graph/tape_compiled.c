@@ -32,7 +32,7 @@ static uint32_t buffer_of(const struct tape *tape, const struct tape_compiled *c
         assert(forward);
         return forward[memory->of];
     case TAPE_MEMORY_GRADIENT:
-        return tape->slot[slot_root(tape, c->output)];
+        return tape->slot[slot_root(tape, c->results[memory->of].tensor)];
     default:
         return NO_BUFFER;
     }
@@ -114,15 +114,18 @@ static void forward(struct running *r, uint32_t index)
     const struct tape_compiled *c = &r->compiled[index];
     struct tape *tape = r->tape;
     const struct tape_program *p = &c->forward;
-    const uint32_t storage = tape->graph->tensors[c->output].storage;
     uint32_t *buffers = run_program(tape, c, p, NULL);
     for (uint32_t i = 0; i < c->saved_count; i++)
         if (p->memory[c->saved[i]].from == TAPE_MEMORY_TENSOR)
             tape_hold(tape, buffers[c->saved[i]]);
-    if (is_saved(c, c->result))
-        tape_hold(tape, buffers[c->result]);
-    tape->where[storage] = buffers[c->result]; /* the program's hold is Python's */
-    tape->python[storage] = 1;
+    for (uint32_t i = 0; i < c->result_count; i++) {
+        const struct tape_result *result = &c->results[i];
+        const uint32_t storage = tape->graph->tensors[result->tensor].storage;
+        if (is_saved(c, result->memory))
+            tape_hold(tape, buffers[result->memory]);
+        tape->where[storage] = buffers[result->memory]; /* the program's hold is Python's */
+        tape->python[storage] = 1;
+    }
     r->buffers[index] = buffers;
 }
 
@@ -152,16 +155,28 @@ static void give(struct tape *tape, const struct tape_compiled *c, const uint32_
     }
 }
 
-/* Whether the program lets go of the gradient that it was handed, or hands it on. */
-static bool takes_gradient(const struct tape_compiled *c)
+/* Whether the program lets go of the gradient of an output that it was handed, or hands it on. */
+static bool takes_gradient(const struct tape_compiled *c, uint32_t output)
 {
     const struct tape_program *p = &c->backward;
     for (uint32_t i = 0; i < p->act_count; i++)
-        for (uint32_t d = 0; d < p->acts[i].die_count; d++)
-            if (p->memory[p->acts[i].dies[d]].from == TAPE_MEMORY_GRADIENT)
+        for (uint32_t d = 0; d < p->acts[i].die_count; d++) {
+            const struct tape_memory *dies = &p->memory[p->acts[i].dies[d]];
+            if (dies->from == TAPE_MEMORY_GRADIENT && dies->of == output)
                 return true;
-    for (uint32_t i = 0; i < c->given_count; i++)
-        if (p->memory[c->given[i].memory].from == TAPE_MEMORY_GRADIENT)
+        }
+    for (uint32_t i = 0; i < c->given_count; i++) {
+        const struct tape_memory *given = &p->memory[c->given[i].memory];
+        if (given->from == TAPE_MEMORY_GRADIENT && given->of == output)
+            return true;
+    }
+    return false;
+}
+
+static bool has_gradient(const struct tape *tape, const struct tape_compiled *c)
+{
+    for (uint32_t i = 0; i < c->result_count; i++)
+        if (tape->slot[slot_root(tape, c->results[i].tensor)] != NO_BUFFER)
             return true;
     return false;
 }
@@ -170,14 +185,16 @@ static void backward(struct running *r, uint32_t index)
 {
     const struct tape_compiled *c = &r->compiled[index];
     struct tape *tape = r->tape;
-    uint32_t *slot = &tape->slot[slot_root(tape, c->output)];
-    const uint32_t gradient = *slot;
-    if (gradient == NO_BUFFER)
+    if (!has_gradient(tape, c))
         return;
     uint32_t *buffers = run_program(tape, c, &c->backward, r->buffers[index]);
-    *slot = NO_BUFFER;
-    if (!takes_gradient(c))
-        tape_release(tape, gradient);
+    for (uint32_t i = 0; i < c->result_count; i++) {
+        uint32_t *slot = &tape->slot[slot_root(tape, c->results[i].tensor)];
+        const uint32_t gradient = *slot;
+        *slot = NO_BUFFER;
+        if (gradient != NO_BUFFER && !takes_gradient(c, i))
+            tape_release(tape, gradient);
+    }
     give(tape, c, buffers);
     free(buffers);
 }

@@ -21,7 +21,7 @@ enum tape_memory_from {
     TAPE_MEMORY_TENSOR,   /* of: a tensor of the graph: an argument */
     TAPE_MEMORY_PLACE,    /* of: the place of a parameter, an input, a module's buffer */
     TAPE_MEMORY_SAVED,    /* of: memory of the forward program */
-    TAPE_MEMORY_GRADIENT, /* of the result */
+    TAPE_MEMORY_GRADIENT, /* of: an output, whose gradient came */
 };
 
 struct tape_memory {
@@ -50,11 +50,15 @@ struct tape_given { /* a gradient that backward gives out */
     uint32_t index; /* the parameter, or the tensor (its root) */
 };
 
+struct tape_result { /* that forward gives out */
+    uint32_t tensor, memory;
+};
+
 struct tape_compiled {
     uint32_t first_item, end_item; /* what it stands for in the script: [first, end) */
-    uint32_t output;               /* the tensor that it gives out */
+    const struct tape_result *results;
+    uint32_t result_count;
     struct tape_program forward, backward;
-    uint32_t result;       /* memory of forward */
     const uint32_t *saved; /* memory of forward, each once: what the node holds */
     uint32_t saved_count;
     const struct tape_given *given;

@@ -18,13 +18,19 @@ enum checkpointed_blocks {
     CHECKPOINTED_EVERY, /* the k-th, the 2 k-th, ... (torchtitan's selective_ac_option) */
 };
 
+enum compiled {
+    COMPILED_NOT,
+    COMPILED_BLOCKS, /* each block on its own */
+    COMPILED_MODEL,  /* what the root module's forward does, as one graph */
+};
+
 struct tape_options {
     enum checkpointing checkpointing;
     enum checkpointed_blocks checkpointed; /* blocks in the order in which the model has them */
     uint32_t checkpointed_number;          /* which `checkpointed` speaks of; 0 with ALL */
     bool input_nodes;   /* the sharding system passes what modules are called with through nodes of
                            its own (op_module_input) */
-    bool compiled;      /* each block by torch.compile, on its own (planner/compile) */
+    enum compiled compiled; /* by torch.compile (planner/compile) */
     bool compiled_loss; /* likewise the function that computes the loss */
     bool no_early_stop; /* recompute whole blocks (torchtitan), not only up to the last saved */
     bool call_hooks;    /* the sharding system has hooks on every module (calls.h), and nodes of its

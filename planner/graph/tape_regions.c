@@ -26,35 +26,42 @@ static uint32_t end_of(const struct graph *graph, uint32_t first, uint32_t modul
     return first;
 }
 
-static void add_region(struct tape_regions *out, struct tape_region region)
+static void add_region(struct tape_regions *out, struct tape_region region, uint32_t output)
 {
-    region.gradient = region.output.buffer = NO_BUFFER;
+    if (output != GRAPH_NONE) {
+        region.outputs = xcalloc(1, sizeof *region.outputs);
+        region.outputs[region.output_count++] = (struct tape_output){output, NO_BUFFER, NO_BUFFER};
+    }
     out->of[out->count++] = region;
 }
 
-/* Blocks are what is between their hooks. The loss is a function of the logits and the targets,
- * called once they exist. */
+/* Blocks are what is between their hooks, the model what its forward does. The loss is a function
+ * of the logits and the targets, called once they exist. */
 static void find_regions(const struct graph *graph, const struct tape_options *options,
                          struct tape_regions *out)
 {
-    uint32_t loss = GRAPH_NONE;
+    uint32_t loss = GRAPH_NONE, blocks = 0;
     out->of = xcalloc(graph->module_count + 2, sizeof *out->of);
     for (uint32_t i = 0; i < graph->item_count; i++) {
         const struct graph_item item = graph->items[i];
-        if (options->compiled && is_block(graph, item))
-            add_region(out, (struct tape_region){
-                                .module = item.arg,
-                                .first_item = i + 1,
-                                .end_item = end_of(graph, i, item.arg),
-                                .output.tensor = graph->modules[item.arg].output,
-                            });
+        blocks += is_block(graph, item);
+        if (options->compiled == COMPILED_BLOCKS && is_block(graph, item))
+            add_region(out,
+                       (struct tape_region){
+                           .module = item.arg,
+                           .block = blocks - 1,
+                           .first_item = i + 1,
+                           .end_item = end_of(graph, i, item.arg),
+                       },
+                       graph->modules[item.arg].output);
+        if (options->compiled == COMPILED_MODEL && is_mark(item, MARK_ROOT_EXIT))
+            add_region(out, (struct tape_region){.module = GRAPH_NONE, .end_item = i}, GRAPH_NONE);
         if (is_mark(item, MARK_LOGITS))
             loss = i + 1;
         if (options->compiled_loss && is_mark(item, MARK_LOSS))
-            add_region(out, (struct tape_region){.module = GRAPH_NONE,
-                                                 .first_item = loss,
-                                                 .end_item = i,
-                                                 .output.tensor = graph->loss});
+            add_region(
+                out, (struct tape_region){.module = GRAPH_NONE, .first_item = loss, .end_item = i},
+                graph->loss);
     }
 }
 
@@ -86,6 +93,36 @@ static void note_inputs(const struct tape *tape, struct tape_region *region)
     free(noted);
 }
 
+static bool is_input(const struct graph *graph, const struct tape_region *region, uint32_t storage)
+{
+    for (uint32_t i = 0; i < region->input_count; i++)
+        if (graph->tensors[region->inputs[i].tensor].storage == storage)
+            return true;
+    return false;
+}
+
+/* Where nothing says what is given out, it is what Python has then and had not before: of each
+ * storage the first tensor that is all of it. */
+static void note_outputs(const struct tape *tape, struct tape_region *region)
+{
+    const struct graph *graph = tape->graph;
+    bool *noted = xcalloc(graph->storage_count + 1, sizeof *noted);
+    if (region->output_count == 0)
+        region->outputs = xcalloc(graph->storage_count + 1, sizeof *region->outputs);
+    const bool known = region->output_count > 0;
+    for (uint32_t i = 0; !known && i < graph->tensor_count; i++) {
+        const uint32_t storage = graph->tensors[i].storage;
+        if (noted[storage] || !tape->python[storage] || !tape_is_activation(tape, i) ||
+            is_input(graph, region, storage))
+            continue;
+        noted[storage] = true;
+        region->outputs[region->output_count++] = (struct tape_output){i, NO_BUFFER, NO_BUFFER};
+    }
+    for (uint32_t i = 0; i < region->output_count; i++)
+        region->outputs[i].buffer = tape_buffer(tape, region->outputs[i].tensor);
+    free(noted);
+}
+
 static uint32_t slot_of(const struct tape *tape, uint32_t tensor)
 {
     return tape->slot[tape->root[tensor]];
@@ -95,7 +132,8 @@ static void note_before(const struct tape *tape, struct tape_region *region)
 {
     for (uint32_t i = 0; i < region->input_count; i++)
         region->shared |= slot_of(tape, region->inputs[i].tensor) != NO_BUFFER;
-    region->gradient = slot_of(tape, region->output.tensor);
+    for (uint32_t i = 0; i < region->output_count; i++)
+        region->outputs[i].gradient = slot_of(tape, region->outputs[i].tensor);
 }
 
 static void note_given(const struct tape *tape, struct tape_region *region)
@@ -119,7 +157,7 @@ static void run_forward(struct tape *tape, struct tape_regions *out)
         }
         if (region < end && i == region->end_item) {
             region->forward_end = tape->stream->step_count;
-            region->output.buffer = tape_buffer(tape, region->output.tensor);
+            note_outputs(tape, region);
             region++;
         }
         tape_forward_item(tape, tape->graph->items[i]);
@@ -163,6 +201,7 @@ void tape_regions_free(struct tape_regions *regions)
 {
     for (uint32_t i = 0; i < regions->count; i++) {
         free(regions->of[i].inputs);
+        free(regions->of[i].outputs);
         free(regions->of[i].given);
     }
     free(regions->of);

@@ -11,15 +11,20 @@ struct tape_border { /* a tensor that a region has from outside, or gives out */
     bool activation; /* `buffer` is one of the stream's; otherwise the batch's or a module's */
 };
 
+struct tape_output {                   /* what a region gives out */
+    uint32_t tensor, buffer, gradient; /* gradient: a buffer; NO_BUFFER: none came */
+};
+
 struct tape_region {
-    uint32_t module;                       /* GRAPH_NONE: the loss, which is none */
+    uint32_t module;                       /* GRAPH_NONE: the loss, the whole model */
+    uint32_t block;                        /* how many blocks come before it */
     uint32_t first_item, end_item;         /* of the script: [first, end) */
     uint32_t forward_first, forward_end;   /* steps of the stream: [first, end) */
     uint32_t backward_first, backward_end; /* empty: no gradient came */
     struct tape_border *inputs; /* activations that Python has where it begins, each storage once */
     uint32_t input_count;
-    struct tape_border output;
-    uint32_t gradient;         /* buffer of the output's gradient */
+    struct tape_output *outputs;
+    uint32_t output_count;
     struct tape_border *given; /* gradients of inputs: the tensor's root, its buffer */
     uint32_t given_count;
     bool shared; /* an input had a gradient from elsewhere before, or others read what it makes */
@@ -32,7 +37,7 @@ struct tape_regions {
 };
 
 /* Runs the graph (lent) eagerly, without checkpointing, and notes the borders of what the options
- * say is compiled: blocks, the loss. The caller owns *out: tape_regions_free. */
+ * say is compiled: blocks, the model, the loss. The caller owns *out: tape_regions_free. */
 void tape_run_regions(const struct graph *graph, const struct tape_options *options,
                       struct tape_regions *out);
 void tape_regions_free(struct tape_regions *regions);

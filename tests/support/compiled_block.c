@@ -71,8 +71,9 @@ bool compiled_block_read(size_t index, struct compiled_block *out)
     out->graph = graph_of(out->row);
     tape_run_regions(out->graph, &(struct tape_options){.compiled = true}, &out->regions);
     assert_true(out->regions.count > 0);
-    if (compiled_region_trace(out->graph, &out->regions, &out->regions.of[0],
-                              checkpoint_of(out->row), &out->region, &err) != ERR_OK ||
+    const enum joint_checkpoint how = checkpoint_of(out->row);
+    if (compiled_region_trace(out->graph, &out->regions, &out->regions.of[0], &how, &out->region,
+                              &err) != ERR_OK ||
         compiled_region_finish(&out->region, &err) != ERR_OK)
         fail_msg("%s: %s", truth_text(out->row, "name", ""), err.text);
     return true;
