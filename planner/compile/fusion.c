@@ -120,12 +120,20 @@ static bool same_loops(const struct shape *x, const struct shape *y)
     return same;
 }
 
+/* Whether x is elementwise over what y sums down columns. */
+static bool is_over_sums(struct span x, struct span y)
+{
+    return x.kind == SPAN_POINTS && y.kind == SPAN_COLUMNS && x.all == y.kept;
+}
+
 static bool run_together(struct span x, struct span y)
 {
     if (x.kind == SPAN_CALL || y.kind == SPAN_CALL)
         return false;
     if (x.kind == y.kind)
         return x.all == y.all && x.kept == y.kept;
+    if (is_over_sums(x, y) || is_over_sums(y, x))
+        return true;
     if (x.kind == SPAN_COLUMNS || y.kind == SPAN_COLUMNS)
         return x.kind != SPAN_ROWS && y.kind != SPAN_ROWS && same_loops(&x.loops, &y.loops);
     const struct span rows = x.kind == SPAN_ROWS ? x : y, points = x.kind == SPAN_ROWS ? y : x;
@@ -288,7 +296,8 @@ static bool may_fuse(const struct building *b, uint32_t x, uint32_t y, uint64_t 
  * columns down them, and so they share nothing at first ("shared_data_after_reordering_loop"). */
 static bool needs_turning(const struct draft *x, const struct draft *y)
 {
-    return (x->span.kind == SPAN_COLUMNS) != (y->span.kind == SPAN_COLUMNS);
+    return (x->span.kind == SPAN_COLUMNS) != (y->span.kind == SPAN_COLUMNS) &&
+           !is_over_sums(x->span, y->span) && !is_over_sums(y->span, x->span);
 }
 
 /* "score_fusion": what goes first. */

@@ -19,7 +19,8 @@ struct ordering {
     uint32_t *best;                     /* (acts) */
     uint32_t *waits;                    /* (acts) that have to run before it and have not */
     uint32_t *place;                    /* (acts) in `order`; UINT32_MAX: not yet */
-    uint64_t *size;                     /* (acts) bytes of what it writes */
+    uint64_t *size;                     /* (acts) bytes of what it writes, inner ones too */
+    uint64_t *inner;                    /* (acts) of them, what only it reads, and no memory has */
     uint64_t *timeline, *best_timeline; /* (acts + 1) bytes in memory while each runs */
     uint64_t best_peak;
 };
@@ -42,6 +43,8 @@ static uint64_t freed_bytes(const struct building *b, uint32_t memory)
     const struct joint_node *node = joint_at(b->joint, m->node);
     if (node->name == JOINT_ZEROS) /* with what is put in them */
         return 0;
+    if (!m->outside && !b->needed[m->node]) /* a call's result that nobody asks for */
+        return 0;
     const bool freed = !m->outside || node->name != JOINT_INPUT || node->source == SOURCE_GRADIENT;
     return freed ? program_bytes(b->joint, b->program, memory) : 0;
 }
@@ -53,6 +56,18 @@ static uint64_t born_bytes(const struct building *b, uint32_t memory)
     return node->name == JOINT_PUT_ROWS ? 0
            : node->name == JOINT_ZEROS  ? program_bytes(b->joint, b->program, memory)
                                         : freed_bytes(b, memory);
+}
+
+/* What was written for others that are in the same kernel now: Inductor counts it while that runs,
+ * as if it were there ("only used by its defining op"). */
+static uint64_t inner_bytes(const struct building *b, const struct draft *act)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; act->call == JOINT_NONE && i < act->part_count; i++)
+        for (uint32_t w = 0; w < act->parts[i].writes.count; w++)
+            if (!list_has(&act->writes, act->parts[i].writes.of[w]))
+                bytes += program_bytes(b->joint, b->program, act->parts[i].writes.of[w]);
+    return bytes;
 }
 
 /* ---- the peak of an order ---- */
@@ -74,6 +89,7 @@ static uint64_t peak_of(const struct ordering *o, uint64_t *timeline)
             live -= --left[a->reads.of[r]] == 0 ? o->bytes[a->reads.of[r]] : 0;
         for (uint32_t w = 0; w < a->writes.count; w++)
             live -= left[a->writes.of[w]] == 0 ? o->bytes[a->writes.of[w]] : 0;
+        live -= o->inner[o->order[i]];
     }
     timeline[o->acts] = live;
     free(left);
@@ -120,7 +136,7 @@ static bool is_ready(const struct ordering *o, uint32_t index)
 static uint64_t freed_by(const struct ordering *o, uint32_t index, const uint32_t *left)
 {
     const struct draft *a = act(o, index);
-    uint64_t bytes = 0;
+    uint64_t bytes = o->inner[index];
     for (uint32_t r = 0; r < a->reads.count; r++)
         bytes += left[a->reads.of[r]] == 1 ? o->bytes[a->reads.of[r]] : 0;
     for (uint32_t w = 0; w < a->writes.count; w++)
@@ -257,6 +273,7 @@ static void open_ordering(struct ordering *o, const struct building *b)
     o->waits = xcalloc(o->acts + 1, sizeof *o->waits);
     o->place = xcalloc(o->acts + 1, sizeof *o->place);
     o->size = xcalloc(o->acts + 1, sizeof *o->size);
+    o->inner = xcalloc(o->acts + 1, sizeof *o->inner);
     o->timeline = xcalloc(o->acts + 1, sizeof *o->timeline);
     o->best_timeline = xcalloc(o->acts + 1, sizeof *o->best_timeline);
     for (uint32_t m = 0; m < memories; m++)
@@ -266,6 +283,8 @@ static void open_ordering(struct ordering *o, const struct building *b)
             o->readers[act(o, i)->reads.of[r]]++;
         for (uint32_t w = 0; w < act(o, i)->writes.count; w++)
             o->size[i] += born_bytes(b, act(o, i)->writes.of[w]);
+        o->inner[i] = inner_bytes(b, act(o, i));
+        o->size[i] += o->inner[i];
     }
 }
 
@@ -287,6 +306,7 @@ static void close_ordering(struct ordering *o)
     free(o->waits);
     free(o->place);
     free(o->size);
+    free(o->inner);
     free(o->timeline);
 }
 

@@ -8,6 +8,7 @@
 #include "compile/program_parts.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct freed { /* memory whose last reader has run, in the order of death */
     uint32_t memory, act;
@@ -18,8 +19,9 @@ struct placing {
     struct building *b;
     uint64_t *estimate; /* (acts + 1) */
     uint64_t peak;
-    uint32_t *left; /* (memory) parts of acts that are still to read it, and whoever keeps it */
-    bool *taken;    /* (memory) something else is there now */
+    uint32_t *left;  /* (memory) parts of acts that are still to read it, and whoever keeps it */
+    bool *taken;     /* (memory) something else is there now */
+    uint32_t *inner; /* (memory) of what only its kernel uses: where it is in place; JOINT_NONE */
     struct freed *freed;
     uint32_t freed_count, freed_cap;
 };
@@ -67,7 +69,8 @@ static uint32_t in_place(const struct placing *p, const struct draft *act, uint3
     const struct part *part = &act->parts[index];
     for (uint32_t i = 0; i < part->reads.count; i++) {
         const uint32_t memory = part->reads.of[i];
-        if (!p->taken[memory] && is_alike(p, memory, write) && list_has(&act->reads, memory) &&
+        const bool there = list_has(&act->reads, memory) || p->inner[memory] != JOINT_NONE;
+        if (!p->taken[memory] && is_alike(p, memory, write) && there &&
             node_of(p, memory)->name != JOINT_INPUT && !list_has(&part->moved, memory) &&
             p->left[memory] == readers(act, memory) && other_readers(act, index, memory) == 0)
             return memory;
@@ -127,18 +130,46 @@ static uint32_t place_of_write(const struct draft *act, uint32_t memory)
     return JOINT_NONE;
 }
 
+/* Where a part's result is in place: in memory from outside of the act, perhaps by way of a result
+ * that only the act uses, which is in place itself. */
+static uint32_t take_place(struct placing *p, const struct draft *act, uint32_t part,
+                           uint32_t result)
+{
+    const uint32_t memory = in_place(p, act, part, result);
+    if (memory == JOINT_NONE)
+        return JOINT_NONE;
+    p->taken[memory] = true;
+    const uint32_t behind = p->inner[memory];
+    p->inner[memory] = JOINT_NONE;
+    return behind == JOINT_NONE ? memory : behind;
+}
+
+/* What was in place only for the act, and nothing behind it was, is as it would be without. */
+static void leave_inner(struct placing *p, const struct draft *act)
+{
+    for (uint32_t i = 0; i < act->part_count; i++)
+        for (uint32_t w = 0; w < act->parts[i].writes.count; w++) {
+            uint32_t *inner = &p->inner[act->parts[i].writes.of[w]];
+            if (*inner != JOINT_NONE)
+                p->taken[*inner] = false;
+            *inner = JOINT_NONE;
+        }
+}
+
 static void run_parts(struct placing *p, const struct draft *act, struct program_act *out)
 {
-    const bool elements = act->span.kind != SPAN_CALL;
-    for (uint32_t i = 0; i < act->part_count; i++) {
+    for (uint32_t i = 0; act->span.kind != SPAN_CALL && i < act->part_count; i++) {
         const struct part *part = &act->parts[i];
-        const uint32_t w =
-            part->writes.count == 1 ? place_of_write(act, part->writes.of[0]) : JOINT_NONE;
-        if (elements && w != JOINT_NONE)
-            out->over[w] = in_place(p, act, i, out->writes[w]);
-        if (elements && w != JOINT_NONE && out->over[w] != JOINT_NONE)
-            p->taken[out->over[w]] = true;
+        if (part->writes.count != 1)
+            continue;
+        const uint32_t result = part->writes.of[0], w = place_of_write(act, result);
+        const uint32_t place = take_place(p, act, i, result);
+        if (w != JOINT_NONE)
+            out->over[w] = place;
+        else
+            p->inner[result] = place;
     }
+    leave_inner(p, act);
     for (uint32_t i = 0; i < act->part_count; i++)
         for (uint32_t r = 0; r < act->parts[i].reads.count; r++)
             p->left[act->parts[i].reads.of[r]]--;
@@ -232,6 +263,8 @@ void place_acts(struct building *b, uint64_t *estimate)
     struct placing p = {.b = b, .estimate = estimate};
     p.left = xcalloc(program->memory_count + 1, sizeof *p.left);
     p.taken = xcalloc(program->memory_count + 1, sizeof *p.taken);
+    p.inner = xmalloc((program->memory_count + 1) * sizeof *p.inner);
+    memset(p.inner, 0xff, (program->memory_count + 1) * sizeof *p.inner);
     program->acts = xcalloc(b->act_count + 1, sizeof *program->acts);
     program->act_count = b->act_count;
     p.peak = most_between(&p, 0, b->act_count + 1);
@@ -246,5 +279,6 @@ void place_acts(struct building *b, uint64_t *estimate)
     add_deaths(&p);
     free(p.left);
     free(p.taken);
+    free(p.inner);
     free(p.freed);
 }

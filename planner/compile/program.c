@@ -174,9 +174,13 @@ static uint32_t way_of(const struct building *b, struct readings *r, const struc
     return way;
 }
 
-/* Whether a node's value is in memory when a reader of it is lowered. */
+/* Whether a node's value is in memory when a reader of it is lowered. What is made of nothing is
+ * made again for each ("Inline constants and index_expressions", ir.py), but for calls. */
 static bool is_in_memory(const struct building *b, uint32_t node, uint32_t reader)
 {
+    const uint8_t name = at(b, node)->name;
+    if ((name == JOINT_IOTA || name == JOINT_FULL) && !is_call(b, reader))
+        return false;
     const uint32_t call = b->waits[node];
     return b->realized[node] && (call == JOINT_NONE || b->rank[reader] >= b->rank[call]);
 }
@@ -277,42 +281,55 @@ static bool is_copied_for(const struct building *b, uint32_t call, uint32_t a)
     return is_scaled_mm(b, call) && (is_seen_through(arg) || (a >= 2 && arg->shape.rank > 0));
 }
 
-/* What Inductor counts of one function (ops_handler.py, OpCounterCSE): itself, and its number. */
-static uint32_t weight_of(const struct joint_node *node)
+/* Whether a number is one of a function's operands. */
+static bool has_number(const struct joint_node *node)
 {
     switch ((enum joint_name)node->name) {
-    case JOINT_CLONE:
-        return 0;
     case JOINT_MEAN: /* in memory is the sum */
     case JOINT_AT_LEAST:
     case JOINT_AT_MOST:
-        return 2;
+        return true;
     case JOINT_ADD:
     case JOINT_SUB:
     case JOINT_MUL:
     case JOINT_DIV:
-        return node->args == 1 ? 2 : 1;
+        return node->args == 1;
     default:
-        return joint_way(node) == WAY_ELEMENT ? 1 : 0;
+        return false;
     }
 }
 
-/* The functions that are computed where `node` is, itself among them. */
+static bool is_counted(const struct joint_node *node)
+{
+    const bool element = joint_way(node) == WAY_ELEMENT && node->name != JOINT_CLONE;
+    return element || node->name == JOINT_MEAN;
+}
+
+/* The functions that are computed where `node` is, itself among them, as Inductor counts them
+ * (ops_handler.py, OpCounterCSE): and their numbers, each once. */
 static uint32_t count_functions(const struct building *b, uint32_t node)
 {
     bool *inside = xcalloc((size_t)node + 1, sizeof *inside);
-    uint32_t count = 0;
+    float *numbers = xcalloc((size_t)node + 1, sizeof *numbers);
+    uint32_t count = 0, number_count = 0;
     inside[node] = true;
     for (uint32_t i = node + 1; i-- > 0;) {
         if (!inside[i])
             continue;
         const bool made = b->there[i] || (i != node && b->realized[i]);
-        count += !made || at(b, i)->name == JOINT_MEAN ? weight_of(at(b, i)) : 0;
+        const bool counts = !made || at(b, i)->name == JOINT_MEAN;
+        count += counts && is_counted(at(b, i));
+        bool known = !counts || !has_number(at(b, i));
+        for (uint32_t k = 0; !known && k < number_count; k++)
+            known = numbers[k] == at(b, i)->number;
+        if (!known)
+            numbers[number_count++] = at(b, i)->number;
         for (uint32_t a = 0; !made && !is_result(b, i) && a < at(b, i)->args; a++)
             inside[at(b, i)->arg[a]] = true;
     }
     free(inside);
-    return count;
+    free(numbers);
+    return count + number_count;
 }
 
 /* What a function is realized for at once, by how much it reads and computes. */
@@ -611,26 +628,42 @@ uint64_t program_bytes(const struct joint *joint, const struct program *program,
     return shape_bytes(&operand.shape, (enum dtype)operand.dtype);
 }
 
-static bool is_counted(const struct joint *joint, const struct program *program, uint32_t memory)
+static bool is_in_peak(const struct joint *joint, const struct program *program, uint32_t memory)
 {
     return joint_at(joint, program->memory[memory].node)->name != JOINT_INPUT;
+}
+
+/* Whether a result outlives the call that gives it, among several. */
+static bool is_asked_for(const struct joint *joint, const struct program *program,
+                         const struct program_act *act, uint32_t write)
+{
+    bool dies = false;
+    for (uint32_t d = 0; d < act->die_count; d++)
+        dies |= act->dies[d] == act->writes[write];
+    return !dies || joint_at(joint, program->memory[act->writes[write]].node)->name != JOINT_RESULT;
 }
 
 uint64_t program_peak(const struct joint *joint, const struct program *program)
 {
     uint64_t live = 0, peak = 0;
     for (uint32_t i = 0; i < program->memory_count; i++)
-        if (program->memory[i].outside && is_counted(joint, program, i))
+        if (program->memory[i].outside && is_in_peak(joint, program, i))
             live += program_bytes(joint, program, i);
     peak = live;
     for (uint32_t i = 0; i < program->act_count; i++) {
         const struct program_act *act = &program->acts[i];
         for (uint32_t w = 0; w < act->write_count; w++)
-            live += act->over[w] == JOINT_NONE ? program_bytes(joint, program, act->writes[w]) : 0;
+            live += act->over[w] == JOINT_NONE && is_asked_for(joint, program, act, w)
+                        ? program_bytes(joint, program, act->writes[w])
+                        : 0;
         peak = live > peak ? live : peak;
         for (uint32_t d = 0; d < act->die_count; d++)
-            if (is_counted(joint, program, act->dies[d]))
+            if (is_in_peak(joint, program, act->dies[d]))
                 live -= program_bytes(joint, program, act->dies[d]);
+        for (uint32_t w = 0; w < act->write_count; w++) /* which came and went */
+            live += act->over[w] == JOINT_NONE && !is_asked_for(joint, program, act, w)
+                        ? program_bytes(joint, program, act->writes[w])
+                        : 0;
     }
     return peak;
 }

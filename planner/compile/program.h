@@ -64,7 +64,8 @@ uint64_t program_bytes(const struct joint *joint, const struct program *program,
 uint32_t program_home(const struct joint *joint, uint32_t node);
 
 /* Highest bytes of its own memory while it runs, with what of `saved` it frees counted as there
- * before; what comes from outside else is not counted. */
+ * before; what comes from outside else is not counted, nor what a call gives and nobody asks for,
+ * which Inductor has no name for. */
 uint64_t program_peak(const struct joint *joint, const struct program *program);
 
 #endif

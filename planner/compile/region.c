@@ -156,6 +156,15 @@ static void mark_stays(const struct graph *graph, struct joint *joint)
     free(args.is_param);
 }
 
+/* Buffers of modules are where they are, as parameters are, but for who is called with them. */
+static void mark_buffers(struct joint *joint)
+{
+    for (uint32_t i = 0; i < joint_count(joint); i++)
+        if (joint_at(joint, i)->name == JOINT_INPUT &&
+            (joint_at(joint, i)->of & PLACE_MASK) == PLACE_MODULE_BUFFER)
+            joint_stays(joint, i, true);
+}
+
 /* ---- the joint graph ---- */
 
 static void add_gradients_in(const struct graph *graph, const struct tape_region *region,
@@ -184,6 +193,8 @@ static enum err_code trace(struct tracing *t, struct err *err)
                     (enum dtype)x->dtype);
     }
     TRY(add_kernels(t, region->forward_first, region->forward_end, err));
+    if (region->module == GRAPH_NONE)
+        mark_buffers(out->joint);
     if (graph->float8_gather)
         mark_stays(graph, out->joint);
     for (uint32_t i = 0; i < region->output_count; i++)

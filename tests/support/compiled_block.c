@@ -11,7 +11,10 @@
 #include <cmocka.h>
 
 static const char *const files[] = {"tests/data/truth/compile.jsonl",
-                                    "tests/data/truth/compile_float8.jsonl"};
+                                    "tests/data/truth/compile_float8.jsonl",
+                                    "tests/data/truth/compile_model.jsonl"};
+
+enum { BLOCKS_MOST = 64 };
 
 static bool is_hf(const json_t *row)
 {
@@ -69,11 +72,16 @@ bool compiled_block_read(size_t index, struct compiled_block *out)
     if (!out->row)
         return false;
     out->graph = graph_of(out->row);
-    tape_run_regions(out->graph, &(struct tape_options){.compiled = true}, &out->regions);
+    const bool whole =
+        strcmp(truth_text(json_object_get(out->row, "strategy"), "compile", ""), "model") == 0;
+    const struct tape_options options = {.compiled = whole ? COMPILED_MODEL : COMPILED_BLOCKS};
+    tape_run_regions(out->graph, &options, &out->regions);
     assert_true(out->regions.count > 0);
-    const enum joint_checkpoint how = checkpoint_of(out->row);
-    if (compiled_region_trace(out->graph, &out->regions, &out->regions.of[0], &how, &out->region,
-                              &err) != ERR_OK ||
+    enum joint_checkpoint how[BLOCKS_MOST];
+    for (size_t i = 0; i < BLOCKS_MOST; i++)
+        how[i] = checkpoint_of(out->row);
+    const struct tape_region *part = &out->regions.of[truth_number(out->row, "part", 0)];
+    if (compiled_region_trace(out->graph, &out->regions, part, how, &out->region, &err) != ERR_OK ||
         compiled_region_finish(&out->region, &err) != ERR_OK)
         fail_msg("%s: %s", truth_text(out->row, "name", ""), err.text);
     return true;

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Record what torch.compile makes of whole models: what is saved for backward, and Inductor's programs.
+
+As record_compile.py does of blocks, whose parts these are: torch.compile(model), on fake tensors of a fake
+"cuda:0", with the loss outside (or inside, where the model computes it).  Under DDP with DDPOptimizer on
+(torch._dynamo.config.optimize_ddp, its default), the graph that Dynamo hands on is split where DDP's buckets
+end, and each part is compiled by itself.
+
+Usage
+    record_compile_model.py --out OUT.jsonl [--only PATTERN] [--texts DIR]
+    record_compile_model.py --check OUT.jsonl
+
+A row for each part, in the order of forward: as a row of compile.jsonl (saved, parameters, forward, backward), with
+strategy.compile "model", strategy.bucket_cap_mb where DDPOptimizer splits, and
+    part, parts         which of how many
+    inputs, returned    how many tensors come besides parameters and modules' buffers, and how many forward returns
+"""
+import argparse
+import fnmatch
+import json
+import pathlib
+import sys
+
+import record_compile       # which runs this script again under no_gpu.c
+from record_compile import BIG, BF16, GPT2, LLAMA, AUTOCAST, Program, Recorder
+
+import torch
+import torch._functorch.partitioners as partitioners
+import torch._inductor.config as inductor_config
+from torch._dynamo.backends.distributed import DDPOptimizer
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import models
+import record_compile_loss
+
+MODEL = {"compile": "model"}
+WHOLE = {**BF16, **MODEL}
+SPLIT = {**WHOLE, "bucket_cap_mb": 1}
+MIB = 1 << 20
+CASES = (
+    ("model-llama", LLAMA, WHOLE),
+    ("model-llama-deep", {**LLAMA, "layers": 6}, WHOLE),
+    ("model-llama-mha", {**LLAMA, "kv_heads": 8}, WHOLE),
+    ("model-llama-fp32", LLAMA, {**WHOLE, "store_dtype": "fp32"}),
+    ("model-llama-full", LLAMA, {**WHOLE, "ac": "full"}),
+    ("model-llama-selective", LLAMA, {**WHOLE, "ac": "selective"}),
+    ("model-llama-autocast", LLAMA, {**AUTOCAST, **MODEL}),
+    ("model-llama-8b", BIG, WHOLE),
+    ("model-gpt2", GPT2, WHOLE),
+    ("model-gpt2-untied", {**GPT2, "tied": False}, WHOLE),
+    ("model-gpt2-autocast", GPT2, {**AUTOCAST, **MODEL}),
+    ("model-gpt2-full", GPT2, {**WHOLE, "ac": "full"}),
+    ("model-split-llama", LLAMA, SPLIT),
+    ("model-split-llama-small", LLAMA, {**SPLIT, "bucket_cap_mb": 0.25}),
+    ("model-split-gpt2", GPT2, SPLIT),
+    ("model-split-gpt2-autocast", GPT2, {**AUTOCAST, **MODEL, "bucket_cap_mb": 1}),
+)
+
+
+def placeholders(graph):
+    return record_compile.placeholders(graph)
+
+
+def pairs(recorder):
+    """The graphs of each part and their texts: forward ones in order, backward ones as they came."""
+    both = list(zip(recorder.graphs, recorder.texts))
+    forward = [b for b in both if not b[0][1]]
+    backward = [b for b in both if b[0][1]]
+    return forward, backward
+
+
+def part_of(forward, backward):
+    fake = Recorder.__new__(Recorder)
+    fake.graphs, fake.texts = [forward[0], backward[0]], [forward[1], backward[1]]
+    row = record_compile.described(fake)
+    static = set(forward[0][2])
+    graph = forward[0][0]
+    outputs = next(n for n in graph.graph.nodes if n.op == "output").args[0]
+    row["inputs"] = sum(i not in static for i, _ in enumerate(placeholders(graph)))
+    row["returned"] = len(outputs)
+    return row
+
+
+def record(name, m, s, texts=None):
+    torch._dynamo.reset()
+    recorder = Recorder()
+    models.RMSNorm = lambda dim: torch.nn.RMSNorm(dim, eps=1e-5)
+    backend = recorder.backend
+    if "bucket_cap_mb" in s:
+        backend = DDPOptimizer(int(s["bucket_cap_mb"] * MIB), recorder.backend,
+                               first_bucket_cap=min(int(s["bucket_cap_mb"] * MIB), MIB)).compile_fn
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cuda:0"), models.as_on_cuda():
+            model, blocks = models.make(m, s)
+            if s.get("ac"):
+                models.checkpointed(model, blocks, s["ac"], True)
+            model.compile(backend=backend, fullgraph=True)
+            with torch.autocast("cuda", torch.bfloat16, enabled=s.get("autocast") == "bf16"):
+                if s.get("code") == "hf":
+                    loss = model(**models.make_inputs(m, s)).loss
+                else:
+                    tokens, targets = models.make_inputs(m, s)
+                    loss = models.loss_of(model(tokens), targets)
+            loss.backward()
+    finally:
+        partitioners.solve_min_cut = recorder.solve
+        if texts:
+            for i, text in enumerate(recorder.texts):
+                pathlib.Path(texts, f"{name}.{i}.py").write_text(text)
+            for i, g in enumerate(recorder.graphs):
+                pathlib.Path(texts, f"{name}.{i}.graph").write_text(str(g[0].graph))
+            pathlib.Path(texts, name + ".txt").write_text(recorder.joint or "")
+    forward, backward = pairs(recorder)
+    assert len(forward) == len(backward)
+    parts = [part_of(f, b) for f, b in zip(forward, backward)]
+    return [{"name": name, "model": m, "strategy": s, "part": i, "parts": len(parts), **part}
+            for i, part in enumerate(parts)]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out")
+    parser.add_argument("--check")
+    parser.add_argument("--only", default="*")
+    parser.add_argument("--texts", help="also writes each graph and program there, to be read")
+    args = parser.parse_args()
+    record_compile.pretend_gpu()
+    record_compile_loss.fold_scalars()
+    if args.check:
+        rows = [json.loads(line) for line in open(args.check)]
+        first = [row for row in rows if row["part"] == 0]
+        same = [record(row["name"], row["model"], row["strategy"]) == [r for r in rows if r["name"] == row["name"]]
+                for row in first]
+        for row, is_same in zip(first, same):
+            print(row["name"], "same" if is_same else "DIFFERS")
+        return not all(same)
+    rows = []
+    for case in CASES:
+        if fnmatch.fnmatch(case[0], args.only):
+            try:
+                made = record(*case, args.texts)
+                rows += made
+                print(case[0], [len(part["saved"]) for part in made], flush=True)
+            except Exception as error:
+                if not args.texts:
+                    raise
+                import traceback
+                traceback.print_exc(limit=-6)
+                print(case[0], "FAILED", str(error)[:300], flush=True)
+    if args.out:
+        with open(args.out, "w") as f:
+            for row in rows:
+                f.write(json.dumps(row, separators=(",", ":")) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
