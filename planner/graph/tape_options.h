@@ -28,9 +28,11 @@ struct tape_options {
     enum checkpointing checkpointing;
     enum checkpointed_blocks checkpointed; /* blocks in the order in which the model has them */
     uint32_t checkpointed_number;          /* which `checkpointed` speaks of; 0 with ALL */
-    bool input_nodes;   /* the sharding system passes what modules are called with through nodes of
-                           its own (op_module_input) */
+    bool input_nodes; /* the sharding system passes what modules are called with through nodes of
+                         its own (op_module_input) */
     enum compiled compiled; /* by torch.compile (planner/compile) */
+    uint64_t
+        split_bytes;    /* DDPOptimizer splits what is compiled at buckets so large; 0: it is off */
     bool compiled_loss; /* likewise the function that computes the loss */
     bool no_early_stop; /* recompute whole blocks (torchtitan), not only up to the last saved */
     bool call_hooks;    /* the sharding system has hooks on every module (calls.h), and nodes of its

@@ -194,6 +194,29 @@ static enum err_code check_trained(const struct job *job, const struct graph *gr
                    job->model.frozen ? job->model.frozen : "");
 }
 
+/* Hooks of FSDP2 and FSDP1 are outside of what Dynamo compiles: in a loop over blocks that comes to
+ * each block on its own. Of the rest, what was recorded. */
+static enum err_code check_compiled_model(const struct job *job, struct err *err)
+{
+    if (job->strategy.system != SYSTEM_DDP)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--compile model is planned under ddp alone: hooks of %s break the model's "
+                       "graph at each block, which comes to --compile on",
+                       system_name(job->strategy.system));
+    const char *what = job->model.code == CODE_HF                ? "--code hf"
+                       : job->model.lora                         ? "--lora"
+                       : job->model.float8                       ? "--float8"
+                       : system_copies_outputs(&job->strategy)   ? "--find-unused-parameters"
+                       : job->model.frozen && *job->model.frozen ? "--freeze"
+                                                                 : NULL;
+    if (what)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--compile model with %s: what torch.compile makes of it was not recorded, "
+                       "and is not planned",
+                       what);
+    return ERR_OK;
+}
+
 /* Dynamo asserts that FSDP1's parameters are the original ones. Autocast's casts are traced with
  * the block; that was recorded under DDP. */
 static enum err_code check_compiled(const struct job *job, struct err *err)
@@ -204,6 +227,8 @@ static enum err_code check_compiled(const struct job *job, struct err *err)
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile with --autocast is planned under ddp alone; --param-dtype casts "
                        "parameters outside of what is compiled");
+    if (job_tape(job).compiled == COMPILED_MODEL)
+        TRY(check_compiled_model(job, err));
     if (job->strategy.system == SYSTEM_FSDP1 && !job->strategy.use_orig_params)
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile with FSDP1: torch.compile takes it with --use-orig-params on "

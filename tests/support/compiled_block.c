@@ -48,6 +48,19 @@ static enum joint_checkpoint checkpoint_of(const json_t *row)
                                           : CHECKPOINT_NOT;
 }
 
+static struct tape_options options_of(const json_t *row)
+{
+    static const enum checkpointing ways[] = {
+        [CHECKPOINT_NOT] = CHECKPOINTING_NONE,
+        [CHECKPOINT_AGAIN] = CHECKPOINTING_FULL,
+        [CHECKPOINT_SELECTIVE] = CHECKPOINTING_SELECTIVE,
+    };
+    const char *what = truth_text(json_object_get(row, "strategy"), "compile", "");
+    return (struct tape_options){.compiled = strcmp(what, "model") == 0 ? COMPILED_MODEL
+                                                                        : COMPILED_BLOCKS,
+                                 .checkpointing = ways[checkpoint_of(row)]};
+}
+
 static json_t *read_row(size_t index)
 {
     char *line = NULL;
@@ -72,10 +85,8 @@ bool compiled_block_read(size_t index, struct compiled_block *out)
     if (!out->row)
         return false;
     out->graph = graph_of(out->row);
-    const bool whole =
-        strcmp(truth_text(json_object_get(out->row, "strategy"), "compile", ""), "model") == 0;
-    const struct tape_options options = {.compiled = whole ? COMPILED_MODEL : COMPILED_BLOCKS};
-    tape_run_regions(out->graph, &options, &out->regions);
+    out->options = options_of(out->row);
+    tape_run_regions(out->graph, &out->options, &out->regions);
     assert_true(out->regions.count > 0);
     enum joint_checkpoint how[BLOCKS_MOST];
     for (size_t i = 0; i < BLOCKS_MOST; i++)

@@ -1,5 +1,5 @@
-/* compiled_block.h - rows of tests/data/truth/compile.jsonl, and their first blocks as this project
- * compiles them. */
+/* compiled_block.h - rows of tests/data/truth/compile*.jsonl, and their first blocks, or the parts of
+ * models that they are of, as this project compiles them. */
 #ifndef SHARDPLAN_COMPILED_BLOCK_H
 #define SHARDPLAN_COMPILED_BLOCK_H
 
@@ -9,6 +9,7 @@
 struct compiled_block {
     json_t *row;
     struct graph *graph;
+    struct tape_options options; /* what is compiled and checkpointed */
     struct tape_regions regions;
     struct compiled_region region;
 };

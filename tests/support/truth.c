@@ -234,7 +234,10 @@ static void read_strategy(const json_t *s, struct job *job)
                               : strcmp(ac, "selective") == 0 ? CHECKPOINTING_SELECTIVE
                                                              : CHECKPOINTING_NONE;
     job->tape.no_early_stop = !truth_bool(s, "ac_early_stop", true);
-    job->tape.compiled = strcmp(truth_text(s, "compile", ""), "blocks") == 0;
+    const char *compile = truth_text(s, "compile", "");
+    job->tape.compiled = strcmp(compile, "model") == 0    ? COMPILED_MODEL
+                         : strcmp(compile, "blocks") == 0 ? COMPILED_BLOCKS
+                                                          : COMPILED_NOT;
     read_blocks(truth_text(s, "ac_blocks", "all"), &job->tape);
 }
 

@@ -7,16 +7,18 @@ its last reader, as Inductor's programs free it.  What is inside of a program is
 (record_compile.py); what crosses its border is recorded here: who holds it, and when it dies.
 
 Usage
-    record_compile_steps.py --out OUT.jsonl [--only PATTERN]
+    record_compile_steps.py --out OUT.jsonl [--only PATTERN] [--float8 | --model]
     record_compile_steps.py --check OUT.jsonl
 
-A row: name, model, strategy as record.py and record_systems.py have them (strategy.compile = "blocks"),
+A row: name, model, strategy as record.py and record_systems.py have them (strategy.compile is
+"blocks" or "model"; optimize_ddp: whether DDPOptimizer splits what is compiled where DDP's buckets end),
     border      [+-bytes, category, live bytes after it] of every event outside of activations and
                 backward's own memory: what the sharding system does, and how much lives around it; of gathers
                 in float8 without what has less than LEAST bytes
     live        as record.py's
     gradients   DDP: parameters in the order in which autograd accumulates their gradients
-    graphs      how many functions each graph of the first block has, forward and backward
+    graphs      how many functions each graph of the first block has, forward and backward; where DDPOptimizer
+                splits, of all
 """
 import argparse
 import fnmatch
@@ -83,6 +85,25 @@ FLOAT8_CASES = (
     ("float8-precomputed-titan", LLAMA, {**PRECOMPUTED, "units": "torchtitan", "clip": True}),
     ("float8-precomputed-accumulate", LLAMA, {**PRECOMPUTED, "accumulate": 2}),
 )
+MODEL = {**DDP, "compile": "model"}
+GPT2 = {"kind": "gpt2", "dim": 192, "heads": 4, "vocab": 131, "layers": 2, "batch": 2, "seq": 64}
+BIGGER = {**LLAMA, "dim": 512, "heads": 8, "ffn": 1536, "layers": 2}
+MODEL_CASES = (
+    ("model-ddp", LLAMA, MODEL),
+    ("model-ddp-accumulate", LLAMA, {**MODEL, "bucket_cap_mb": 1, "accumulate": 2}),
+    ("model-ddp-views", LLAMA, {**MODEL, "bucket_cap_mb": 1, "gradient_as_bucket_view": True}),
+    ("model-ddp-ac", LLAMA, {**MODEL, "ac": "full"}),
+    ("model-ddp-autocast", LLAMA, {**AUTOCAST, "compile": "model"}),
+    ("model-ddp-gpt2", GPT2, MODEL),
+    ("split-ddp", BIGGER, {**MODEL, "optimize_ddp": True}),
+    ("split-ddp-two", BIGGER, {**MODEL, "optimize_ddp": True, "bucket_cap_mb": 2}),
+    ("split-ddp-accumulate", BIGGER, {**MODEL, "optimize_ddp": True, "bucket_cap_mb": 1, "accumulate": 2}),
+    ("split-ddp-ac", BIGGER, {**MODEL, "optimize_ddp": True, "bucket_cap_mb": 2, "ac": "full"}),
+    ("split-ddp-autocast", BIGGER, {**AUTOCAST, "compile": "model", "optimize_ddp": True, "bucket_cap_mb": 2}),
+    ("split-ddp-gpt2", {**GPT2, "dim": 512, "heads": 8, "layers": 3}, {**MODEL, "optimize_ddp": True, "bucket_cap_mb": 2}),
+    ("split-ddp-blocks", BIGGER, {**DDP, "optimize_ddp": True, "bucket_cap_mb": 1}),
+    ("split-ddp-blocks-gpt2", {**GPT2, "dim": 512, "heads": 8}, {**DDP, "optimize_ddp": True, "bucket_cap_mb": 2}),
+)
 LEAST = 200             # bytes: of gathers in float8, scales and lists of all scales are left out; fake tensors
                         # compose what finds them otherwise, and record_real.py has them
 GRAPH = "graph"         # the place that is inside of a program
@@ -119,13 +140,13 @@ class Graphs:
         return run
 
 
-def compiled(kind):
-    """The system with its blocks compiled."""
+def compiled(kind, whole):
+    """The system with its blocks compiled, or the model."""
     class Compiled(kind):
         def shard(self, model, blocks):
             self.graphs, self.gradients, self.hooks = Graphs(), [], 0
-            for block in blocks:
-                block.compile(backend=self.graphs.backend, fullgraph=True)
+            for part in [model] if whole else blocks:
+                part.compile(backend=self.graphs.backend, fullgraph=True)
             wrapped = super().shard(model, blocks)
             for name, p in model.named_parameters():
                 if p.is_leaf and p.requires_grad:
@@ -140,7 +161,8 @@ def compiled(kind):
 
 
 def kind_of(strategy):
-    return compiled(record_systems.KINDS.get(strategy.get("system"), record.Fsdp2))
+    kind = record_systems.KINDS.get(strategy.get("system"), record.Fsdp2)
+    return compiled(kind, strategy["compile"] == "model")
 
 
 def border(events, least):
@@ -156,18 +178,20 @@ def border(events, least):
 
 def record_case(name, m, s):
     torch._dynamo.reset()
+    s = {"compile": "blocks", **s}
+    torch._dynamo.config.optimize_ddp = s.get("optimize_ddp", False)
     made = []
 
     def make(*args):
         made.append(kind_of(s)(*args))
         return made[0]
     make.log = recorder.Log
-    row = recorder.record({"name": name, "model": m, "strategy": {**s, "compile": "blocks"}}, make)
+    row = recorder.record({"name": name, "model": m, "strategy": s}, make)
     system = made[0]
     return {**{key: row[key] for key in ("name", "model", "strategy", "live", "peak_bytes")},
             "border": border(row["event_list"], LEAST if s.get("float8_all_gather") else 0),
             "gradients": system.gradients[-system.hooks:] if s.get("system") == "ddp" else [],
-            "graphs": system.graphs.sizes[:2]}
+            "graphs": system.graphs.sizes[:None if s.get("optimize_ddp") else 2]}
 
 
 def main():
@@ -175,10 +199,10 @@ def main():
     parser.add_argument("--out")
     parser.add_argument("--check")
     parser.add_argument("--only", default="*")
+    parser.add_argument("--model", action="store_true", help="models compiled whole, or split by DDPOptimizer")
     parser.add_argument("--float8", action="store_true", help="the cases in float8, which need torchao")
     args = parser.parse_args()
     models.RMSNorm = RMSNorm
-    torch._dynamo.config.optimize_ddp = False
     # patterns of attention written out, and matrices that are padded: neither is in these models
     fuse_attention._sfdp_init = pad_mm._pad_mm_init = lambda *_, **__: None
     aot_config.enable_autograd_cache = False
@@ -186,14 +210,12 @@ def main():
         births.ignore_compile_internals = classmethod(lambda cls: True)
     if args.check:
         rows = [json.loads(line) for line in open(args.check)]
-        for row in rows:
-            row["strategy"].pop("compile")
         same = [record_case(row["name"], row["model"], row["strategy"])["border"] == row["border"] for row in rows]
         for row, is_same in zip(rows, same):
             print(row["name"], "same" if is_same else "DIFFERS")
         return not all(same)
     rows = []
-    for case in FLOAT8_CASES if args.float8 else CASES:
+    for case in FLOAT8_CASES if args.float8 else MODEL_CASES if args.model else CASES:
         if fnmatch.fnmatch(case[0], args.only):
             rows.append(record_case(*case))
             print(case[0], len(rows[-1]["border"]), rows[-1]["graphs"], flush=True)
