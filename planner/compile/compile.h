@@ -1,4 +1,5 @@
-/* compile.h - a model whose blocks torch.compile compiles, each on its own; its loss, likewise.
+/* compile.h - a model that torch.compile compiles: each block on its own, or as a whole; its loss
+ * by itself, likewise.
  *
  *     graph --tape_run_regions--> eager kernels of each block --joint.h--> one graph
  *           --partition.h--> what is saved --program.h--> kernels and memory --tape_compiled.h-->
@@ -6,8 +7,9 @@
  *
  * What the hooks of a sharding system do is outside of what is compiled, as torchtitan has it
  * (fullgraph=True on each TransformerBlock, fully_shard around it); so are the embedding, the final
- * norm and the head, which stay eager. The loss is, or is compiled by itself. DDP's own splitting
- * of graphs at buckets (torch._dynamo.config.optimize_ddp) is off.
+ * norm and the head, which stay eager. A model as a whole is what its forward does, without any
+ * hooks inside: under DDP. The loss is outside, or is compiled by itself. DDP's own splitting of
+ * graphs at buckets (torch._dynamo.config.optimize_ddp) is off.
  *
  * Held to recordings (tests/compile): what is saved, and the programs' kernels and peaks; who holds
  * what crosses their borders under FSDP2, DDP and FSDP1, and the order of gradients. What is

@@ -31,12 +31,10 @@ struct tape_options {
     bool input_nodes; /* the sharding system passes what modules are called with through nodes of
                          its own (op_module_input) */
     enum compiled compiled; /* by torch.compile (planner/compile) */
-    uint64_t
-        split_bytes;    /* DDPOptimizer splits what is compiled at buckets so large; 0: it is off */
-    bool compiled_loss; /* likewise the function that computes the loss */
-    bool no_early_stop; /* recompute whole blocks (torchtitan), not only up to the last saved */
-    bool call_hooks;    /* the sharding system has hooks on every module (calls.h), and nodes of its
-                           own before and behind each */
+    bool compiled_loss;     /* likewise the function that computes the loss */
+    bool no_early_stop;     /* recompute whole blocks (torchtitan), not only up to the last saved */
+    bool call_hooks;  /* the sharding system has hooks on every module (calls.h), and nodes of its
+                         own before and behind each */
     bool own_linear;  /* F.linear is an autograd function in Python: the product, and the bias added
                          to it in place; what it saves is packed behind it */
     bool scaled_loss; /* an engine divides the loss by the micro-batches, multiplies it by a loss

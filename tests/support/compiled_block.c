@@ -56,8 +56,8 @@ static struct tape_options options_of(const json_t *row)
         [CHECKPOINT_SELECTIVE] = CHECKPOINTING_SELECTIVE,
     };
     const char *what = truth_text(json_object_get(row, "strategy"), "compile", "");
-    return (struct tape_options){.compiled = strcmp(what, "model") == 0 ? COMPILED_MODEL
-                                                                        : COMPILED_BLOCKS,
+    return (struct tape_options){.compiled =
+                                     strcmp(what, "model") == 0 ? COMPILED_MODEL : COMPILED_BLOCKS,
                                  .checkpointing = ways[checkpoint_of(row)]};
 }
 

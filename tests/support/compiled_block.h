@@ -1,5 +1,5 @@
-/* compiled_block.h - rows of tests/data/truth/compile*.jsonl, and their first blocks, or the parts of
- * models that they are of, as this project compiles them. */
+/* compiled_block.h - rows of tests/data/truth/compile*.jsonl, and their first blocks, or the parts
+ * of models that they are of, as this project compiles them. */
 #ifndef SHARDPLAN_COMPILED_BLOCK_H
 #define SHARDPLAN_COMPILED_BLOCK_H
 

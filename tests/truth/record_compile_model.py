@@ -2,17 +2,14 @@
 """Record what torch.compile makes of whole models: what is saved for backward, and Inductor's programs.
 
 As record_compile.py does of blocks, whose parts these are: torch.compile(model), on fake tensors of a fake
-"cuda:0", with the loss outside (or inside, where the model computes it).  Under DDP with DDPOptimizer on
-(torch._dynamo.config.optimize_ddp, its default), the graph that Dynamo hands on is split where DDP's buckets
-end, and each part is compiled by itself.
+"cuda:0", as one graph (under DDP: with DDPOptimizer off), with the loss outside.
 
 Usage
     record_compile_model.py --out OUT.jsonl [--only PATTERN] [--texts DIR]
     record_compile_model.py --check OUT.jsonl
 
-A row for each part, in the order of forward: as a row of compile.jsonl (saved, parameters, forward, backward), with
-strategy.compile "model", strategy.bucket_cap_mb where DDPOptimizer splits, and
-    part, parts         which of how many
+A row: as one of compile.jsonl (saved, parameters, forward, backward), with strategy.compile "model", and
+    part, parts         0 and 1: there is one graph
     inputs, returned    how many tensors come besides parameters and modules' buffers, and how many forward returns
 """
 import argparse
@@ -26,8 +23,6 @@ from record_compile import BIG, BF16, GPT2, LLAMA, AUTOCAST, Program, Recorder
 
 import torch
 import torch._functorch.partitioners as partitioners
-import torch._inductor.config as inductor_config
-from torch._dynamo.backends.distributed import DDPOptimizer
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import models
@@ -35,8 +30,6 @@ import record_compile_loss
 
 MODEL = {"compile": "model"}
 WHOLE = {**BF16, **MODEL}
-SPLIT = {**WHOLE, "bucket_cap_mb": 1}
-MIB = 1 << 20
 CASES = (
     ("model-llama", LLAMA, WHOLE),
     ("model-llama-deep", {**LLAMA, "layers": 6}, WHOLE),
@@ -50,10 +43,6 @@ CASES = (
     ("model-gpt2-untied", {**GPT2, "tied": False}, WHOLE),
     ("model-gpt2-autocast", GPT2, {**AUTOCAST, **MODEL}),
     ("model-gpt2-full", GPT2, {**WHOLE, "ac": "full"}),
-    ("model-split-llama", LLAMA, SPLIT),
-    ("model-split-llama-small", LLAMA, {**SPLIT, "bucket_cap_mb": 0.25}),
-    ("model-split-gpt2", GPT2, SPLIT),
-    ("model-split-gpt2-autocast", GPT2, {**AUTOCAST, **MODEL, "bucket_cap_mb": 1}),
 )
 
 
@@ -62,11 +51,11 @@ def placeholders(graph):
 
 
 def pairs(recorder):
-    """The graphs of each part and their texts: forward ones in order, backward ones as they came."""
+    """The graphs of each part and their texts: those of backward come where backward comes to them."""
     both = list(zip(recorder.graphs, recorder.texts))
     forward = [b for b in both if not b[0][1]]
     backward = [b for b in both if b[0][1]]
-    return forward, backward
+    return forward, backward[::-1]
 
 
 def part_of(forward, backward):
@@ -85,16 +74,12 @@ def record(name, m, s, texts=None):
     torch._dynamo.reset()
     recorder = Recorder()
     models.RMSNorm = lambda dim: torch.nn.RMSNorm(dim, eps=1e-5)
-    backend = recorder.backend
-    if "bucket_cap_mb" in s:
-        backend = DDPOptimizer(int(s["bucket_cap_mb"] * MIB), recorder.backend,
-                               first_bucket_cap=min(int(s["bucket_cap_mb"] * MIB), MIB)).compile_fn
     try:
         with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cuda:0"), models.as_on_cuda():
             model, blocks = models.make(m, s)
             if s.get("ac"):
                 models.checkpointed(model, blocks, s["ac"], True)
-            model.compile(backend=backend, fullgraph=True)
+            model.compile(backend=recorder.backend, fullgraph=True)
             with torch.autocast("cuda", torch.bfloat16, enabled=s.get("autocast") == "bf16"):
                 if s.get("code") == "hf":
                     loss = model(**models.make_inputs(m, s)).loss

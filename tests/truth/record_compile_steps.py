@@ -11,14 +11,13 @@ Usage
     record_compile_steps.py --check OUT.jsonl
 
 A row: name, model, strategy as record.py and record_systems.py have them (strategy.compile is
-"blocks" or "model"; optimize_ddp: whether DDPOptimizer splits what is compiled where DDP's buckets end),
+"blocks" or "model"; DDPOptimizer is off),
     border      [+-bytes, category, live bytes after it] of every event outside of activations and
                 backward's own memory: what the sharding system does, and how much lives around it; of gathers
                 in float8 without what has less than LEAST bytes
     live        as record.py's
     gradients   DDP: parameters in the order in which autograd accumulates their gradients
-    graphs      how many functions each graph of the first block has, forward and backward; where DDPOptimizer
-                splits, of all
+    graphs      how many functions each graph of the first block has, forward and backward
 """
 import argparse
 import fnmatch
@@ -87,7 +86,6 @@ FLOAT8_CASES = (
 )
 MODEL = {**DDP, "compile": "model"}
 GPT2 = {"kind": "gpt2", "dim": 192, "heads": 4, "vocab": 131, "layers": 2, "batch": 2, "seq": 64}
-BIGGER = {**LLAMA, "dim": 512, "heads": 8, "ffn": 1536, "layers": 2}
 MODEL_CASES = (
     ("model-ddp", LLAMA, MODEL),
     ("model-ddp-accumulate", LLAMA, {**MODEL, "bucket_cap_mb": 1, "accumulate": 2}),
@@ -95,14 +93,6 @@ MODEL_CASES = (
     ("model-ddp-ac", LLAMA, {**MODEL, "ac": "full"}),
     ("model-ddp-autocast", LLAMA, {**AUTOCAST, "compile": "model"}),
     ("model-ddp-gpt2", GPT2, MODEL),
-    ("split-ddp", BIGGER, {**MODEL, "optimize_ddp": True}),
-    ("split-ddp-two", BIGGER, {**MODEL, "optimize_ddp": True, "bucket_cap_mb": 2}),
-    ("split-ddp-accumulate", BIGGER, {**MODEL, "optimize_ddp": True, "bucket_cap_mb": 1, "accumulate": 2}),
-    ("split-ddp-ac", BIGGER, {**MODEL, "optimize_ddp": True, "bucket_cap_mb": 2, "ac": "full"}),
-    ("split-ddp-autocast", BIGGER, {**AUTOCAST, "compile": "model", "optimize_ddp": True, "bucket_cap_mb": 2}),
-    ("split-ddp-gpt2", {**GPT2, "dim": 512, "heads": 8, "layers": 3}, {**MODEL, "optimize_ddp": True, "bucket_cap_mb": 2}),
-    ("split-ddp-blocks", BIGGER, {**DDP, "optimize_ddp": True, "bucket_cap_mb": 1}),
-    ("split-ddp-blocks-gpt2", {**GPT2, "dim": 512, "heads": 8}, {**DDP, "optimize_ddp": True, "bucket_cap_mb": 2}),
 )
 LEAST = 200             # bytes: of gathers in float8, scales and lists of all scales are left out; fake tensors
                         # compose what finds them otherwise, and record_real.py has them
@@ -179,7 +169,6 @@ def border(events, least):
 def record_case(name, m, s):
     torch._dynamo.reset()
     s = {"compile": "blocks", **s}
-    torch._dynamo.config.optimize_ddp = s.get("optimize_ddp", False)
     made = []
 
     def make(*args):
@@ -191,7 +180,7 @@ def record_case(name, m, s):
     return {**{key: row[key] for key in ("name", "model", "strategy", "live", "peak_bytes")},
             "border": border(row["event_list"], LEAST if s.get("float8_all_gather") else 0),
             "gradients": system.gradients[-system.hooks:] if s.get("system") == "ddp" else [],
-            "graphs": system.graphs.sizes[:None if s.get("optimize_ddp") else 2]}
+            "graphs": system.graphs.sizes[:2]}
 
 
 def main():
@@ -203,6 +192,7 @@ def main():
     parser.add_argument("--float8", action="store_true", help="the cases in float8, which need torchao")
     args = parser.parse_args()
     models.RMSNorm = RMSNorm
+    torch._dynamo.config.optimize_ddp = False
     # patterns of attention written out, and matrices that are padded: neither is in these models
     fuse_attention._sfdp_init = pad_mm._pad_mm_init = lambda *_, **__: None
     aot_config.enable_autograd_cache = False
