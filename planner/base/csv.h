@@ -22,7 +22,7 @@ struct csv_table {      /* opaque in spirit: read it with the functions below */
 enum err_code csv_table_parse(const char *where, char *text, struct csv_table *out,
                               struct err *err);
 
-/* The same of a file. ERR_IO: it cannot be read. */
+/* The same of a file. ERR_INVALID, too: it cannot be read. */
 enum err_code csv_table_read(const char *path, struct csv_table *out, struct err *err);
 void csv_table_free(struct csv_table *table);
 

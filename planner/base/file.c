@@ -87,13 +87,13 @@ char *file_read(const char *path, size_t *length, struct err *err)
     struct stat st;
     FILE *file = fopen(path, "r");
     if (!file) {
-        err_set(err, ERR_IO, "open %s: %s", path, strerror(errno));
+        err_set(err, ERR_INVALID, "open %s: %s", path, strerror(errno));
         return NULL;
     }
     const bool endless = fstat(fileno(file), &st) == 0 && !S_ISREG(st.st_mode);
     char *text = read_rest(file, path, endless ? PIPE_MOST : SIZE_MAX, length, err);
     if (text && ferror(file)) {
-        err_set(err, ERR_IO, "read %s: %s", path, strerror(errno));
+        err_set(err, ERR_INVALID, "read %s: %s", path, strerror(errno));
         free(text);
         text = NULL;
     }

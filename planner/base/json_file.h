@@ -6,8 +6,8 @@
 
 #include <jansson.h>
 
-/* The document, without duplicate members: the caller's (json_decref). NULL: ERR_IO or ERR_NOMEM as
- * file_read's, ERR_INVALID "file:line:column: ...". */
+/* The document, without duplicate members: the caller's (json_decref). NULL: ERR_INVALID or
+ * ERR_NOMEM as file_read's, ERR_INVALID "file:line:column: ...". */
 json_t *json_file_read(const char *path, struct err *err);
 
 #endif

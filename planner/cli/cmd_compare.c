@@ -97,13 +97,6 @@ static enum err_code play_rank(const char *path, struct plan **plan, const struc
     return plan_read_rank(path, (uint32_t)number, plan, err);
 }
 
-/* A file that cannot be read is bad input, too. */
-static int report_unreadable(const struct err *err)
-{
-    const int status = report_error(err);
-    return err->code == ERR_IO ? EXIT_BAD_INPUT : status;
-}
-
 int command_compare(int argc, char **argv)
 {
     struct settings settings;
@@ -117,7 +110,7 @@ int command_compare(int argc, char **argv)
         plan_check_whole(plan, settings.plan, &err) != ERR_OK ||
         trace_read(settings.trace, &trace, &err) != ERR_OK ||
         play_rank(settings.plan, &plan, trace, &err) != ERR_OK)
-        status = report_unreadable(&err);
+        status = report_error(&err);
     else
         status = compare(&settings, plan, extra.time, trace, &err);
     trace_free(trace);

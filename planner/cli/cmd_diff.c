@@ -58,9 +58,7 @@ static bool is_changes(const char *text)
 static enum err_code read_side(const char *path, struct side *out, struct err *err)
 {
     snprintf(out->label, sizeof out->label, "%s", path);
-    if (plan_read_json_extra(path, &out->plan, &out->extra, err) == ERR_OK)
-        return ERR_OK;
-    return err->code == ERR_IO ? err->code = ERR_INVALID : err->code; /* bad input, too */
+    return plan_read_json_extra(path, &out->plan, &out->extra, err);
 }
 
 /* Plans and times a job as `plan` does. */

@@ -241,7 +241,7 @@ static char *read_text(const char *file, const char *path, struct err *err)
 enum err_code document_read(const char *path, struct document *out, struct err *err)
 {
     enum document_syntax syntax;
-    enum err_code rc = ERR_IO;
+    enum err_code rc = ERR_INVALID;
     *out = (struct document){.path = path};
     const char *colon = strrchr(path, ':'); /* "registry.py:llama3_8b" */
     const bool named = colon && colon - path > 3 && strncmp(colon - 3, ".py", 3) == 0;

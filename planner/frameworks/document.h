@@ -54,8 +54,9 @@ struct document { /* zero-initialise; document_free */
 enum { DOCUMENT_DEEPEST = 64, DOCUMENT_MOST = 10000, DOCUMENT_BYTES = 1 << 20 };
 
 /* Reads a file; what it is written in follows from its name's end (.toml, .yaml, .yml, .json, .py),
- * and "FILE.py:NAME" names the function or variable that holds the configuration. ERR_IO;
- * ERR_INVALID with file, line and what is wrong. On any return the caller owns *out. */
+ * and "FILE.py:NAME" names the function or variable that holds the configuration. ERR_INVALID: it
+ * cannot be read; ERR_INVALID with file, line and what is wrong. On any return the caller owns
+ * *out. */
 enum err_code document_read(const char *path, struct document *out, struct err *err);
 
 /* The same of a text in memory; `name` chooses among a Python file's configurations or is NULL. */

@@ -50,9 +50,9 @@ struct import { /* zero-initialise; import_free */
 };
 
 /* Sets what a file says, except what `given` (the command line) says: then that is listed. Texts in
- * *settings live as long as *import. ERR_IO; ERR_INVALID: file, line, key, value and what is
- * allowed. On any return the caller owns *import: import_free. Is a `settings_source`, with the
- * import as its context. */
+ * *settings live as long as *import. ERR_INVALID: it cannot be read, or file, line, key, value and
+ * what is allowed. On any return the caller owns *import: import_free. Is a `settings_source`, with
+ * the import as its context. */
 enum err_code import_file(void *import, struct settings *settings, const char *path,
                           const struct setting_given *given, uint32_t given_count, struct err *err);
 

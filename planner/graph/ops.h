@@ -166,6 +166,8 @@ uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_
 /* F.rms_norm. `eps` is added to the mean square. Fused it saves input and fp32 rstd; before torch
  * 2.9 it is a handful of small kernels in fp32. */
 uint32_t op_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps);
+/* Which op op_attention is, but for single ops, whose arguments are cast as those of flash. */
+enum op_kind op_attention_kind(const struct graph *graph);
 /* What scaled_dot_product_attention does first under autocast: casts of q, k, v (b, s, a, d) and of
  * a bias, if there is one; `kind` is the attention that they are for. */
 void op_attention_arguments(struct graph *graph, enum op_kind kind, uint32_t count, uint32_t *in);

@@ -24,6 +24,11 @@ void op_attention_arguments(struct graph *graph, enum op_kind kind, uint32_t cou
     }
 }
 
+enum op_kind op_attention_kind(const struct graph *graph)
+{
+    return graph->attention == ATTENTION_EFFICIENT ? OP_EFFICIENT_ATTENTION : OP_FLASH_ATTENTION;
+}
+
 /* What is born besides o: logsumexp, and the generator's state as that library has it. */
 static void birth_statistics(struct graph *graph, uint32_t op, const struct shape *q)
 {

@@ -57,7 +57,7 @@ static uint32_t flash(struct graph *graph, const struct hf_attention *a)
     const struct shape s = shape4(graph, a->q);
     const uint32_t d = s.dim[3], padded = (d + 7) & ~7U;
     uint32_t in[3] = {a->q, a->k, a->v};
-    op_attention_arguments(graph, OP_FLASH_ATTENTION, 3, in);
+    op_attention_arguments(graph, op_attention_kind(graph), 3, in);
     for (uint32_t i = 0; i < 3 && padded != d; i++)
         in[i] = transpose(graph, op_pad_last(graph, transpose(graph, in[i]), padded));
     uint32_t out = op_attention(graph, in[0], in[1], in[2], true, a->dropout);

@@ -31,7 +31,7 @@ struct nccl_tests {
 };
 
 /* Reads a file of either form. What the file says goes before `known` (lent; NULL: nothing known).
- * ERR_IO: it cannot be read. ERR_INVALID: "file:line: what was found, what was expected"; for JSON
+ * ERR_INVALID: it cannot be read, or "file:line: what was found, what was expected"; for JSON
  * "file: results[3].in_place.time: ..."; also when no point is in it. ERR_UNSUPPORTED: ranks split
  * into several groups. On ERR_OK the caller owns what *out holds. */
 enum err_code nccl_tests_read(const char *path, const struct nccl_tests_known *known,

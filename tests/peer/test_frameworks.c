@@ -49,9 +49,8 @@ static int drop_folders(void **state)
 static int python(const char *arguments)
 {
     char command[8192];
-    const char *program = getenv("SHARDPLAN_PYTHON");
-    snprintf(command, sizeof command, "timeout -k 2 250 %s tests/peer/%s 2>%s/errors",
-             program ? program : "python3", arguments, folder);
+    snprintf(command, sizeof command, PROGRAM_LIMITS "%s tests/peer/%s 2>%s/errors",
+             program_python(), arguments, folder);
     FILE *pipe = popen(command, "r");
     if (!pipe)
         return -1;

@@ -51,10 +51,9 @@ static json_t *asked(void)
     char command[1024];
     json_error_t error;
     size_t length;
-    const char *python = getenv("SHARDPLAN_PYTHON");
     snprintf(command, sizeof command,
-             "timeout -k 2 250 %s tests/peer/hta_breakdown.py %s/trace.json >%s/said 2>%s/errors",
-             python ? python : "python3", folder, folder, folder);
+             PROGRAM_LIMITS "%s tests/peer/hta_breakdown.py %s/trace.json >%s/said 2>%s/errors",
+             program_python(), folder, folder, folder);
     const int status = system(command);
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     if (code == ABSENT || code == NOT_FOUND) {

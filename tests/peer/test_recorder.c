@@ -34,15 +34,9 @@ static int drop_folder(void **state)
     return 0;
 }
 
-static const char *python(void)
-{
-    const char *program = getenv("SHARDPLAN_PYTHON");
-    return program ? program : "python3";
-}
-
 static void need(const char *packages)
 {
-    if (shell("%s -c 'import %s' 2>/dev/null", python(), packages) == 0)
+    if (shell("%s -c 'import %s' 2>/dev/null", program_python(), packages) == 0)
         return;
     print_message("note: %s: not installed for this Python\n", packages);
     skip();
@@ -51,7 +45,8 @@ static void need(const char *packages)
 static const char *recorded(const char *arguments)
 {
     const char *path = file_in(folder, "model.stream.json.gz");
-    if (shell("timeout -k 2 250 %s tools/record.py %s -o %s 2>&1", python(), arguments, path) != 0)
+    if (shell(PROGRAM_LIMITS "%s tools/record.py %s -o %s 2>&1", program_python(), arguments,
+              path) != 0)
         fail_msg("%s", program_output());
     return path;
 }
@@ -99,8 +94,8 @@ static void mistakes_are_said_and_nothing_is_left(void **state)
     need("torch");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const uint32_t before = files_in(folder);
-        assert_int_not_equal(shell("%s tools/record.py %s -o %s 2>&1", python(), cases[i].arguments,
-                                   file_in(folder, "none.stream.json.gz")),
+        assert_int_not_equal(shell("%s tools/record.py %s -o %s 2>&1", program_python(),
+                                   cases[i].arguments, file_in(folder, "none.stream.json.gz")),
                              0);
         if (!strstr(program_output(), cases[i].says))
             fail_msg("%s", program_output());

@@ -23,11 +23,10 @@ static void check(const char *options, const char *place)
 {
     char command[1024];
     size_t length;
-    const char *python = getenv("SHARDPLAN_PYTHON");
     snprintf(command, sizeof command,
-             "timeout -k 2 250 %s tests/peer/snapshot_viz.py %s%s/snapshot.pickle "
-             "%s%s/trace.json >%s/said 2>&1",
-             python ? python : "python3", folder, place, folder, place, folder);
+             PROGRAM_LIMITS "%s tests/peer/snapshot_viz.py %s%s/snapshot.pickle "
+                            "%s%s/trace.json >%s/said 2>&1",
+             program_python(), folder, place, folder, place, folder);
     const int status = system(command);
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     if (code == ABSENT || code == NOT_FOUND) {

@@ -452,8 +452,8 @@ static void a_file_that_is_no_plan_is_refused(void **state)
         expect_unreadable("a.json", ERR_INVALID, cases[i].expected);
     }
     unlink(path_of("a.json"));
-    expect_unreadable("a.json", ERR_IO, "No such file");
-    expect_unreadable(".", ERR_IO, "Is a directory");
+    expect_unreadable("a.json", ERR_INVALID, "No such file");
+    expect_unreadable(".", ERR_INVALID, "Is a directory");
 }
 
 static void a_truncated_file_is_refused(void **state)

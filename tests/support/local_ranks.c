@@ -35,11 +35,10 @@ int local_ranks(int ranks, const char *fmt, ...)
     vsnprintf(arguments, sizeof arguments, fmt, args);
     va_end(args);
     /* Rank 0 listens one port above PyTorch's store. */
-    return shell(
-        "unset OMPI_COMM_WORLD_SIZE PMIX_RANK PMI_RANK; export WORLD_SIZE=%d "
-        "MASTER_ADDR=127.0.0.1 MASTER_PORT=%u SHARDPLAN_TOKEN=%d; exec 2>&1; "
-        "for rank in $(seq 0 %d); do RANK=$rank LOCAL_RANK=$rank "
-        "timeout -k 2 ${TEST_SECONDS:-120} ^/shardrun %s & pids=\"$pids $!\"; done; status=0; "
-        "for pid in $pids; do wait $pid || status=$?; done; exit $status",
-        ranks, free_port() - 1, (int)getpid(), ranks - 1, arguments);
+    return shell("unset OMPI_COMM_WORLD_SIZE PMIX_RANK PMI_RANK; export WORLD_SIZE=%d "
+                 "MASTER_ADDR=127.0.0.1 MASTER_PORT=%u SHARDPLAN_TOKEN=%d; exec 2>&1; "
+                 "for rank in $(seq 0 %d); do (export RANK=$rank LOCAL_RANK=$rank; " PROGRAM_LIMITS
+                 "^/shardrun %s) & pids=\"$pids $!\"; done; status=0; "
+                 "for pid in $pids; do wait $pid || status=$?; done; exit $status",
+                 ranks, free_port() - 1, (int)getpid(), ranks - 1, arguments);
 }

@@ -41,8 +41,7 @@ int shardplan(const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(arguments, sizeof arguments, fmt, args);
     va_end(args);
-    snprintf(command, sizeof command, "exec timeout -k 2 ${TEST_SECONDS:-120} %s %s 2>&1",
-             program(), arguments);
+    snprintf(command, sizeof command, PROGRAM_LIMITS "%s %s 2>&1", program(), arguments);
     return run(command);
 }
 
@@ -60,6 +59,12 @@ int shell(const char *fmt, ...)
                                               program())
                                    : snprintf(command + used, sizeof command - used, "%c", *c));
     return run(command);
+}
+
+const char *program_python(void)
+{
+    const char *named = getenv("SHARDPLAN_PYTHON");
+    return named && *named ? named : "python3";
 }
 
 char *program_output(void)

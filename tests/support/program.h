@@ -5,13 +5,21 @@
 
 #include <jansson.h>
 
-/* Runs "shardplan ARGUMENTS", for TEST_SECONDS at most. Returns its exit status, -1 when it was
+/* Runs "shardplan ARGUMENTS", within PROGRAM_LIMITS. Returns its exit status, -1 when it was
  * ended; what it printed, on both streams, is in program_output(). */
 int shardplan(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Runs a line of the shell, in which ^ stands for the folder of the programs. The same, but of the
  * streams only what the line lets through to standard output. */
 int shell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* What a command line of the shell begins with, so that it ends: TEST_SECONDS of a processor, and
+ * four times that by the clock, as the machine may be others', too. */
+#define PROGRAM_LIMITS                                                                             \
+    "ulimit -t ${TEST_SECONDS:-300}; exec timeout -k 2 $((4 * ${TEST_SECONDS:-300})) "
+
+/* The Python that tests run beside: SHARDPLAN_PYTHON, else (not set, or empty) python3. */
+const char *program_python(void);
 
 /* What the last run said; good until the next one, and may be cut up. */
 char *program_output(void);

@@ -455,10 +455,10 @@ static void a_missing_file_is_an_error(void **state)
     (void)state;
     struct err err = {0};
     struct trace *trace = NULL;
-    assert_int_equal(trace_read(path_of("none.json"), &trace, &err), ERR_IO);
+    assert_int_equal(trace_read(path_of("none.json"), &trace, &err), ERR_INVALID);
     assert_non_null(strstr(err.text, "No such file"));
     err = (struct err){0};
-    assert_int_equal(trace_read(temp_folder(), &trace, &err), ERR_IO);
+    assert_int_equal(trace_read(temp_folder(), &trace, &err), ERR_INVALID);
     assert_non_null(strstr(err.text, "Is a directory"));
 }
 
