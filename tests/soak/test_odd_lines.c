@@ -29,7 +29,7 @@
 
 #include <cmocka.h>
 
-enum { LINES = 120, SEED = 20261123, SHOWN = 300, MOST_WORDS = 48, PROCESSOR_S = 60 };
+enum { LINES = 120, SEED = 20261123, SHOWN = 10, MOST_WORDS = 48, PROCESSOR_S = 60 };
 #define MOST_BYTES (6ULL << 30) /* of a process */
 
 static char folder[] = "/tmp/shardplan_odd.XXXXXX";
