@@ -587,7 +587,7 @@ enum err_code trace_read(const char *path, struct trace **out, struct err *err)
     *out = NULL;
     char *text = file_read(path, &length, err);
     if (!text)
-        return ERR_INVALID;
+        return err ? err->code : ERR_INVALID;
     struct trace *trace = trace_new();
     struct reader r = {
         .path = path,

@@ -82,18 +82,26 @@ static char *read_rest(FILE *file, const char *path, size_t most, size_t *length
     return text;
 }
 
+/* Of a file that cannot be read: what is named wrongly, or what the system has no more of. */
+static enum err_code code_of(int error)
+{
+    return error == ENOMEM                                      ? ERR_NOMEM
+           : error == EMFILE || error == ENFILE || error == EIO ? ERR_IO
+                                                                : ERR_INVALID;
+}
+
 char *file_read(const char *path, size_t *length, struct err *err)
 {
     struct stat st;
     FILE *file = fopen(path, "r");
     if (!file) {
-        err_set(err, ERR_INVALID, "open %s: %s", path, strerror(errno));
+        err_set(err, code_of(errno), "open %s: %s", path, strerror(errno));
         return NULL;
     }
     const bool endless = fstat(fileno(file), &st) == 0 && !S_ISREG(st.st_mode);
     char *text = read_rest(file, path, endless ? PIPE_MOST : SIZE_MAX, length, err);
     if (text && ferror(file)) {
-        err_set(err, ERR_INVALID, "read %s: %s", path, strerror(errno));
+        err_set(err, code_of(errno), "read %s: %s", path, strerror(errno));
         free(text);
         text = NULL;
     }

@@ -26,9 +26,8 @@ enum err_code file_create(const char *path, struct file_writer *out, struct err 
 enum err_code file_commit(struct file_writer *writer, enum err_code rc, struct err *err);
 
 /* The whole file and a '\0' behind its *length bytes: owned by the caller (free). NULL:
- * ERR_INVALID: it cannot be read, or is a pipe or a device that goes on for 256 MiB; ERR_NOMEM: it
- * is larger than memory. What a user names and nobody can read is bad input; ERR_IO is of what we
- * write. */
+ * ERR_INVALID: it cannot be read, or is a pipe or a device that goes on for 256 MiB: bad input;
+ * ERR_NOMEM: it is larger than memory; ERR_IO: the system has no more files, or a disk failed. */
 char *file_read(const char *path, size_t *length, struct err *err);
 
 #endif

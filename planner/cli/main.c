@@ -9,6 +9,7 @@
 
 #include <jansson.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,6 +86,7 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, 64 << 20);
     mallopt(M_TRIM_THRESHOLD, 256 << 20);
     standard_output_check_at_exit();
+    signal(SIGXFSZ, SIG_IGN);            /* a file that grows too large is an error, not a death */
     json_set_alloc_funcs(xmalloc, free); /* half a document is none */
     if (argc < 2)
         return help(stderr);

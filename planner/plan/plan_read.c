@@ -686,7 +686,7 @@ enum err_code plan_read_json_extra(const char *path, struct plan **out,
         *extra = (struct plan_json_extra){0};
     char *text = file_read(path, &length, err);
     if (!text)
-        return ERR_INVALID;
+        return err ? err->code : ERR_INVALID;
     json_t *tree = json_loadb(text, length, JSON_REJECT_DUPLICATES, &at);
     free(text);
     if (!tree)

@@ -232,7 +232,7 @@ static void make_seeds(struct building *b)
     const struct space *space = b->c->space;
     for (uint32_t g = 0; g < space->grid_count; g++)
         b->seed_count += (uint32_t)space->grids[g].outer_points;
-    b->seeds = calloc(b->seed_count + 1, sizeof *b->seeds);
+    b->seeds = xcalloc(b->seed_count + 1, sizeof *b->seeds);
     b->firsts = xmalloc((b->seed_count + 1) * sizeof *b->firsts);
     uint32_t at = 0;
     for (uint32_t g = 0; g < space->grid_count; g++)
@@ -323,8 +323,8 @@ static void build_classes(struct building *b)
             b->firsts[c->class_count++] = i;
     }
     table_free(&table);
-    c->classes = calloc(c->class_count + 1, sizeof(struct stream_class *));
-    struct build_errors e = {b, calloc(c->class_count + 1, sizeof(struct err))};
+    c->classes = xcalloc(c->class_count + 1, sizeof(struct stream_class *));
+    struct build_errors e = {b, xcalloc(c->class_count + 1, sizeof(struct err))};
     pool_run(b->pool, c->class_count, build_class, &e);
     for (uint32_t i = 0; i < c->class_count; i++)
         if (!c->classes[i])
@@ -446,8 +446,8 @@ static void build_frames(struct building *b)
     }
     table_free(&table);
     free(hooks);
-    c->frames = calloc(c->frame_count + 1, sizeof(struct frame *));
-    struct build_errors e = {b, calloc(c->frame_count + 1, sizeof(struct err))};
+    c->frames = xcalloc(c->frame_count + 1, sizeof(struct frame *));
+    struct build_errors e = {b, xcalloc(c->frame_count + 1, sizeof(struct err))};
     run_in_parts(b, c->frame_count, &e);
     for (uint32_t i = 0; i < c->frame_count; i++)
         if (!c->frames[i])

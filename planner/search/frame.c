@@ -184,7 +184,7 @@ static void find_idle(const struct stream_class *class, const struct plan *plan,
     struct chain c = {.plan = plan, .costs = costs};
     bool apart = true; /* from a micro-batch's kernels */
     c.event_s = xmalloc((plan->event_count + 1) * sizeof *c.event_s);
-    c.known = calloc(plan->event_count + 1, sizeof *c.known);
+    c.known = xcalloc(plan->event_count + 1, sizeof *c.known);
     chain_begin(&c);
     c.now.host_s = 0;
     for (uint32_t i = 0; i < plan->instruction_count; i++) {

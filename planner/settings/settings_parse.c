@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_KEY = 1000, HELP_KEY = 'h', MOST_GIVEN = 256, MOST_POSITIONAL = 4 };
+enum { FIRST_KEY = 1000, HELP_KEY = 'h', MOST_POSITIONAL = 4 };
 
 static const char SYSTEM_SETTING[] = "strategy", SOURCE_SETTING[] = "from";
 
@@ -20,8 +20,8 @@ struct parse {
     struct settings_list *list; /* NULL: one system only */
     settings_source *source;    /* NULL: none */
     void *context;
-    struct setting_given given[MOST_GIVEN];
-    uint32_t given_count;
+    struct setting_given *given; /* (given_count) in order: owned until all are read */
+    uint32_t given_count, given_cap;
     const struct setting *positional[MOST_POSITIONAL];
     uint32_t positional_count, positional_given;
 };
@@ -116,8 +116,7 @@ static void check_names(const struct argp_state *state, enum command command)
 
 static void take(struct parse *parse, const char *name, const char *text)
 {
-    if (parse->given_count == MOST_GIVEN)
-        return; /* an argument list of that length repeats itself */
+    ARRAY_GROW(parse->given, parse->given_count, parse->given_cap);
     parse->given[parse->given_count].name = name;
     parse->given[parse->given_count++].text = text;
 }
@@ -440,6 +439,7 @@ static void parse_all(enum command command, int argc, char **argv, struct parse 
         fprintf(stderr, "shardplan: arguments: %s\n", strerror(failed));
         exit(FAILED);
     }
+    free(parse->given);
     arena_free(&arena);
 }
 

@@ -68,7 +68,8 @@ static unsigned long after(unsigned long n, unsigned long calls)
 #define COMPARE                                                                                    \
     "; s=$?; [ $FAULT != memory ] && ls out 2>/dev/null | grep -q tmp && exit 99; "                \
     "for f in out/*; do case $f in *.html|*.tmp|*\\*) continue;; esac; "                           \
-    "cmp -s $f whole/${f#out/} || { echo $f differs; exit 98; }; done; exit $s"
+    "[ -e whole/${f#out/} ] || continue; cmp -s $f whole/${f#out/} || { echo $f differs; exit "    \
+    "98; }; done; exit $s"
 
 static void expect_plain_failure(int status, const char *fault, unsigned long n)
 {
@@ -109,6 +110,50 @@ static void an_older_plan_is_kept(void **state)
     const unsigned long calls = calls_of("write", "shardplan", line);
     for (unsigned long n = 1; n <= calls; n++)
         assert_int_not_equal(under("write", "shardplan", n, true, line), 98);
+}
+
+/* Every other command that writes a folder. Files that two healthy runs make alike are held to be
+ * so; the rest says how long something took. */
+static void every_command_leaves_whole_files_or_none(void **state)
+{
+    (void)state;
+    need_faults();
+    static const char *const faults[] = {"write", "rename", "fork", "thread", "memory"};
+    static const char *const commands[] = {
+        "tune least.json --code nanogpt --gpus 2 --seq 6",
+        "sweep least.json --code nanogpt --gpus 2 --seq 6 --over micro-batch=1,2 --over reshard",
+        "diff one/plan.json two/plan.json",
+        "compare one/plan.json one/run/trace.json",
+        "plan least.json --code nanogpt --gpus 2 --seq 6 --strategy zero3",
+        "export one/plan.json --to accelerate -o out/accelerate.yaml",
+        "calibrate --from-nccl-tests nccl.txt -o out/profile.json",
+    };
+    assert_int_equal(
+        shell(
+            "cp tests/data/fuzz/least.json %s && cp tests/data/nccl-tests/named.txt %s/nccl.txt && "
+            "^/shardplan plan tests/data/fuzz/least.json --code nanogpt --gpus 1 --seq 6 -q -o "
+            "%s/one && ^/shardplan plan fsdp2-tutorial --gpus 2 -q -o %s/two && "
+            "^/shardrun %s/one/plan.json --steps 1 -q -o %s/one/run",
+            folder, folder, folder, folder, folder, folder),
+        0);
+    for (size_t c = 0; c < sizeof commands / sizeof *commands; c++) {
+        char line[1024];
+        const char *out = strstr(commands[c], "-o ") ? "" : "-o out";
+        snprintf(line, sizeof line,
+                 "rm -rf out; mkdir out; preload $p/shardplan %s -q %s 2>&1" COMPARE, commands[c],
+                 out);
+        assert_int_equal(shell("cd %s; case ^ in /*) p=^;; *) p=$OLDPWD/^;; esac; "
+                               "for again in whole other; do rm -rf out $again; mkdir out; "
+                               "$p/shardplan %s -q %s || exit; mv out $again; done; "
+                               "for f in whole/*; do cmp -s $f other/${f#whole/} || rm $f; done",
+                               folder, commands[c], out),
+                         0);
+        for (int f = 0; f < 5; f++) {
+            const unsigned long calls = calls_of(faults[f], "shardplan", line);
+            for (unsigned long n = 1; n <= calls; n = after(n, calls))
+                expect_plain_failure(under(faults[f], "shardplan", n, false, line), faults[f], n);
+        }
+    }
 }
 
 static void an_answer_is_whole_or_there_is_none(void **state)
@@ -179,6 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_are_whole_or_not_there),
         cmocka_unit_test(an_older_plan_is_kept),
+        cmocka_unit_test(every_command_leaves_whole_files_or_none),
         cmocka_unit_test(an_answer_is_whole_or_there_is_none),
         cmocka_unit_test(a_checkpoint_is_never_lost),
         cmocka_unit_test(ranks_that_cannot_be_started_are_an_error),

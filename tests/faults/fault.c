@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -21,14 +22,15 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-enum kind { WRITE, RENAME, SYNC, FORK, MEMORY, UNLINK, KINDS };
+enum kind { WRITE, RENAME, SYNC, FORK, MEMORY, UNLINK, THREAD, KINDS };
 
 static const struct {
     const char *name;
     int error;
 } kinds[KINDS] = {
-    [WRITE] = {"write", ENOSPC}, [RENAME] = {"rename", EACCES}, [SYNC] = {"sync", EIO},
-    [FORK] = {"fork", EAGAIN},   [MEMORY] = {"memory", ENOMEM}, [UNLINK] = {"unlink", EACCES},
+    [WRITE] = {"write", ENOSPC},   [RENAME] = {"rename", EACCES}, [SYNC] = {"sync", EIO},
+    [FORK] = {"fork", EAGAIN},     [MEMORY] = {"memory", ENOMEM}, [UNLINK] = {"unlink", EACCES},
+    [THREAD] = {"thread", EAGAIN},
 };
 
 static atomic_int chosen = -2; /* enum kind; -1: none; -2: not known yet */
@@ -131,6 +133,12 @@ int unlink(const char *path)
 pid_t fork(void)
 {
     return fails(FORK) ? -1 : REAL(fork)();
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                   void *context)
+{
+    return fails(THREAD) ? EAGAIN : REAL(pthread_create)(thread, attributes, run, context);
 }
 
 FILE *popen(const char *command, const char *mode)

@@ -441,10 +441,11 @@ static const char *wrong(const struct line *line, const struct outcome *o)
     case 1:
         return may_say_no(line->command) ? wrong_answer(line, o) : "this command has no status 1";
     case 2:
-        return strncmp(o->error, "shardplan", 9) != 0 ? "status 2 without a sentence" : NULL;
+        return strncmp(o->error, "shard", 5) != 0 ? "status 2 without a sentence" : NULL;
     case 3:
         return line->command == COMMAND_RUN && strncmp(o->error, "shard", 5) == 0 ? NULL
-               : line->command == COMMAND_PLAN && strstr(o->error, "out of host memory")
+               : (line->command == COMMAND_PLAN || line->command == COMMAND_DIFF) &&
+                       strstr(o->error, "out of host memory")
                    ? NULL /* a program can be larger than any memory: fit needs none of it */
                    : "status 3, and nothing failed";
     default:
@@ -582,6 +583,29 @@ static void lines_that_once_ended_otherwise(void **state)
     }
 }
 
+static void the_last_of_very_many_options_holds(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("^/shardplan fit gpt2 $(yes -- --gpus=4 | head -2000) --gpus=2 --json"),
+                     0);
+    json_t *answer = program_object();
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(answer, "settings"), "gpus")), 2);
+    json_decref(answer);
+}
+
+/* Files are limited to 4 KiB; gnuplot's, too. */
+static void a_file_that_grows_too_large_is_an_error(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("(ulimit -f 8; exec ^/shardplan plan fsdp2-tutorial --gpus 2 -q -o "
+                           "%s/large 2>&1)",
+                           folder),
+                     3);
+    assert_non_null(strstr(program_output(), "File too large"));
+    assert_int_equal(shell("! ls %s/large | grep tmp", folder), 0);
+}
+
 /* ---- the files that lines name ---- */
 
 static int set_up(void **state)
@@ -617,6 +641,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_word_is_judged_or_refused_on_each_system),
         cmocka_unit_test(lines_that_once_ended_otherwise),
+        cmocka_unit_test(the_last_of_very_many_options_holds),
+        cmocka_unit_test(a_file_that_grows_too_large_is_an_error),
         cmocka_unit_test(lines_end_as_the_manual_says),
     };
     return cmocka_run_group_tests_name("odd_lines", tests, set_up, tear_down);
