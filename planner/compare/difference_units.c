@@ -2,6 +2,7 @@
 #include "compare/difference_parts.h"
 #include "plan/repeat.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -189,21 +190,6 @@ static int64_t change(uint64_t a, uint64_t b)
     return (int64_t)b - (int64_t)a;
 }
 
-static bool changed_alike(const struct difference_unit *x, const struct difference_unit *y)
-{
-    if (memcmp(x->there, y->there, sizeof x->there) != 0 ||
-        change(x->held_bytes[0], x->held_bytes[1]) != change(y->held_bytes[0], y->held_bytes[1]))
-        return false;
-    for (int op = 0; op < PLAN_OP_COUNT; op++) {
-        const struct difference_work *a = &x->work[0][op], *b = &x->work[1][op];
-        const struct difference_work *p = &y->work[0][op], *q = &y->work[1][op];
-        if (change(a->count, b->count) != change(p->count, q->count) ||
-            change(a->bytes, b->bytes) != change(p->bytes, q->bytes))
-            return false;
-    }
-    return true;
-}
-
 static bool is_changed(const struct difference_unit *unit)
 {
     bool changed = unit->there[0] != unit->there[1] || unit->held_bytes[0] != unit->held_bytes[1];
@@ -213,26 +199,65 @@ static bool is_changed(const struct difference_unit *unit)
     return changed;
 }
 
-/* Units of one side alone are a group each side, whatever they do. */
-static bool is_alike(const struct difference_unit *x, const struct difference_unit *y)
+struct traits {         /* units that agree in these are a group; no byte of it is left unset */
+    uint64_t one_side;  /* 1: of A alone, 2: of B alone: a group each side, whatever they do */
+    int64_t held_bytes; /* what changed: 0 where it is of one side */
+    int64_t count[PLAN_OP_COUNT], bytes[PLAN_OP_COUNT];
+    uint64_t at; /* the unit */
+};
+
+static struct traits traits_of(const struct difference_unit *unit, uint32_t at)
 {
-    if (x->there[0] != x->there[1])
-        return memcmp(x->there, y->there, sizeof x->there) == 0;
-    return changed_alike(x, y);
+    struct traits t;
+    memset(&t, 0, sizeof t);
+    t.at = at;
+    if (unit->there[0] != unit->there[1]) {
+        t.one_side = unit->there[0] ? 1 : 2;
+        return t;
+    }
+    t.held_bytes = change(unit->held_bytes[0], unit->held_bytes[1]);
+    for (int op = 0; op < PLAN_OP_COUNT; op++) {
+        t.count[op] = change(unit->work[0][op].count, unit->work[1][op].count);
+        t.bytes[op] = change(unit->work[0][op].bytes, unit->work[1][op].bytes);
+    }
+    return t;
 }
 
+static int compare_traits(const struct traits *x, const struct traits *y)
+{
+    return memcmp(x, y, offsetof(struct traits, at));
+}
+
+static int by_traits(const void *a, const void *b)
+{
+    const struct traits *x = a, *y = b;
+    const int order = compare_traits(x, y);
+    return order ? order : (x->at > y->at) - (x->at < y->at);
+}
+
+/* Sorted, so that those alike stand together; groups are then numbered by their first units. */
 static void group_units(struct difference *d)
 {
+    struct traits *sorted = xmalloc(d->unit_count * sizeof *sorted);
+    uint32_t *first = xmalloc(d->unit_count * sizeof *first);
+    for (uint32_t i = 0; i < d->unit_count; i++)
+        sorted[i] = traits_of(&d->units[i], i);
+    qsort(sorted, d->unit_count, sizeof *sorted, by_traits);
+    for (uint32_t i = 0, begin = 0; i < d->unit_count; i++) {
+        begin = compare_traits(&sorted[i], &sorted[begin]) == 0 ? begin : i;
+        first[sorted[i].at] = (uint32_t)sorted[begin].at;
+    }
     d->groups = arena_alloc(&d->arena, d->unit_count * sizeof *d->groups);
     for (uint32_t i = 0; i < d->unit_count; i++) {
-        uint32_t g = 0;
-        while (g < d->group_count && !is_alike(&d->units[d->groups[g].first], &d->units[i]))
-            g++;
-        if (g == d->group_count)
-            d->groups[d->group_count++] = (struct difference_group){i, 0, is_changed(&d->units[i])};
-        d->groups[g].count++;
-        d->units[i].group = g;
+        if (first[i] == i) {
+            d->groups[d->group_count] = (struct difference_group){i, 0, is_changed(&d->units[i])};
+            d->units[i].group = d->group_count++;
+        }
+        d->units[i].group = d->units[first[i]].group;
+        d->groups[d->units[i].group].count++;
     }
+    free(sorted);
+    free(first);
 }
 
 void difference_units(const struct difference_side side[SIDES], struct difference *out)

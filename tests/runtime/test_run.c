@@ -210,7 +210,7 @@ static void signal_later(const char *name, const char *traces)
 {
     char command[1024];
     snprintf(command, sizeof command,
-             "(timeout 60 sh -c 'until [ -e %s/%s/trace.json ]; do sleep 0.1; done'; "
+             "(timeout 600 sh -c 'until [ -e %s/%s/trace.json ]; do sleep 0.1; done'; "
              "pkill -%s -n -f 'shardrun %s') &",
              folder, traces, name, folder);
     assert_int_equal(system(command), 0);
@@ -237,7 +237,7 @@ static void faults_end_the_run_with_one_message(void **state)
     /* ranks on two machines with different files under one name */
     snprintf(command, sizeof command,
              "cp %s/plan/plan.json %s/other.json && echo >>%s/other.json && "
-             "timeout -k 2 30 mpirun --allow-run-as-root --oversubscribe -n 1 %s/shardrun "
+             "timeout -k 2 600 mpirun --allow-run-as-root --oversubscribe -n 1 %s/shardrun "
              "%s/plan/plan.json : -n 1 %s/shardrun %s/other.json >%s/says 2>&1",
              folder, folder, folder, programs, folder, programs, folder, folder);
     assert_int_equal(WEXITSTATUS(system(command)), 3);
@@ -250,7 +250,7 @@ static void faults_end_the_run_with_one_message(void **state)
     static const struct variation alone = {1, 8, ""};
     reference_plan(reference, &alone, FP32);
     snprintf(command, sizeof command,
-             "timeout -k 2 60 sh -c 'ulimit -f 32; %s run %s/plan/plan.json --quiet -o %s/full' "
+             "timeout -k 2 600 sh -c 'ulimit -f 32; %s run %s/plan/plan.json --quiet -o %s/full' "
              ">%s/says 2>&1",
              getenv("SHARDPLAN") ? getenv("SHARDPLAN") : "build/shardplan", folder, folder, folder);
     assert_int_equal(WEXITSTATUS(system(command)), 3);
