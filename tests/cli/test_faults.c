@@ -125,7 +125,7 @@ static void every_command_leaves_whole_files_or_none(void **state)
         "diff one/plan.json two/plan.json",
         "compare one/plan.json one/run/trace.json",
         "plan least.json --code nanogpt --gpus 2 --seq 6 --strategy zero3",
-        "export one/plan.json --to accelerate -o out/accelerate.yaml",
+        "export one/plan.json --to fsdp2 -o out/fsdp2.py",
         "calibrate --from-nccl-tests nccl.txt -o out/profile.json",
     };
     assert_int_equal(
@@ -133,7 +133,7 @@ static void every_command_leaves_whole_files_or_none(void **state)
             "cp tests/data/fuzz/least.json %s && cp tests/data/nccl-tests/named.txt %s/nccl.txt && "
             "^/shardplan plan tests/data/fuzz/least.json --code nanogpt --gpus 1 --seq 6 -q -o "
             "%s/one && ^/shardplan plan fsdp2-tutorial --gpus 2 -q -o %s/two && "
-            "^/shardrun %s/one/plan.json --steps 1 -q -o %s/one/run",
+            "^/shardrun %s/one/plan.json --steps 2 -q -o %s/one/run",
             folder, folder, folder, folder, folder, folder),
         0);
     for (size_t c = 0; c < sizeof commands / sizeof *commands; c++) {

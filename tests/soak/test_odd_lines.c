@@ -8,6 +8,7 @@
  * can plan. No process is ended by a signal, an assertion or a sanitizer.
  *
  * SOAK_JOBS=20000 tries so many, SOAK_FIRST=N begins with line N: a failure says which it was. */
+#include "base/file.h"
 #include "lower/lower.h"
 #include "settings/settings.h"
 #include "tests/support/folder.h"
@@ -36,9 +37,9 @@ static char folder[] = "/tmp/shardplan_odd.XXXXXX";
 static char program[4096];
 static uint64_t place; /* in the sequence of draws */
 
-static uint64_t below(uint64_t n)
+static uint64_t below(uint64_t n) /* 0 of 0 */
 {
-    return mutation_draw(&place) % n;
+    return mutation_draw(&place) % (n ? n : 1);
 }
 
 #define ONE_OF(list) ((list)[below(sizeof(list) / sizeof *(list))])
@@ -227,7 +228,7 @@ static void value_of(const struct setting *row, enum command command, char *text
         snprintf(text, size, "%u/%u", (unsigned)below(3), (unsigned)below(4));
         return;
     }
-    const uint64_t at = below(words + 2 * numbers + names + (words + numbers + names == 0));
+    const uint64_t at = below(words + 2 * numbers + names);
     if (at < words)
         snprintf(text, size, "%s", row->words[at].text);
     else if (at < words + 2 * numbers)
@@ -330,13 +331,9 @@ static void limit(int what, rlim_t most)
 
 static char *all_of(const char *name)
 {
-    char *text = NULL;
-    size_t size = 0;
-    FILE *file = fopen(file_in(folder, name), "rb");
-    assert_non_null(file);
-    if (getdelim(&text, &size, '\0', file) < 0)
-        (text = realloc(text, 1))[0] = '\0';
-    fclose(file);
+    size_t length;
+    char *text = file_read(file_in(folder, name), &length, NULL);
+    assert_non_null(text);
     return text;
 }
 

@@ -85,11 +85,11 @@ static json_int_t another_number(json_t *document, json_int_t number, uint64_t *
     struct choice other = {.state = state, .type = JSON_INTEGER};
     switch (below(state, 8)) {
     case 0:
-        return number + 1;
+        return (json_int_t)((uint64_t)number + 1);
     case 1:
-        return number - 1;
+        return (json_int_t)((uint64_t)number - 1);
     case 2:
-        return number > INT64_MAX / 2 ? number : 2 * number;
+        return (json_int_t)(2 * (uint64_t)number);
     case 3:
         return number / 2;
     case 4:
