@@ -320,7 +320,7 @@ static void a_file_has_a_syntax_by_its_end(void **state)
     assert_non_null(strstr(err.text, ".toml, .yaml, .yml, .json, .py"));
     document_free(&d);
     err = (struct err){0};
-    assert_int_equal(document_read("/nowhere/x.toml", &d, &err), ERR_IO);
+    assert_int_equal(document_read("/nowhere/x.toml", &d, &err), ERR_INVALID);
     document_free(&d);
 }
 
