@@ -79,10 +79,8 @@ int calibrate_from_nccl(const struct nccl_source *source, const struct settings 
     const char *output = settings->output;
     struct nccl_import import;
     struct err err = {0};
-    if (nccl_import(source, &import, &err) != ERR_OK) {
-        report_error(&err); /* a file that cannot be read is bad input, too */
-        return EXIT_BAD_INPUT;
-    }
+    if (nccl_import(source, &import, &err) != ERR_OK)
+        return report_error(&err);
     int status = EXIT_DONE;
     if (calibrate_write(import.profile, output, &err) != ERR_OK) {
         status = report_error(&err);

@@ -192,6 +192,7 @@ static void several_groups_are_not_supported(void **state)
     struct err err = {0};
     put_text("a.json", text, strlen(text));
     assert_int_equal(nccl_tests_read(path_of("a.json"), NULL, &t, &err), ERR_UNSUPPORTED);
+    err = (struct err){0};
     assert_int_equal(nccl_tests_read("no/such/file", NULL, &t, &err), ERR_INVALID);
 }
 
