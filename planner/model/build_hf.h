@@ -157,6 +157,10 @@ struct hf_attention {
 };
 uint32_t hf_attention(struct graph *graph, const struct hf_attention *attention);
 
+/* Whether that is flash or cuDNN's: the gradient of q then lies in memory as q does, the others' as
+ * (b, s, a, d). `width`: of a value. */
+bool hf_is_flash(const struct graph *graph, bool masked, uint32_t d, uint32_t width);
+
 /* eager_attention_forward: the same in Python, with a mask of hf_eager_mask. *weights (b, a, s, s)
  * is Python's, too: the layer lets go of it when it returns. */
 uint32_t hf_eager_attention(struct graph *graph, const struct hf_attention *attention,

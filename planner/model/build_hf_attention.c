@@ -149,18 +149,23 @@ static uint32_t single_ops(struct graph *graph, const struct hf_attention *a)
     return out;
 }
 
+bool hf_is_flash(const struct graph *graph, bool masked, uint32_t d, uint32_t width)
+{
+    return graph->attention != ATTENTION_MATH && may_group(masked, d) &&
+           autocast_product(graph) != DTYPE_FP32 && width == d;
+}
+
 uint32_t hf_attention(struct graph *graph, const struct hf_attention *a)
 {
     const struct shape s = shape4(graph, a->q);
     const bool grouped = shape4(graph, a->k).dim[2] != s.dim[2];
-    const bool half = autocast_product(graph) != DTYPE_FP32;
     const bool masked = a->mask != GRAPH_NONE;
     const bool may = may_group(masked, s.dim[3]);
     const uint32_t width = shape4(graph, a->v).dim[3]; /* of MLA narrower than keys: not flash */
     const bool math = graph->attention == ATTENTION_MATH;
-    const uint32_t out = math                               ? single_ops(graph, a)
-                         : may && half && width == s.dim[3] ? flash(graph, a)
-                         : may && grouped                   ? single_ops(graph, a)
-                                                            : efficient(graph, a);
+    const uint32_t out = math                                          ? single_ops(graph, a)
+                         : hf_is_flash(graph, masked, s.dim[3], width) ? flash(graph, a)
+                         : may && grouped                              ? single_ops(graph, a)
+                                                                       : efficient(graph, a);
     return graph_view(graph, out, SHAPE(s.dim[0], s.dim[1], s.dim[2] * width));
 }

@@ -64,10 +64,11 @@ void hf_mla_rotate_v3(struct graph *graph, const struct model_config *c, struct 
     *k = hf_rotate_pair(graph, part[1][0], part[1][1], half, true);
 }
 
-/* x (b, a, s, r) in fp32, as complex numbers, times the table's; then in `dtype`. The gradient
- * comes in the order (b, s, a, r) and is wanted as complex numbers, whose parts have to be
- * neighbours: of several heads it is copied. */
-static uint32_t turned(struct graph *graph, uint32_t upcast, uint32_t table, enum dtype dtype)
+/* x (b, a, s, r) in fp32, as complex numbers, times the table's; then in `dtype`. Where the
+ * gradient comes in the order (b, s, a, r) it is copied, of several heads: it is wanted as complex
+ * numbers, whose parts have to be neighbours. */
+static uint32_t turned(struct graph *graph, uint32_t upcast, uint32_t table, enum dtype dtype,
+                       bool by_token)
 {
     const struct shape s = graph->tensors[upcast].shape;
     const uint32_t pairs = s.dim[3] / 2;
@@ -77,8 +78,8 @@ static uint32_t turned(struct graph *graph, uint32_t upcast, uint32_t table, enu
         op_mul_constant(graph, graph_view_dtype(graph, upcast, DTYPE_COMPLEX64, complex),
                         graph_view(graph, table, SHAPE(1, 1, s.dim[2], pairs)));
     const uint32_t flat = graph_view_dtype(graph, product, DTYPE_FP32, s);
-    const uint32_t split =
-        s.dim[1] > 1 ? op_view_copied(graph, flat, real) : graph_view(graph, flat, real);
+    const uint32_t split = by_token && s.dim[1] > 1 ? op_view_copied(graph, flat, real)
+                                                    : graph_view(graph, flat, real);
     const uint32_t out = op_to(graph, graph_view(graph, split, s), dtype);
     if (dtype != DTYPE_FP32)
         graph_drop(graph, product);
@@ -88,11 +89,11 @@ static uint32_t turned(struct graph *graph, uint32_t upcast, uint32_t table, enu
 void hf_mla_rotate_v2(struct graph *graph, const struct model_config *c, struct hf_rope rope,
                       uint32_t *q, uint32_t *k)
 {
-    (void)c;
     const enum dtype dtype = (enum dtype)graph->tensors[*q].dtype;
+    const bool by_token = !hf_is_flash(graph, false, c->nope_dim + c->rotary_dim, c->v_dim);
     const uint32_t wide_q = op_to(graph, *q, DTYPE_FP32), wide_k = op_to(graph, *k, DTYPE_FP32);
-    *q = turned(graph, wide_q, rope.cos, dtype);
-    *k = turned(graph, wide_k, rope.cos, dtype);
+    *q = turned(graph, wide_q, rope.cos, dtype, by_token);
+    *k = turned(graph, wide_k, rope.cos, dtype, by_token);
     if (dtype != DTYPE_FP32) {
         graph_drop(graph, wide_q);
         graph_drop(graph, wide_k);

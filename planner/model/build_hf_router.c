@@ -133,9 +133,10 @@ static uint32_t no_grad1(struct graph *graph, enum work_kind work, enum aten ate
     return op_no_grad(graph, work, aten, dtype, shape, 1, &x);
 }
 
-static void keep(struct graph *graph, const struct hf_moe *moe, uint32_t tensor, uint32_t kept)
+/* Where the logits have a gradient: by the router's weight, or by what it is given. */
+static void keep(struct graph *graph, uint32_t logits, uint32_t tensor, uint32_t kept)
 {
-    if (graph->tensors[moe->router.weight].requires_grad)
+    if (graph->tensors[logits].requires_grad)
         graph_keeps(graph, tensor, kept);
 }
 
@@ -269,12 +270,12 @@ struct hf_routing hf_route_deepseek_v3(struct graph *graph, const struct model_c
     const uint32_t two = op_topk_no_grad(graph, in_groups(graph, c, choice), 2, &places);
     graph_drop(graph, places);
     const uint32_t sums = op_sum_last_no_grad(graph, two);
-    keep(graph, moe, sums, places);
+    keep(graph, r.logits, sums, places);
     graph_drop(graph, two);
     const struct grouped g = choose_groups(graph, c, sums);
     /* minus infinity in Python: no number is below this one either */
     const uint32_t lowered = op_masked_no_grad(graph, choice, g.others, -FLT_MAX);
-    keep(graph, moe, lowered, g.others);
+    keep(graph, r.logits, lowered, g.others);
     graph_drop(graph, g.others);
     graph_drop(graph, choice);
     graph_drop(graph, op_topk_no_grad(graph, lowered, c->experts_per_token, &r.experts));
@@ -305,7 +306,7 @@ struct hf_routing hf_route_deepseek_v2(struct graph *graph, const struct model_c
         graph_drop(graph, upcast);
     if (c->limited_groups) {
         const uint32_t largest = op_max_no_grad(graph, in_groups(graph, c, scores), &places);
-        keep(graph, moe, largest, places);
+        keep(graph, r.logits, largest, places);
         graph_drop(graph, places);
         g = choose_groups(graph, c, largest);
         const uint32_t masked = op_masked_zero(graph, scores, g.others);

@@ -2,13 +2,15 @@
 """Random jobs under real PyTorch and DeepSpeed, beside what shardplan says of them.
 
     random_jobs.py --count 100 --seed 1 [--system fsdp2 fsdp1 ddp zero real] [--out ROWS.jsonl]
+    random_jobs.py ... [--models written] [--with offload ...]      models of models.py alone; jobs that have a key
     random_jobs.py --check ROWS.jsonl ... [--only NAME ...]     rows recorded before, beside shardplan as it is now
 
 Every job is drawn from what `shardplan fit --help` offers (draw.py), recorded as record.py and its like do, and planned by
 the command line (beside.py): each allocation and free, its place and its name, the peak, and what lives at each mark
 are compared. Each job has a process of its own: what a library leaves behind (DeepSpeed its linear) meets no other. Prints a line a job, what differs, and at the end how many of each system were equal, refused (by shardplan), not
 recordable (PyTorch fails), or differ. Exit status 1: some differ. Needs torch 2.14.1, transformers 5.23 and, for ZeRO,
-deepspeed 0.19.8; SHARDPLAN is the program (build/shardplan).
+deepspeed 0.19.8; SHARDPLAN is the program (build/shardplan). Under an older torch (2.4.1 and newer) the jobs are
+planned with its --torch.
 """
 import argparse
 import collections
@@ -87,11 +89,16 @@ def one_each(systems, jobs):
     return multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1)
 
 
+def wanted(config, args):
+    return (args.models == "all" or config["model"]["kind"] != "hf") and all(key in config["strategy"] for key in args.having)
+
+
 def drawn(args):
     for n in range(args.count):
         seed = f"{args.seed}-{n}"
         rng = random.Random(seed)
-        yield draw.job(rng, args.system[n % len(args.system)], f"random-{seed}")
+        jobs = iter(lambda: draw.job(rng, args.system[n % len(args.system)], f"random-{seed}"), None)
+        yield next(config for config in jobs if wanted(config, args))
 
 
 def show(name, how, lines, words, tally, system):
@@ -108,6 +115,8 @@ def main():
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--seed", default="1")
     parser.add_argument("--system", nargs="*", default=[*draw.SYSTEMS, "real"])
+    parser.add_argument("--models", choices=["all", "written"], default="all")
+    parser.add_argument("--with", dest="having", nargs="*", default=[])
     parser.add_argument("--out", default="/dev/null")
     parser.add_argument("--check", nargs="*")
     parser.add_argument("--only", nargs="*")
