@@ -36,9 +36,9 @@ def system_of(row):
 LIBRARIES = ("torch._dynamo", "transformers.models.llama.modeling_llama", "peft")     # that libraries import late
 
 
-def prepare(system):
+def prepare(system, models):
     """What many jobs need is there before the first; a recorder that changes what others see is not."""
-    for name in LIBRARIES:
+    for name in LIBRARIES if models == "all" else ():
         if importlib.util.find_spec(name.split(".")[0]):
             importlib.import_module(name)
     if system == "zero":
@@ -82,10 +82,10 @@ def known(config):
     return config, row, failure, row and beside.verdict(row)
 
 
-def one_each(systems, jobs):
+def one_each(systems, jobs, models):
     """The pool whose processes are forked where the recorders are there, each for one job."""
     for system in systems:
-        prepare(system)
+        prepare(system, models)
     return multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1)
 
 
@@ -130,7 +130,7 @@ def main():
             if not args.only or row["name"] in args.only:
                 show(row["name"], *beside.verdict(row), tally, system_of(row))
     else:
-        with open(args.out, "w") as out, one_each(args.system, args.jobs) as pool:
+        with open(args.out, "w") as out, one_each(args.system, args.jobs, args.models) as pool:
             for config, row, failure, verdict in pool.imap(known, drawn(args)):
                 if row is None:
                     show(config["name"], "failed", [failure, json.dumps(config)], [], tally, system_of(config))
