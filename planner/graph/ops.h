@@ -200,6 +200,8 @@ uint32_t op_masked_zero(struct graph *graph, uint32_t x, uint32_t mask);
 uint32_t op_pad_last(struct graph *graph, uint32_t x, uint32_t last);
 /* The first `count` elements from `first` on of the last dim: a view. */
 uint32_t op_slice_last(struct graph *graph, uint32_t x, uint32_t first, uint32_t count);
+/* x[:, :], of so many dims: x, and up to torch 2.8 a view by a node for each. */
+uint32_t op_index_all(struct graph *graph, uint32_t x, uint32_t dims);
 /* Every `step`-th element from `first` on of the last dim: a view. */
 uint32_t op_stride_last(struct graph *graph, uint32_t x, uint32_t first, uint32_t step);
 /* Elements of x and y in turn: stack on a new last dim, seen without it. */

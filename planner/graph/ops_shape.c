@@ -91,6 +91,14 @@ OP_BACKWARD(slice) /* the gradient is put into zeros of x's shape */
 
 OP_CLASS(slice) = {.backward = slice_backward};
 
+uint32_t op_index_all(struct graph *graph, uint32_t x, uint32_t dims)
+{
+    const bool is_itself = torch_does(graph->torch, TORCH_INDEX_OF_ALL);
+    for (uint32_t i = 0; i < dims && !is_itself; i++)
+        x = op_slice_last(graph, x, 0, last_dim(shape_of(graph, x)));
+    return x;
+}
+
 uint32_t op_stride_last(struct graph *graph, uint32_t x, uint32_t first, uint32_t step)
 {
     const uint32_t op = begin(graph, OP_STRIDE, 1, &x);

@@ -82,13 +82,22 @@ void tape_leave_region(struct tape *tape)
         tape_end_region(tape, region);
 }
 
-/* Arguments die last to first. */
+static void release_input(struct tape *tape, uint32_t tensor)
+{
+    if (tape_is_activation(tape, tensor))
+        tape_release(tape, tape_buffer(tape, tensor));
+}
+
+/* Arguments die last to first. Of several only the first is passed by position, and up to
+ * torch 2.11 an autograd node holds it, apart from the others. */
 static void release_inputs(struct tape *tape, struct region *region)
 {
     const struct graph_module *module = module_of(tape, region);
-    for (uint32_t i = module->inputs; i-- > 0;)
-        if (tape_is_activation(tape, module->input[i]))
-            tape_release(tape, tape_buffer(tape, module->input[i]));
+    const bool first = !torch_does(tape->graph->torch, TORCH_CHECKPOINT_HOLDS_ALL);
+    if (first && module->inputs > 0)
+        release_input(tape, module->input[0]);
+    for (uint32_t i = module->inputs; i-- > (first ? 1U : 0U);)
+        release_input(tape, module->input[i]);
     region->holds_inputs = false;
 }
 

@@ -265,12 +265,12 @@ static enum err_code check_version(const struct job *job, struct err *err)
                        "create_selective_checkpoint_contexts; 2.%u does",
                        torch, torch_row(TORCH_SELECTIVE_CHECKPOINTS)->until);
     const bool eager = job->strategy.system != SYSTEM_FSDP2;
-    const char *option = tape.compiled                 ? "--compile"
-                         : m->float8                   ? "--float8"
-                         : eager && m->autocast        ? "--autocast"
-                         : eager && m->code == CODE_HF ? "--code hf"
-                         : eager && m->lora            ? "--lora"
-                                                       : NULL;
+    const char *option = tape.compiled          ? "--compile"
+                         : m->float8            ? "--float8"
+                         : eager && m->autocast ? "--autocast"
+
+                         : eager && m->lora ? "--lora"
+                                            : NULL;
     if (option)
         return err_set(err, ERR_UNSUPPORTED,
                        "%s under %s: not known of torch 2.%u; it is planned only as 2.%d does it",

@@ -87,17 +87,26 @@ static enum err_code check_compiled_loss(const struct family *family, const stru
     return ERR_OK;
 }
 
-/* Of older versions only what was recorded: what torchtitan's, nanoGPT's and the tutorial's codes
- * call. Up to 2.8 each `:` of an index is a node whose backward copies, and transformers' code is
- * full of them. */
-static enum err_code check_torch(const struct model_job *job, struct err *err)
+/* transformers finds no torch that is older (utils/import_utils.py, is_torch_available), and its
+ * grouped_mm no kernel but on Hopper before the second (integrations/moe.py). */
+enum { TORCH_OF_TRANSFORMERS = 6, TORCH_OF_GROUPED_MM = 9 };
+
+static enum err_code check_torch(const struct model_config *config, const struct model_job *job,
+                                 struct err *err)
 {
-    if (job->code == CODE_HF && !torch_does(job->torch, TORCH_INDEX_OF_ALL))
+    if (job->code == CODE_HF && job->torch && job->torch < TORCH_OF_GROUPED_MM && config->experts &&
+        !config->batched_experts)
         return err_set(err, ERR_UNSUPPORTED,
-                       "--torch 2.%u: transformers' code%s is planned as of torch 2.%u and newer; "
-                       "%s",
-                       job->torch, job->lora ? ", which --lora's adapters are of," : "",
-                       torch_row(TORCH_INDEX_OF_ALL)->until, torch_row(TORCH_INDEX_OF_ALL)->then);
+                       "--torch 2.%u: a mixture of experts is planned as of torch 2.%u and newer; "
+                       "before, transformers runs a loop over experts on most GPUs (batched_mm as "
+                       "experts_implementation is planned)",
+                       job->torch, TORCH_OF_GROUPED_MM);
+    if (job->code == CODE_HF && job->torch && job->torch < TORCH_OF_TRANSFORMERS)
+        return err_set(
+            err, ERR_INVALID,
+            "--torch 2.%u: transformers 5.23, whose code%s is planned, needs torch 2.%u or newer",
+            job->torch, job->lora ? ", which --lora's adapters are of," : "",
+            TORCH_OF_TRANSFORMERS);
     return ERR_OK;
 }
 
@@ -145,7 +154,7 @@ enum err_code build_check(const struct family *family, const struct model_config
         TRY(check_compiled_loss(family, job, err));
     if (job->attention == ATTENTION_EAGER)
         TRY(check_eager(family, config, job, err));
-    TRY(check_torch(job, err));
+    TRY(check_torch(config, job, err));
     if (job->float8)
         TRY(check_float8(job, err));
     switch (job->code) {

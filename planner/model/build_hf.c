@@ -406,6 +406,27 @@ void hf_return(struct graph *graph, uint32_t logits, uint32_t other)
     graph_mark(graph, MARK_LOSS);
 }
 
+uint32_t hf_repeat_heads(struct graph *graph, uint32_t x, uint32_t heads)
+{
+    const struct shape s = graph->tensors[x].shape;
+    const uint32_t b = s.dim[0], k = s.dim[2], d = s.dim[3], repeats = heads / k;
+    const uint32_t turned = graph_transpose(graph, x, 1, 2);
+    if (repeats == 1)
+        return turned;
+    /* x[:, :, None, :, :] */
+    const uint32_t two = op_index_all(graph, turned, 2);
+    const uint32_t unsqueezed = graph_view(graph, two, SHAPE(b, k, 1, s.dim[1], d));
+    const uint32_t all =
+        graph_view(graph, op_index_all(graph, unsqueezed, 2), graph->tensors[turned].shape);
+    const uint32_t repeated = op_repeat(graph, all, SHAPE(b, k, repeats, s.dim[1], d), 2);
+    return graph_view(graph, repeated, SHAPE(b, heads, s.dim[1], d));
+}
+
+uint32_t hf_logits_kept(struct graph *graph, uint32_t hidden)
+{
+    return op_index_all(graph, hidden, 3);
+}
+
 void hf_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t labels)
 {
     hf_loss_scaled(graph, hidden, hidden, logits, labels);

@@ -142,6 +142,12 @@ uint32_t hf_activation_within(struct graph *graph, const char *name, uint32_t x,
 uint32_t hf_dropout_beside(struct graph *graph, uint32_t x, float p, uint32_t param,
                            const char *module);
 
+/* repeat_kv: (b, s, k, d) as (b, a, s, d), k heads repeated. */
+uint32_t hf_repeat_heads(struct graph *graph, uint32_t x, uint32_t heads);
+
+/* hidden[:, slice(0, None), :] (b, s, h), of which logits are wanted: all. */
+uint32_t hf_logits_kept(struct graph *graph, uint32_t hidden);
+
 /* scaled_dot_product_attention and what sdpa_attention_forward does around it. q (b, s, a, d), k
  * and v (b, s, k, d), with or without fewer heads; mask (b, 1, s, s) of bools or GRAPH_NONE: then
  * causal. The result (b, s, a·d) is Python's.

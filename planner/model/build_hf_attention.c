@@ -74,22 +74,10 @@ static uint32_t flash(struct graph *graph, const struct hf_attention *a)
     return copy;
 }
 
-/* (b, s, k, d) to (b, a, s, d), k heads repeated. */
-static uint32_t repeat_heads(struct graph *graph, uint32_t x, uint32_t heads)
-{
-    const struct shape s = shape4(graph, x);
-    const uint32_t repeats = heads / s.dim[2];
-    if (repeats == 1)
-        return transpose(graph, x);
-    const uint32_t repeated = op_repeat(graph, transpose(graph, x),
-                                        SHAPE(s.dim[0], s.dim[2], repeats, s.dim[1], s.dim[3]), 2);
-    return graph_view(graph, repeated, SHAPE(s.dim[0], heads, s.dim[1], s.dim[3]));
-}
-
 static uint32_t efficient(struct graph *graph, const struct hf_attention *a)
 {
     const struct shape s = shape4(graph, a->q);
-    const uint32_t k = repeat_heads(graph, a->k, s.dim[2]), v = repeat_heads(graph, a->v, s.dim[2]);
+    const uint32_t k = hf_repeat_heads(graph, a->k, s.dim[2]), v = hf_repeat_heads(graph, a->v, s.dim[2]);
     uint32_t in[3] = {a->q, transpose(graph, k), transpose(graph, v)}, bias = GRAPH_NONE;
     op_attention_arguments(graph, OP_EFFICIENT_ATTENTION, 3, in);
     if (a->mask != GRAPH_NONE) { /* where(mask, 0, -inf) */
@@ -130,8 +118,8 @@ static uint32_t single_ops(struct graph *graph, const struct hf_attention *a)
     const bool masked = a->mask != GRAPH_NONE, by_python = !may_group(masked, s.dim[3]);
     uint32_t k = a->k, v = a->v;
     if (by_python) {
-        k = transpose(graph, repeat_heads(graph, a->k, s.dim[2]));
-        v = transpose(graph, repeat_heads(graph, a->v, s.dim[2]));
+        k = transpose(graph, hf_repeat_heads(graph, a->k, s.dim[2]));
+        v = transpose(graph, hf_repeat_heads(graph, a->v, s.dim[2]));
     }
     const uint32_t out = op_math_attention(graph, &(struct math_attention){
                                                       .q = a->q,

@@ -30,19 +30,6 @@ uint32_t hf_softcap(struct graph *graph, uint32_t x, float cap)
     return out;
 }
 
-/* (b, s, k, d) to (b, a, s, d), k heads repeated. */
-static uint32_t repeat_heads(struct graph *graph, uint32_t x, uint32_t heads)
-{
-    const struct shape s = graph->tensors[x].shape;
-    const uint32_t transposed = graph_transpose(graph, x, 1, 2);
-    const uint32_t repeats = heads / s.dim[2];
-    if (repeats == 1)
-        return transposed;
-    const uint32_t repeated =
-        op_repeat(graph, transposed, SHAPE(s.dim[0], s.dim[2], repeats, s.dim[1], s.dim[3]), 2);
-    return graph_view(graph, repeated, SHAPE(s.dim[0], heads, s.dim[1], s.dim[3]));
-}
-
 /* softmax(q kᵀ · scale, capped, masked), in fp32 and back. */
 static uint32_t weigh(struct graph *graph, const struct hf_attention *a, uint32_t q, uint32_t k,
                       float softcap)
@@ -72,7 +59,7 @@ uint32_t hf_eager_attention(struct graph *graph, const struct hf_attention *a, f
 {
     const struct shape s = graph->tensors[a->q].shape; /* (b, s, a, d) */
     const uint32_t b = s.dim[0], n = s.dim[1], heads = s.dim[2], d = s.dim[3];
-    const uint32_t k = repeat_heads(graph, a->k, heads), v = repeat_heads(graph, a->v, heads);
+    const uint32_t k = hf_repeat_heads(graph, a->k, heads), v = hf_repeat_heads(graph, a->v, heads);
     *weights = weigh(graph, a, graph_transpose(graph, a->q, 1, 2), k, softcap);
     const uint32_t mixed = op_matmul(graph, *weights, v);
     const uint32_t turned = graph_transpose(graph, mixed, 1, 2);

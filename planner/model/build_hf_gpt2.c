@@ -164,9 +164,10 @@ void hf_gpt2_build(struct graph *graph, const struct model_config *c, const stru
     const struct linear head = c->tied
                                    ? (struct linear){wte, GRAPH_NONE}
                                    : build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);
-    graph_enter(graph, module, normed);
+    const uint32_t kept = hf_logits_kept(graph, normed);
+    graph_enter(graph, module, kept);
     graph_call_begin(graph, "lm_head");
-    const uint32_t logits = apply_linear(graph, normed, head);
+    const uint32_t logits = apply_linear(graph, kept, head);
     graph_call_end(graph);
     graph_exit(graph, module, logits);
     hf_loss(graph, normed, logits, labels);

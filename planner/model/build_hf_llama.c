@@ -298,10 +298,11 @@ static void let_go(struct graph *graph, const struct inputs *in)
         drop_tables(graph, in->window_rope);
 }
 
-/* The logits of x (b, s, h). */
+/* The logits of `hidden` (b, s, h). */
 static uint32_t apply_head(struct graph *graph, const struct model_config *c,
-                           const struct hf_decoder *way, uint32_t x, uint32_t table)
+                           const struct hf_decoder *way, uint32_t hidden, uint32_t table)
 {
+    const uint32_t x = hf_logits_kept(graph, hidden);
     const uint32_t module = graph_module(graph, ROLE_HEAD, "lm_head");
     struct linear head = {table, GRAPH_NONE};
     if (!c->tied)

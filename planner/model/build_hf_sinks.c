@@ -4,16 +4,6 @@
 
 #include <math.h>
 
-/* (b, s, k, d) to (b, a, s, d), k heads repeated. */
-static uint32_t repeat_heads(struct graph *graph, uint32_t x, uint32_t heads)
-{
-    const struct shape s = graph->tensors[x].shape;
-    const uint32_t turned = graph_transpose(graph, x, 1, 2);
-    const uint32_t repeated = op_repeat(
-        graph, turned, SHAPE(s.dim[0], s.dim[2], heads / s.dim[2], s.dim[1], s.dim[3]), 2);
-    return graph_view(graph, repeated, SHAPE(s.dim[0], heads, s.dim[1], s.dim[3]));
-}
-
 /* q kᵀ / sqrt(d), masked, and the sinks beside it, less each row's largest: (b, a, s, s + 1). */
 static uint32_t make_logits(struct graph *graph, const struct hf_sinks *a, uint32_t k,
                             uint32_t *scores)
@@ -43,7 +33,7 @@ uint32_t hf_sink_attention(struct graph *graph, const struct hf_sinks *a, uint32
 {
     const struct shape shape = graph->tensors[a->q].shape;
     const uint32_t b = shape.dim[0], s = shape.dim[1], heads = shape.dim[2], d = shape.dim[3];
-    const uint32_t k = repeat_heads(graph, a->k, heads), v = repeat_heads(graph, a->v, heads);
+    const uint32_t k = hf_repeat_heads(graph, a->k, heads), v = hf_repeat_heads(graph, a->v, heads);
     uint32_t scores;
     const uint32_t logits = make_logits(graph, a, k, &scores);
     const uint32_t p = op_softmax_as_is(graph, logits);

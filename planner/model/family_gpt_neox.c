@@ -158,8 +158,9 @@ static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
     const struct linear head = c->tied
                                    ? (struct linear){table, GRAPH_NONE}
                                    : build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);
-    graph_enter(graph, module, normed);
-    const uint32_t logits = apply_linear(graph, normed, head);
+    const uint32_t kept = hf_logits_kept(graph, normed);
+    graph_enter(graph, module, kept);
+    const uint32_t logits = apply_linear(graph, kept, head);
     graph_exit(graph, module, logits);
     hf_loss(graph, normed, logits, labels);
 }

@@ -188,7 +188,7 @@ static void build_hf_opt(struct graph *graph, const struct model_config *c,
     if (!c->tied)
         head = build_linear(graph, "", "lm_head", c->vocab, c->word_embed, false);
     graph_call_begin(graph, "lm_head");
-    const uint32_t logits = apply_linear(graph, x, head);
+    const uint32_t logits = apply_linear(graph, hf_logits_kept(graph, x), head);
     graph_call_end(graph);
     hf_loss(graph, x, logits, labels);
 }

@@ -89,8 +89,8 @@ static void what_is_not_known_of_a_version_is_refused(void **state)
          "torch 2.5 does not have it; 2.6 does"},
         {"--torch 2.5 --units torchtitan --freeze tok_embeddings*",
          "backward does not come to tok_embeddings"},
-        {"--torch 2.8 --code hf", "transformers' code is planned as of torch 2.9"},
-        {"--torch 2.8 --lora 8", "which --lora's adapters are of, is planned as of torch 2.9"},
+        {"--torch 2.5 --code hf", "transformers 5.23, whose code is planned, needs torch 2.6"},
+        {"--torch 2.5 --lora 8", "which --lora's adapters are of, is planned, needs torch 2.6"},
         {"--torch 2.12 --reduce-buffers 2", "torch 2.12 does not have it; 2.13 does"},
         {"--torch 2.13 --offload cpu", "--offload: not known of torch 2.13"},
     };

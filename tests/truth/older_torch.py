@@ -65,11 +65,15 @@ if VERSION < (2, 6):
     _collectives.AsyncCollectiveTensor.trigger_wait = trigger_wait
 
 
+# Optimizers that fake tensors compose of other calls, which no GPU makes: recordings under FSDP2 are of the fused one.
+COMPOSES_OPTIMIZERS = (2, 9) <= VERSION < (2, 12)
+
+
 def births(name, out, phase):
     """An op's name and results, in the order of their births, as 2.14 has them: up to 2.8 FSDP2's copy-in has the
     at::empty of the gather's output inside, up to 2.7 the output of a reduction is its input's new_empty; and on fake
     tensors 2.9 to 2.11 compose the optimizer's calls in place of others, which no GPU makes."""
-    if (2, 9) <= VERSION < (2, 12) and phase == "opt" and name == "empty_strided":
+    if COMPOSES_OPTIMIZERS and phase == "opt" and name == "empty_strided":
         return name, ()
     if name == "fsdp.all_gather_copy_in":
         return "empty.memory_format", out[::-1]

@@ -93,12 +93,19 @@ def wanted(config, args):
     return (args.models == "all" or config["model"]["kind"] != "hf") and all(key in config["strategy"] for key in args.having)
 
 
+def recordable(config):
+    import older_torch
+    if older_torch.COMPOSES_OPTIMIZERS and system_of(config) == "fsdp2":
+        config["strategy"]["optimizer"] = "adamw_fused"
+    return config
+
+
 def drawn(args):
     for n in range(args.count):
         seed = f"{args.seed}-{n}"
         rng = random.Random(seed)
         jobs = iter(lambda: draw.job(rng, args.system[n % len(args.system)], f"random-{seed}"), None)
-        yield next(config for config in jobs if wanted(config, args))
+        yield recordable(next(config for config in jobs if wanted(config, args)))
 
 
 def show(name, how, lines, words, tally, system):
