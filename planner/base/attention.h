@@ -24,6 +24,14 @@ enum attention_kernel {
     ATTENTION_OWN = ATTENTION_KERNELS /* of a run only: kernels of its backend, no library's */
 };
 
+/* GPUs that cuDNN has engines of their own for; Ampere's are Ada's, too. */
+enum attention_gpu {
+    ATTENTION_GPU_UNKNOWN,
+    ATTENTION_GPU_AMPERE,
+    ATTENTION_GPU_HOPPER,
+    ATTENTION_GPU_BLACKWELL
+};
+
 /* Whether it is no kernel but many: the plan has them one by one. */
 static inline bool attention_is_composed(enum attention_kernel kernel)
 {

@@ -1,4 +1,4 @@
-/* attention_scratch.h - what the backward kernels of attention take from the caching allocator. */
+/* attention_scratch.h - what the kernels of attention take from the caching allocator. */
 #ifndef SHARDPLAN_ATTENTION_SCRATCH_H
 #define SHARDPLAN_ATTENTION_SCRATCH_H
 
@@ -14,10 +14,14 @@ enum { ATTENTION_SCRATCHES = 4 };
  * fp32 (b, s', a, d'), s' rounded to 128 and d' to 32; where heads of k and v are shared, their
  * gradients for each head of q in its dtype. cuDNN (native/cudnn/MHA.cpp: one workspace a call;
  * cudnn-frontend scaled_dot_product_flash_attention.h, get_fe_workspace_size_node): dq (b, a, s, d)
- * and the sums (b, a, s, 1) in fp32, not rounded. What the engine behind it asks for on top is not
- * published, and is not here. */
-uint32_t attention_scratch(enum attention_kernel kernel, const struct shape *q,
-                           const struct shape *k, uint32_t element_bytes,
+ * and the sums (b, a, s, 1) in fp32, not rounded, and what the engine behind it asks for, as cuDNN
+ * 9.19 and 9.24 themselves say it of the GPU (tests/data/cudnn/workspaces.csv). Of a GPU that is
+ * not known the engine's is left out. */
+uint32_t attention_scratch(enum attention_kernel kernel, enum attention_gpu gpu,
+                           const struct shape *q, const struct shape *k, uint32_t element_bytes,
                            uint64_t bytes[ATTENTION_SCRATCHES]);
+
+/* The workspace of forward; 0: none. */
+uint64_t attention_forward_scratch(enum attention_kernel kernel, enum attention_gpu gpu);
 
 #endif

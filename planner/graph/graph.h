@@ -199,6 +199,7 @@ struct graph {
     bool watched; /* a dispatch mode sees every call of the forward pass's blocks, and ATen takes
                      tensors for those of subclasses (isTensorSubclassLike) */
     enum attention_kernel attention; /* AUTO: flash where a code leaves it to PyTorch */
+    enum attention_gpu attention_gpu;
     enum float8 float8;
     enum float8_gather float8_gather;
     struct graph_autocast autocast;

@@ -31,6 +31,8 @@ struct op_class {
     void (*backward)(struct tape *tape, const struct graph *graph, const struct graph_op *op);
     /* Floating-point operations of the forward kernel; NULL: one per output element. */
     double (*flops)(const struct graph *graph, const struct graph_op *op);
+    /* bytes that the forward kernel has while it runs; NULL: none */
+    uint64_t (*scratch)(const struct graph *graph);
     enum op_keep keep;
     /* What its function does where that is more than one kernel: it births its outputs, too. NULL:
      * outputs are born in order, and one kernel fills them. */

@@ -124,8 +124,9 @@ OP_BACKWARD(flash_attention)
             tape_give(tape, op, i, out[i]);
         out[i].shape = *shape_of(graph, op->in[i]); /* the memory is (b, s, a, d) */
     }
-    uint32_t scratches = attention_scratch(graph->attention, &in[1].shape, &in[2].shape,
-                                           dtype_bytes(dtype_of(graph, op->in[1])), bytes);
+    uint32_t scratches =
+        attention_scratch(graph->attention, graph->attention_gpu, &in[1].shape, &in[2].shape,
+                          dtype_bytes(dtype_of(graph, op->in[1])), bytes);
     for (uint32_t i = 0; i < scratches; i++)
         scratch[i] = tape_scratch(tape, bytes[i]);
     tape_kernel(tape, WORK_ATTENTION_BACKWARD, label, 2.5 * attention_flops(graph, op), 6, in, 3,
@@ -135,11 +136,17 @@ OP_BACKWARD(flash_attention)
     drop_unneeded(tape, op, 3, out);
 }
 
+static uint64_t flash_attention_scratch(const struct graph *graph)
+{
+    return attention_forward_scratch(graph->attention, graph->attention_gpu);
+}
+
 OP_CLASS(flash_attention) = {
     .label = ATEN_NONE, /* that of o: flash or cudnn */
     .work = WORK_ATTENTION,
     .saved = attention_saved,
     .backward = flash_attention_backward,
+    .scratch = flash_attention_scratch,
     .flops = attention_flops,
     .keep = KEEP_ALWAYS,
 };

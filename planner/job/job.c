@@ -49,6 +49,7 @@ static struct recording_choice choice_of(const struct job *job)
         .autocast = job->model.autocast,
         .autograd = job->model.autograd,
         .attention = job->model.attention,
+        .attention_gpu = job->model.attention_gpu,
         .torch = job->model.torch,
         .frozen = job->model.frozen,
     };

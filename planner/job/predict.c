@@ -123,11 +123,27 @@ static enum err_code count_only(struct prediction *out, struct err *err)
     return ERR_OK;
 }
 
+static enum attention_gpu attention_gpu_of(const struct profile *profile)
+{
+    switch (profile->generation) {
+    case GENERATION_AMPERE:
+    case GENERATION_ADA:
+        return ATTENTION_GPU_AMPERE;
+    case GENERATION_HOPPER:
+        return ATTENTION_GPU_HOPPER;
+    case GENERATION_BLACKWELL:
+        return ATTENTION_GPU_BLACKWELL;
+    default:
+        return ATTENTION_GPU_UNKNOWN;
+    }
+}
+
 enum err_code job_on_machine(const struct job *job, const struct machine *machine, struct job *out,
                              struct err *err)
 {
     *out = *job;
     out->model.attention = attention_of(job, machine);
+    out->model.attention_gpu = attention_gpu_of(&machine->profile);
     if (job->model.float8 && profile_value(&machine->profile, PROFILE_FP8) <= 0)
         return err_set(err, ERR_UNSUPPORTED,
                        "--float8: %s multiplies no float8 (compute capability 8.9 and newer do; "

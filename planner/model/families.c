@@ -104,6 +104,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     graph->watched = job->watched;
     graph->cross_entropy = job->loss;
     graph->attention = job->attention;
+    graph->attention_gpu = job->attention_gpu;
     graph->float8 = job->float8;
     graph->float8_gather = job->float8_gather;
     graph->torch = job->torch;

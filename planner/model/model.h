@@ -220,8 +220,9 @@ struct model_job {
     const char *lora;    /* low-rank adapters, "16,q_proj,v_proj" (lora.h), or NULL */
     enum autograd autograd;
     enum cross_entropy loss;
-    enum attention_kernel attention; /* AUTO: flash; predict knows the GPU, and what it takes */
-    enum float8 float8;              /* of linear layers but the head, whose dims are whole 16s */
+    enum attention_kernel attention;  /* AUTO: flash; predict knows the GPU, and what it takes */
+    enum attention_gpu attention_gpu; /* whose engines cuDNN's are */
+    enum float8 float8;               /* of linear layers but the head, whose dims are whole 16s */
     enum float8_gather float8_gather;
     bool own_init;  /* parameters start as the code draws them; else with test values */
     uint32_t torch; /* 2.x, as base/torch.h counts; 0: the newest */

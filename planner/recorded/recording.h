@@ -37,6 +37,7 @@ struct recording_choice {
     bool autocast;
     enum autograd autograd; /* GPU: in place where autograd is on real tensors */
     enum attention_kernel attention;
+    enum attention_gpu attention_gpu;
     uint32_t torch;     /* 2.x, whose FSDP2 runs it; the calls are those of the recording */
     const char *frozen; /* patterns of the names of parameters that are not trained, or NULL */
 };

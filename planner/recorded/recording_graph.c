@@ -159,6 +159,7 @@ enum err_code recording_graph(const struct recording *r, const struct recording_
     struct graph *graph = graph_new(choice->compute, choice->frozen);
     graph->autograd = choice->autograd;
     graph->attention = choice->attention;
+    graph->attention_gpu = choice->attention_gpu;
     graph->torch = choice->torch;
     const enum err_code rc = fill(r, variant, line, graph, err);
     json_decref(line);

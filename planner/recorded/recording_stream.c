@@ -237,13 +237,23 @@ static void make_attention_backward(struct making *m, struct kernel *kernel,
     uint32_t scratch[ATTENTION_SCRATCHES], count = 0;
     const struct operand *q = &operands[1], *k = &operands[2];
     if (q->shape.rank == 4 && k->shape.rank == 4 && m->choice->attention != ATTENTION_EFFICIENT)
-        count = attention_scratch(m->choice->attention, &q->shape, &k->shape,
-                                  dtype_bytes((enum dtype)k->dtype), bytes);
+        count = attention_scratch(m->choice->attention, m->choice->attention_gpu, &q->shape,
+                                  &k->shape, dtype_bytes((enum dtype)k->dtype), bytes);
     for (uint32_t i = 0; i < count; i++)
         scratch[i] = add_scratch(m, bytes[i]);
     add_kernel(m, kernel, operands);
     while (count > 0)
         add_step(m, STEP_DEATH, scratch[--count]);
+}
+
+static void make_attention(struct making *m, struct kernel *kernel, const struct operand *operands)
+{
+    const uint64_t bytes =
+        attention_forward_scratch(m->choice->attention, m->choice->attention_gpu);
+    const uint32_t scratch = bytes ? add_scratch(m, bytes) : GRAPH_NONE;
+    add_kernel(m, kernel, operands);
+    if (bytes)
+        add_step(m, STEP_DEATH, scratch);
 }
 
 /* What is minus infinity, and in which rows all is: gone with the call. */
@@ -283,6 +293,8 @@ static void make_call(struct making *m, const struct recorded_step *step)
     }
     if (op->kind == RECORDED_FLASH_BACKWARD) {
         make_attention_backward(m, &kernel, operands);
+    } else if (op->kind == RECORDED_FLASH) {
+        make_attention(m, &kernel, operands);
     } else if (op->kind == RECORDED_SAFE_SOFTMAX) {
         make_safe_softmax(m, &kernel, operands);
     } else if (step->sums && in_place) {

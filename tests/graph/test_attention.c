@@ -1,5 +1,6 @@
 /* test_attention.c - what each kernel of attention takes from the allocator, beside the sizes in
  * its own source (see ops_attention.c). */
+#include "graph/attention_scratch.h"
 #include "graph/tape.h"
 #include "job/predict.h"
 
@@ -7,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,6 +62,44 @@ static void each_kernel_has_its_own_scratch(void **state)
     assert_int_equal(scratch_of("llama-3.1-8b", CODE_TORCHTITAN, ATTENTION_EFFICIENT, bytes), 0);
 }
 
+/* tests/data/cudnn/workspaces.csv. */
+static void cudnns_workspace_is_what_it_asks_for(void **state)
+{
+    static const struct {
+        const char *name;
+        enum attention_gpu gpu;
+    } gpus[] = {{"a100", ATTENTION_GPU_AMPERE},
+                {"h200", ATTENTION_GPU_HOPPER},
+                {"b200", ATTENTION_GPU_BLACKWELL}};
+    (void)state;
+    FILE *file = fopen("tests/data/cudnn/workspaces.csv", "r");
+    char line[256], name[16];
+    unsigned b, s, a, a_k, d;
+    unsigned long long forward, backward;
+    size_t rows = 0;
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    while (fgets(line, sizeof line, file)) {
+        uint64_t bytes[ATTENTION_SCRATCHES];
+        size_t g = 0;
+        assert_int_equal(sscanf(line, "%15[^,],%*u,%u,%u,%u,%u,%u,%*[^,],%*u,%llu,%llu", name, &b,
+                                &s, &a, &a_k, &d, &forward, &backward),
+                         8);
+        while (strcmp(gpus[g].name, name) != 0)
+            assert_true(++g < sizeof gpus / sizeof gpus[0]);
+        const struct shape q = SHAPE(b, s, a, d), k = SHAPE(b, s, a_k, d);
+        assert_int_equal(attention_scratch(ATTENTION_CUDNN, gpus[g].gpu, &q, &k, 2, bytes), 1);
+        const uint64_t front_end = 4ULL * b * a * s * (d + 1);
+        if (bytes[0] != front_end + backward)
+            fail_msg("%s: %llu planned", line, (unsigned long long)(bytes[0] - front_end));
+        assert_int_equal(attention_forward_scratch(ATTENTION_CUDNN, gpus[g].gpu), forward);
+        rows++;
+    }
+    fclose(file);
+    print_message("    %zu answers of cuDNN's\n", rows);
+    assert_true(rows >= 80);
+}
+
 static enum attention_kernel chosen(const char *gpu, enum dtype dtype, enum attention_kernel asked)
 {
     struct err err = {0};
@@ -90,6 +130,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_kernel_has_its_own_scratch),
+        cmocka_unit_test(cudnns_workspace_is_what_it_asks_for),
         cmocka_unit_test(pytorch_chooses_by_gpu_and_dtype),
     };
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);
