@@ -77,7 +77,8 @@ static uint32_t flash(struct graph *graph, const struct hf_attention *a)
 static uint32_t efficient(struct graph *graph, const struct hf_attention *a)
 {
     const struct shape s = shape4(graph, a->q);
-    const uint32_t k = hf_repeat_heads(graph, a->k, s.dim[2]), v = hf_repeat_heads(graph, a->v, s.dim[2]);
+    const uint32_t k = hf_repeat_heads(graph, a->k, s.dim[2]),
+                   v = hf_repeat_heads(graph, a->v, s.dim[2]);
     uint32_t in[3] = {a->q, transpose(graph, k), transpose(graph, v)}, bias = GRAPH_NONE;
     op_attention_arguments(graph, OP_EFFICIENT_ATTENTION, 3, in);
     if (a->mask != GRAPH_NONE) { /* where(mask, 0, -inf) */

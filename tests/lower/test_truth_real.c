@@ -54,6 +54,13 @@ static void events_equal_those_of_computed_steps(void **state)
     events_are_equal(path, 201);
 }
 
+/* Jobs drawn at random that were planned wrong once. */
+static void events_equal_those_of_random_jobs(void **state)
+{
+    (void)state;
+    events_are_equal("tests/data/truth/random_real_events.jsonl", 2);
+}
+
 static void products_in_float8_allocate_what_torchao_does(void **state)
 {
     (void)state;
@@ -92,6 +99,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_equal_those_of_computed_steps),
+        cmocka_unit_test(events_equal_those_of_random_jobs),
         cmocka_unit_test(products_in_float8_allocate_what_torchao_does),
         cmocka_unit_test(weights_gathered_in_float8_allocate_what_torchao_does),
         cmocka_unit_test(recorded_events_are_not_those),

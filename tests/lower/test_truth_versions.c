@@ -18,7 +18,7 @@ static void events_equal_those_of_older_versions(void **state)
 
 static void transformers_code_equals_that_of_older_versions(void **state)
 {
-    static const enum system_kind systems[] = {SYSTEM_FSDP2, SYSTEM_DDP};
+    static const enum system_kind systems[] = {SYSTEM_FSDP2, SYSTEM_FSDP1, SYSTEM_DDP};
     (void)state;
     for (size_t i = 0; i < sizeof systems / sizeof systems[0]; i++)
         truth_check_file("tests/data/truth/version_hf_events.jsonl", systems[i], true,
