@@ -173,7 +173,7 @@ def to_told(function):
     def call(tensor, *args, **kwargs):
         if Tape.current and "non_blocking" in kwargs:
             stream = Tape.current.stream
-            inward = stream.name == "copy_in"
+            inward = not any("foreach_reduce" in place for place in recorder.Log.current.place)
             Tape.current.put("op", stream.name, "host_to_device" if inward else "device_to_host")
             if not inward and not kwargs["non_blocking"]:
                 stream.synchronize()
@@ -193,7 +193,7 @@ def fsdp2_handle():
     asked = asks_cuda() if len(modules) < 3 else contextlib.nullcontext()
     accelerator = getattr(torch, "accelerator", torch.cuda)
     saved = [m._get_device_handle for m in modules]
-    saved_to, saved_pin = torch.Tensor.to, torch.Tensor.pin_memory
+    saved_to, saved_pin, saved_copy = torch.Tensor.to, torch.Tensor.pin_memory, record.to
     saved_stream = accelerator.current_stream
     names = [n for n in ("all_gather_into_tensor", "all_gather_single", "reduce_scatter_tensor",
                          "reduce_scatter_single", "all_reduce") if hasattr(collectives.dist, n)]
@@ -203,6 +203,7 @@ def fsdp2_handle():
     for n in names:
         setattr(collectives.dist, n, told(functions[n], n))
     torch.Tensor.to = to_told(saved_to)
+    record.to = to_told(saved_copy)     # what record.py has in its place while parameters cross devices
     torch.Tensor.pin_memory = lambda tensor, *args: tensor
     accelerator.current_stream = Handle.current_stream
     try:
@@ -213,7 +214,7 @@ def fsdp2_handle():
             m._get_device_handle = function
         for n in names:
             setattr(collectives.dist, n, functions[n])
-        torch.Tensor.to, torch.Tensor.pin_memory = saved_to, saved_pin
+        torch.Tensor.to, torch.Tensor.pin_memory, record.to = saved_to, saved_pin, saved_copy
         accelerator.current_stream = saved_stream
 
 
