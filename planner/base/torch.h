@@ -102,10 +102,10 @@ enum { TORCH_OLDEST = 4, TORCH_NEWEST = 14 }; /* 2.x */
       "recorded, 2.11.0 and 2.12.1; _fsdp_param_group.py, post_backward")                          \
     X(CHECKPOINT_HOLDS_ALL, 4, 12, ALL,                                                            \
       "a checkpoint lets its keyword arguments go (tables of RoPE, masks), then what it is "       \
-      "called "                                                                                    \
-      "with by position",                                                                          \
+      "called with by position",                                                                   \
       "a checkpoint lets go what it is called with by position, then its keyword arguments",       \
-      "recorded, 2.11.0 and 2.12.1; utils/checkpoint.py, _NoopSaveInputs and save_inputs")         \
+      "recorded, 2.10.0 and 2.14.1; utils/checkpoint.py of 2.11.0 and 2.12.1, "                    \
+      "_NoopSaveInputs and save_inputs")                                                           \
     X(REDUCE_BUFFERS, 4, 13, FSDP2, "modules have set_reduce_scatter_max_input_buffers",           \
       "one reduce-scatter's input is in flight", "_fully_shard.py of 2.12.1 and 2.13.0")           \
     X(INPUT_LET_GO, 12, 13, FSDP2,                                                                 \

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 /* ---- notes ---- */
 
@@ -604,7 +605,8 @@ static enum err_code read_named(struct import *im, const char *path, struct err 
     if (document_read(import_text(im, "%s", path), &im->named, &first) == ERR_OK)
         return ERR_OK;
     document_free(&im->named);
-    if (first.code == ERR_IO && path[0] != '/' && document_read(beside, &im->named, NULL) == ERR_OK)
+    if (path[0] != '/' && access(path, F_OK) != 0 &&
+        document_read(beside, &im->named, NULL) == ERR_OK)
         return ERR_OK;
     document_free(&im->named);
     return err_set(err, first.code, "%s", first.text);

@@ -553,8 +553,8 @@ enum err_code profile_read(const char *path, struct profile *profile, struct err
     struct err found = {0};
     json_t *root = json_file_read(path, &found);
     if (!root)
-        return err_set(err, found.code == ERR_IO ? ERR_INVALID : found.code, "%s", found.text);
-    enum err_code rc = apply(path, root, profile, err);
+        return err_set(err, found.code, "%s", found.text);
+    const enum err_code rc = apply(path, root, profile, err);
     json_decref(root);
     return rc;
 }

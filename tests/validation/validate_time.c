@@ -261,18 +261,18 @@ static bool is_compiled(const struct csv *csv, size_t i)
            strncmp(csv_text(csv, i, "sharding"), "FSDP2", 5) == 0;
 }
 
-struct compiled { /* a row that was measured compiled, planned as eager PyTorch and compiled */
+struct compiled_row { /* a row that was measured compiled, planned as eager PyTorch and compiled */
     struct row eager, compiled;
 };
 
-static size_t thunder_compiled(struct compiled *rows)
+static size_t thunder_compiled(struct compiled_row *rows)
 {
     struct csv csv = csv_read("tests/data/published/lightning_thunder_fsdp.csv");
     size_t count = 0;
     for (size_t i = 0; i < csv.rows; i++)
         if (csv_number(&csv, i, "step_time_s") > 0 && is_compiled(&csv, i))
             rows[count++] =
-                (struct compiled){thunder_row(&csv, i, false), thunder_row(&csv, i, true)};
+                (struct compiled_row){thunder_row(&csv, i, false), thunder_row(&csv, i, true)};
     csv_free(&csv);
     return count;
 }
@@ -325,7 +325,7 @@ static struct row torchtitan_row(uint32_t gpus, double tokens_per_s, uint32_t to
     return row;
 }
 
-static void print_compiled(const struct compiled *rows, size_t count)
+static void print_compiled(const struct compiled_row *rows, size_t count)
 {
     double before = 0, after = 0;
     printf(
@@ -347,7 +347,7 @@ static void print_compiled(const struct compiled *rows, size_t count)
 int main(void)
 {
     size_t mpts, hoppers, carrieds, thunders, left_out;
-    struct compiled compiled[8] = {
+    struct compiled_row compiled[8] = {
         {torchtitan_row(8, 6667, TORCH_NEWEST, false), torchtitan_row(8, 6667, TORCH_NEWEST, true)},
         {torchtitan_row(128, 6514, TORCH_NEWEST, false),
          torchtitan_row(128, 6514, TORCH_NEWEST, true)},
