@@ -2,7 +2,7 @@
  * status and a sentence, leaves whole files or none, and no checkpoint is lost.
  *
  * tests/faults/fault.c, preloaded, lets the n-th call of a kind fail: for every n where there are
- * few, else for the first ones and some of the rest; for three times as many under `make soak`. */
+ * few, else for the first ones and some of the rest; for eight times as many under `make soak`. */
 #include "tests/support/folder.h"
 #include "tests/support/program.h"
 
@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-enum { FEW = 40, SAMPLES = 40, SOAK_TIMES = 3 };
+enum { FEW = 16, SAMPLES = 16, SOAK_TIMES = 8 };
 
 static char folder[] = "/tmp/shardplan_faults.XXXXXX";
 
