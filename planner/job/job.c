@@ -269,9 +269,8 @@ static enum err_code check_version(const struct job *job, struct err *err)
     const char *option = tape.compiled          ? "--compile"
                          : m->float8            ? "--float8"
                          : eager && m->autocast ? "--autocast"
-
-                         : eager && m->lora ? "--lora"
-                                            : NULL;
+                         : eager && m->lora     ? "--lora"
+                                                : NULL;
     if (option)
         return err_set(err, ERR_UNSUPPORTED,
                        "%s under %s: not known of torch 2.%u; it is planned only as 2.%d does it",

@@ -129,10 +129,10 @@ static enum err_code check_offload(const struct strategy *s, struct err *err)
                        "--offload cpu: fsdp1 cannot add to gradients that are on the host; "
                        "--accumulate-sync last, or --accumulate 1");
     if (s->keep_low_precision_grads)
-        return err_set(
-            err, ERR_INVALID,
-            "--offload cpu with --keep-low-precision-grads on: torch 2.14 refuses a .grad "
-            "of another dtype than its parameter's");
+        return err_set(err, ERR_INVALID,
+                       "--offload cpu with --keep-low-precision-grads on: torch refuses a .grad of "
+                       "another dtype "
+                       "than its parameter's");
     return s->compute != s->store
                ? ERR_OK
                : err_set(err, ERR_UNSUPPORTED,

@@ -31,6 +31,12 @@ const struct model_preset *model_preset_at(uint32_t index)
     return NULL;
 }
 
+uint32_t model_longest(const struct model_config *config)
+{
+    const uint32_t before = family_of(config->arch)->counted_positions ? config->padding : 0;
+    return config->max_positions > before ? config->max_positions - before : 0;
+}
+
 enum code model_default_code(enum arch arch)
 {
     return family_of(arch)->code;
@@ -77,11 +83,10 @@ enum err_code model_build(const struct model_config *config, const struct model_
 {
     const struct family *family = family_of(config->arch);
     *out = NULL;
-    const uint32_t before = family->counted_positions ? config->padding : 0;
-    if (family->learned_positions && config->max_positions &&
-        job->seq > config->max_positions - before)
+    const uint32_t longest = model_longest(config);
+    if (family->learned_positions && longest && job->seq > longest)
         return err_set(err, ERR_INVALID, "--seq %u is longer than the model's %u learned positions",
-                       job->seq, config->max_positions - before);
+                       job->seq, longest);
     if (!family->builder[job->code])
         return no_builder(family, job->code, err);
     TRY(build_check(family, config, job, err));

@@ -262,6 +262,10 @@ const struct model_preset *model_preset_of(const char *name);
 enum err_code model_config_check(const struct model_config *config, const char *where,
                                  struct err *err);
 
+/* Tokens that a sequence of such a model has at most, by its position embeddings or RoPE's range;
+ * 0: the config.json does not say. Not of a recording. */
+uint32_t model_longest(const struct model_config *config);
+
 /* The op sequence this architecture runs by default: one that it has. */
 enum code model_default_code(enum arch arch);
 

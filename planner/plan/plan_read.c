@@ -543,12 +543,14 @@ static enum err_code read_modules(struct object *top)
     return ERR_OK;
 }
 
+enum { REPEATS_MOST = 4096 }; /* as many micro-batches as --accumulate takes */
+
 /* Of a plan that repeats: where its micro-batches begin. That they repeat is looked at. */
 static enum err_code read_repeats(struct object *top)
 {
     struct plan *plan = top->r->plan;
     json_t *list;
-    TRY(take_optional(top, "repeats", UINT32_MAX, &plan->repeats));
+    TRY(take_optional(top, "repeats", REPEATS_MOST, &plan->repeats));
     if (plan->repeats == 0)
         return ERR_OK;
     TRY(take_list(top, "micro_batches", &list));
@@ -568,9 +570,15 @@ static enum err_code read_repeats(struct object *top)
         plan_note_micro_batch(plan);
         plan->micro_batches[i] = at;
     }
-    return plan_repeats(plan)
+    if (plan->micro_batch_count < REPEAT_FEW)
+        return wrong(top, "micro_batches", "%u of them: a plan that repeats has %d",
+                     plan->micro_batch_count, REPEAT_FEW);
+    if (!plan_repeats(plan))
+        return wrong(top, "repeats", "the micro-batch before the last is not the one before it");
+    return plan_instructions_of_step(plan) <= UINT32_MAX
                ? ERR_OK
-               : wrong(top, "repeats", "the micro-batch before the last is not the one before it");
+               : wrong(top, "repeats", "the step has more than %" PRIu32 " instructions",
+                       UINT32_MAX);
 }
 
 /* ---- the file ---- */

@@ -124,7 +124,10 @@ void numerics_keep(const struct settings *from, const struct model_config *confi
     const struct strategy *a = &before.strategy, *b = &after.strategy;
     const bool half = a->compute == DTYPE_BF16 || a->compute == DTYPE_FP16;
     keep_dtype(to, "store-dtype", b->store, a->store);
-    keep_dtype(to, "param-dtype", b->compute, a->compute);
+    keep_dtype(to, "param-dtype", b->compute,
+               before.model.autocast && !settings_find(to, "autocast", NULL)
+                   ? DTYPE_BF16 /* what comes nearest */
+                   : a->compute);
     keep_dtype(to, "reduce-dtype", b->reduce, a->reduce);
     if (!settings_find(to, "param-dtype", NULL) && half && a->compute != a->store)
         (void)settings_set(to, "autocast", "bf16", NULL);

@@ -21,6 +21,8 @@ static void resolve_dtypes(const struct settings *settings, struct job *job)
         s->compute = s->store;
     if (s->reduce == same || !has(settings, "reduce-dtype"))
         s->reduce = s->compute;
+    if (!has(settings, "autocast"))
+        job->model.autocast = false;
     job->model.compute = s->compute;
 }
 
@@ -54,10 +56,10 @@ enum err_code settings_job(const struct settings *settings, const struct model_c
                                                      : model_default_code(config->arch);
     if (out->model.seq == 0 && config->recording)
         out->model.seq = recording_info(config->recording).seq;
-    if (out->model.seq == 0)
-        out->model.seq = config->max_positions && config->max_positions < DEFAULT_SEQ
-                             ? config->max_positions
-                             : DEFAULT_SEQ;
+    if (out->model.seq == 0) {
+        const uint32_t longest = model_longest(config);
+        out->model.seq = longest && longest < DEFAULT_SEQ ? longest : DEFAULT_SEQ;
+    }
     if ((uint64_t)out->model.batch * out->model.seq > MOST_TOKENS)
         return err_set(err, ERR_INVALID,
                        "--micro-batch %" PRIu32 " x --seq %" PRIu32

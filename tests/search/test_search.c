@@ -467,7 +467,7 @@ static void a_system_that_is_given_may_be_left(void **state)
 /* ---- what is trained stays what it is ---- */
 
 struct wanted_systems {
-    const char *pairs[8];
+    const char *pairs[12];
     const char *allow[3];
     uint32_t searched; /* bits by enum system_kind */
 };
@@ -527,6 +527,13 @@ static void systems_that_train_otherwise_are_left_out(void **state)
         /* from a system whose dtypes the others are told */
         {{TOY, "strategy", "zero3", NULL}, {"strategy", NULL}, FSDP | ZERO},
         {{TOY, "strategy", "ddp", NULL}, {"strategy", NULL}, FSDP | DDP | ZERO},
+        /* autocast casts what others compute with */
+        {{TOY, "strategy", "ddp", "autocast", "bf16", NULL},
+         {"strategy", NULL},
+         1U << SYSTEM_FSDP1 | DDP},
+        {{TOY, "strategy", "ddp", "autocast", "bf16", NULL},
+         {"strategy", "param-dtype", NULL},
+         FSDP | DDP},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
