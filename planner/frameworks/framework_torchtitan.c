@@ -168,11 +168,12 @@ static enum err_code read_flavor(struct import *im, const struct key_row *row,
     return ERR_OK;
 }
 
-/* "./assets/hf/Llama-3.1-8B": the last part is a name on Hugging Face, often a preset's. */
+/* "./assets/hf/Llama-3.1-8B": the last part is a name on Hugging Face, often a preset's. It is the
+ * tokenizer's: what is trained is the flavor, where there is one. */
 static enum err_code read_assets(struct import *im, const struct key_row *row,
                                  const struct node *node, struct err *err)
 {
-    if (!node || import_has(im, "model"))
+    if (!node || import_has(im, "model") || import_node(im, "model.flavor"))
         return ERR_OK;
     const char *slash = strrchr(node->text, '/');
     const struct model_preset *preset = model_preset_of(slash ? slash + 1 : node->text);

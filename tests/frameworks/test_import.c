@@ -452,6 +452,19 @@ static void auto_is_said_and_planned_as_the_trainer_would(void **state)
 
 /* HfTrainerDeepSpeedConfig.trainer_config_process, DeepSpeedPlugin: who names DeepSpeed's file
  * fills in what it leaves open; what it says itself holds. */
+/* A tokenizer of another model does not say what is trained. */
+static void an_unknown_flavor_is_no_other_model(void **state)
+{
+    (void)state;
+    struct fixture f;
+    take_text(&f, SYNTAX_TOML,
+              "[model]\nname = \"deepseek_v3\"\nflavor = \"671B\"\n"
+              "hf_assets_path = \"./assets/hf/Llama-3.1-8B\"\n");
+    expect_note(&f, NOTE_UNPLANNED, "model.flavor", 3, "give MODEL");
+    assert_null(f.settings.model);
+    import_free(&f.import);
+}
+
 static void a_file_that_is_named_is_read_too(void **state)
 {
     (void)state;
@@ -752,6 +765,7 @@ int main(void)
         cmocka_unit_test(training_arguments_give_their_job),
         cmocka_unit_test(other_systems_have_their_names),
         cmocka_unit_test(auto_is_said_and_planned_as_the_trainer_would),
+        cmocka_unit_test(an_unknown_flavor_is_no_other_model),
         cmocka_unit_test(a_file_that_is_named_is_read_too),
         cmocka_unit_test(a_file_that_is_named_has_to_be_there),
         cmocka_unit_test(other_trainers_have_their_names),

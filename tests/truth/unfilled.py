@@ -19,7 +19,9 @@ RUN = {aten._unsafe_view.default, aten.set_.source_Storage, aten.set_.source_Sto
 
 
 def allocated(like):
-    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+    """What is made of unfilled numbers; integers are zeros, an index of anything (a router's experts)."""
+    out = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+    return out.zero_() if exact(out) and out.device.type == "cpu" else out
 
 
 def exact(tensor):
