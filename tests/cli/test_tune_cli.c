@@ -139,6 +139,15 @@ static void the_choice_is_exported_beside_its_plan(void **state)
     shell("rm -r %s", folder);
 }
 
+/* What was asked for and only spends memory is taken back where that makes it fit. */
+static void what_spends_memory_is_taken_back(void **state)
+{
+    (void)state;
+    expect(shardplan("fit llama-3.1-70b --gpus 32 --seq 8192 --checkpointing selective "
+                     "--checkpoint-blocks every-2"),
+           1, "--checkpointing full --checkpoint-blocks all");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +156,7 @@ int main(void)
         cmocka_unit_test(an_impossible_wish_exits_with_1_and_says_what_is_near),
         cmocka_unit_test(bad_input_exits_with_2),
         cmocka_unit_test(the_choice_is_exported_beside_its_plan),
+        cmocka_unit_test(what_spends_memory_is_taken_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
