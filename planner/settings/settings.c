@@ -184,6 +184,15 @@ static const char *echo_text(const json_t *value, struct arena *arena)
     return json_is_true(value) ? "on" : json_is_false(value) ? "off" : NULL;
 }
 
+/* Whether it is so already: what is at its default was not asked for. */
+static bool is_so(const struct settings *settings, const char *name, const char *text)
+{
+    char buffer[NUMBER_TEXT];
+    const struct setting *row = settings_find(settings, name, NULL);
+    const char *present = row ? setting_read(row, settings, buffer) : NULL;
+    return present && strcmp(present, text) == 0;
+}
+
 enum err_code settings_take_echo(struct settings *settings, const json_t *echo, struct arena *arena,
                                  struct err *err)
 {
@@ -193,7 +202,7 @@ enum err_code settings_take_echo(struct settings *settings, const json_t *echo, 
         json_object_foreach((json_t *)(uintptr_t)echo, name, value)
         {
             const char *text = echo_text(value, arena);
-            if (text && (strcmp(name, "strategy") == 0) == system)
+            if (text && (strcmp(name, "strategy") == 0) == system && !is_so(settings, name, text))
                 TRY(settings_set(settings, arena_strdup(arena, name), text, err));
         }
     return ERR_OK;

@@ -126,8 +126,8 @@ bool settings_is_given(const struct settings *settings, const struct setting *ro
  * own name with '-' as '_'. The caller owns the object. */
 json_t *settings_echo(const struct settings *settings);
 
-/* Sets what an echo says, such as a plan.json's: null says nothing. Texts go into the arena.
- * ERR_INVALID names the setting. */
+/* Sets what an echo says, such as a plan.json's: null says nothing, and what is so already is not
+ * given. Texts go into the arena. ERR_INVALID names the setting. */
 enum err_code settings_take_echo(struct settings *settings, const json_t *echo, struct arena *arena,
                                  struct err *err);
 

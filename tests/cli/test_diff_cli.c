@@ -91,6 +91,16 @@ static void every_form_says_the_same(void **state)
         json_decref(of[k]);
 }
 
+/* What a plan's settings have by default was not asked for: another system need not have it. */
+static void a_plan_is_set_beside_another_system(void **state)
+{
+    (void)state;
+    static const char *const systems[] = {"fsdp1", "ddp", "zero3"};
+    for (size_t i = 0; i < sizeof systems / sizeof *systems; i++)
+        expect_says(shardplan("diff %s/a/plan.json strategy=%s", folder, systems[i]), 0,
+                    systems[i]);
+}
+
 static void tables_summarise_units(void **state)
 {
     (void)state;
@@ -148,6 +158,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_says_the_same),
+        cmocka_unit_test(a_plan_is_set_beside_another_system),
         cmocka_unit_test(tables_summarise_units),
         cmocka_unit_test(files_are_left_in_the_folder),
         cmocka_unit_test(bad_questions_exit_with_2),
