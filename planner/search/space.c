@@ -49,23 +49,40 @@ static const struct setting *find_anywhere(const struct settings *s, const char 
     return settings_find(s, name, err);
 }
 
+enum { NAME_MOST = 64 };
+
+/* The i-th name of all --allow, each of which may have several by commas; false: there is none. */
+static bool allowed_name(const struct settings *s, uint32_t i, char name[NAME_MOST])
+{
+    for (uint32_t k = 0; k < s->tune.allow.count; k++)
+        for (const char *text = s->tune.allow.at[k]; text; text = strchr(text, ',')) {
+            text += *text == ',';
+            if (i-- == 0) {
+                snprintf(name, NAME_MOST, "%.*s", (int)strcspn(text, ","), text);
+                return true;
+            }
+        }
+    return false;
+}
+
 static enum err_code check_allow(const struct settings *s, struct err *err)
 {
-    for (uint32_t i = 0; i < s->tune.allow.count; i++) {
-        const struct setting *row = find_anywhere(s, s->tune.allow.at[i], err);
+    char name[NAME_MOST];
+    for (uint32_t i = 0; allowed_name(s, i, name); i++) {
+        const struct setting *row = find_anywhere(s, name, err);
         if (!row)
-            return err_context(err, "--allow %s", s->tune.allow.at[i]);
+            return err_context(err, "--allow %s", name);
         if (!row->axis && !row->wide && !is(row, SYSTEM))
-            return err_set(err, ERR_INVALID, "--allow %s: it has no values to search",
-                           s->tune.allow.at[i]);
+            return err_set(err, ERR_INVALID, "--allow %s: it has no values to search", name);
     }
     return ERR_OK;
 }
 
 static bool is_allowed(const struct settings *s, const char *name)
 {
-    for (uint32_t i = 0; i < s->tune.allow.count; i++) {
-        const struct setting *row = find_anywhere(s, s->tune.allow.at[i], NULL);
+    char allowed[NAME_MOST];
+    for (uint32_t i = 0; allowed_name(s, i, allowed); i++) {
+        const struct setting *row = find_anywhere(s, allowed, NULL);
         if (row && is(row, name))
             return true;
     }

@@ -509,7 +509,7 @@ static const struct setting rows[] = {
     {.name = "fix", .kind = SETTING_LIST, .group = GROUP_SEARCH, .arg = "NAME=VALUE",
      .help = "Do not search a setting: it has this value (as --NAME VALUE does)",
      .field = FIELD(tune.fix), .commands = COMMAND(TUNE)},
-    {.name = "allow", .kind = SETTING_LIST, .group = GROUP_SEARCH, .arg = "NAME",
+    {.name = "allow", .kind = SETTING_LIST, .group = GROUP_SEARCH, .arg = "NAME,...",
      .help = "Also search a setting that is given, one that changes numerics, such as "
              "store-dtype, or all values of one: units, checkpoint-blocks, loss, ...",
      .field = FIELD(tune.allow), .commands = COMMAND(TUNE)},

@@ -88,6 +88,9 @@ static void bad_input_exits_with_2(void **state)
     expect(shardplan("tune " TOY " --fix reshard"), 2, "NAME=VALUE");
     expect(shardplan("tune " TOY " --fix bucket-cap-mb=5"), 2, "belongs to ddp");
     expect(shardplan("tune " TOY " --allow seq"), 2, "no values to search");
+    expect(shardplan("tune " TOY " --allow loss,lss"), 2,
+           "--lss: `shardplan tune` does not have it");
+    expect(shardplan("tune " TOY " --allow loss,"), 2, "--allow");
     expect(shardplan("tune " TOY " --global-batch 6"), 2, "cannot be split among 4 GPUs");
     expect(shardplan("tune " TOY " --global-batch 16 --micro-batch 3"), 2, "does not come to");
     expect(shardplan("tune"), 2, "MODEL is missing");
