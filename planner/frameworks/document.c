@@ -61,6 +61,8 @@ struct node *document_put(struct document *document, const char *path, enum node
     while (*path) {
         const char *key = next_key(&document->arena, &path);
         struct node *child = node_child(node, key);
+        if (node->kind == NODE_NULL) /* "section:" with nothing below it */
+            node->kind = NODE_TABLE;
         node = child ? child : node_add(document, node, key, NODE_TABLE, NULL, 0);
     }
     node->kind = kind;

@@ -27,17 +27,31 @@ static void settle_bf16(struct document *document)
     }
 }
 
+/* Whether a key holds anything: neither null, nor "", [] or {}. */
+static bool holds(const struct node *node)
+{
+    if (!node || node->kind == NODE_NULL)
+        return false;
+    return node->kind == NODE_LIST || node->kind == NODE_TABLE ? node->first != NULL
+                                                               : !node->text || *node->text;
+}
+
 /* axolotl shards wherever there is a fsdp_config, by FSDP1 unless its version is said. */
 static void imply_fsdp(struct document *document)
 {
     const bool axolotl = document_find(document, "base_model") != NULL;
-    const bool shards =
-        document_find(document, "fsdp_config") != NULL || document_find(document, "fsdp") != NULL;
-    if (!axolotl || !shards)
+    struct node *fsdp = document_find(document, "fsdp");
+    if (!axolotl || (!holds(fsdp) && !holds(document_find(document, "fsdp_config"))))
         return;
-    if (!document_find(document, "fsdp"))
-        document_put(document, "fsdp", NODE_BOOL, "true")->read = true;
-    if (!document_find(document, "fsdp_version") && !document_find(document, "fsdp_config.version"))
+    if (!fsdp)
+        fsdp = document_put(document, "fsdp", NODE_NULL, "null");
+    if (!holds(fsdp)) {
+        fsdp->kind = NODE_BOOL;
+        fsdp->text = "true";
+        fsdp->read = true;
+    }
+    if (!holds(document_find(document, "fsdp_version")) &&
+        !holds(document_find(document, "fsdp_config.version")))
         document_put(document, "fsdp_config.version", NODE_INTEGER, "1");
 }
 

@@ -540,6 +540,27 @@ static void other_trainers_have_their_names(void **state)
     import_free(&f.import);
 }
 
+/* An older file keeps "fsdp:" with nothing in it beside the fsdp_config that shards. */
+static void an_empty_key_says_nothing(void **state)
+{
+    static const char *const cases[][2] = {
+        {"fsdp: []\nfsdp_config:\n  fsdp_version: 2\n", "strategy fsdp2"},
+        {"fsdp:\nfsdp_config:\n  fsdp_offload_params: true\n", "strategy fsdp1, offload cpu"},
+        {"fsdp: [full_shard]\nfsdp_config:\n", "strategy fsdp1"},
+        {"fsdp: []\nfsdp_config: {}\n", "strategy ddp"},
+        {"fsdp: []\n", "strategy ddp"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        char text[256];
+        snprintf(text, sizeof text, "base_model: Qwen/Qwen3-8B\nbf16: true\n%s", cases[i][0]);
+        take_text(&f, SYNTAX_YAML, text);
+        expect(&f, cases[i][1]);
+        import_free(&f.import);
+    }
+}
+
 /* DeepSpeedEngine.get_data_types: without the key it is the model's dtype. */
 static void gradients_add_up_in_a_dtype(void **state)
 {
@@ -769,6 +790,7 @@ int main(void)
         cmocka_unit_test(a_file_that_is_named_is_read_too),
         cmocka_unit_test(a_file_that_is_named_has_to_be_there),
         cmocka_unit_test(other_trainers_have_their_names),
+        cmocka_unit_test(an_empty_key_says_nothing),
         cmocka_unit_test(gradients_add_up_in_a_dtype),
         cmocka_unit_test(units_by_size_are_fsdp1s),
         cmocka_unit_test(options_override_and_are_listed),
