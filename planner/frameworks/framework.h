@@ -57,6 +57,8 @@ struct key_row {
     uint32_t syntaxes;   /* bits of enum document_syntax: version gates; 0: all */
     key_reader *read;    /* NULL: the value, spelled as a setting's, is set */
     key_writer *write;   /* NULL: the setting's value, spelled as the key's */
+    const char *twin;    /* the key of the file that this one names (`named`) which says the same:
+                            the framework refuses two values; NULL: none */
     bool is_auto;        /* "auto" stands for "somebody else decides" */
     const char *filled;  /* ... who puts this value where nobody decides otherwise; NULL: none */
     bool reads_auto;     /* ... and `read` is given it */

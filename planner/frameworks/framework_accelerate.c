@@ -125,6 +125,8 @@ static enum err_code read_precision(struct import *im, const struct key_row *row
     if (import_has_named(im) && import_has(im, "param-dtype") &&
         !import_is_given(im, "param-dtype"))
         return ERR_OK;
+    if (import_has_named(im) && value && strcmp(value, "same") == 0)
+        value = "fp32"; /* neither file says half precision: DeepSpeedEngine's float() */
     TRY(import_set(im, "param-dtype", value ? value : "same", row, node, err));
     return value && strcmp(value, "same") != 0
                ? import_set(im, "store-dtype", "fp32", row, NULL, err)

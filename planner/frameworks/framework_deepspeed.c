@@ -49,8 +49,7 @@ static bool is_auto(const struct import *im, const char *path)
 static enum err_code read_dtype(struct import *im, const struct key_row *row,
                                 const struct node *node, struct err *err)
 {
-    const bool open = is_auto(im, "bf16.enabled") || is_auto(im, "fp16.enabled");
-    if (im->in_named && open && !enabled(im, "bf16.enabled") && !enabled(im, "fp16.enabled"))
+    if (im->in_named && !enabled(im, "bf16.enabled") && !enabled(im, "fp16.enabled"))
         return ERR_OK; /* who names the file fills it in */
     const char *dtype = enabled(im, "bf16.enabled")   ? "bf16"
                         : enabled(im, "fp16.enabled") ? "fp16"

@@ -39,6 +39,10 @@ static enum err_code read_fsdp(struct import *im, const struct key_row *row,
                                         "hybrid_shard", "hybrid_shard_zero2", "offload",
                                         "auto_wrap"};
     const long long version = import_integer(im, "fsdp_config.version", 2);
+    const bool on = node && (is_on(node) || (node->kind == NODE_TEXT && *node->text));
+    if (import_has_named(im) && on) /* Trainer.__init__ */
+        return import_refuse(im, row->path, node, err,
+                             "transformers refuses it beside deepspeed: leave one of them out");
     if (import_has_named(im))
         return ERR_OK; /* DeepSpeed's file says which ZeRO it is */
     for (const char *at = node && node->kind == NODE_TEXT ? node->text : ""; *at;) {
@@ -52,7 +56,6 @@ static enum err_code read_fsdp(struct import *im, const struct key_row *row,
                                  "hybrid_shard, hybrid_shard_zero2, offload, auto_wrap");
         at += here + strspn(at + here, " ");
     }
-    const bool on = node && (is_on(node) || (node->kind == NODE_TEXT && *node->text));
     return import_set(im, "strategy",
                       !on            ? "ddp"
                       : version == 2 ? "fsdp2"
@@ -129,10 +132,18 @@ static enum err_code read_dtype(struct import *im, const struct key_row *row,
                         "autocast to this dtype: planned in fp32");
         return import_set(im, "autocast", bf16 ? "bf16" : "none", row, node, err);
     }
-    if (import_has_named(im))
-        return import_has(im, "param-dtype") && !import_is_given(im, "param-dtype")
-                   ? ERR_OK
-                   : import_set(im, "param-dtype", bf16 || fp16 ? dtype : "fp32", row, node, err);
+    if (import_has_named(im)) {
+        char buffer[NUMBER_TEXT];
+        const char *named = import_value(im, "param-dtype", buffer);
+        if (!import_has(im, "param-dtype") || import_is_given(im, "param-dtype"))
+            return import_set(im, "param-dtype", bf16 || fp16 ? dtype : "fp32", row, node, err);
+        if ((bf16 || fp16) && strcmp(named, dtype) != 0) /* DeepSpeedPlugin.set_mixed_precision */
+            return import_refuse(im, bf16 ? "bf16" : "fp16",
+                                 import_node(im, bf16 ? "bf16" : "fp16"), err,
+                                 "%s says %s.enabled true; transformers refuses what differs",
+                                 im->named.path, named);
+        return ERR_OK;
+    }
     TRY(import_set(im, "param-dtype", dtype, row, node, err));
     TRY(import_set(im, "reduce-dtype", dtype, row, node, err));
     return bf16 || fp16 ? import_set(im, "store-dtype", "fp32", row, NULL, err) : ERR_OK;
@@ -251,15 +262,17 @@ static const struct key_row rows[] = {
     {.path = "load_in_8bit", .kind = KEY_BOOL, .neutral = "false", .why = "weights in 8 bits"},
     {.path = "quantization_bit", .kind = KEY_ANY, .neutral = "", .why = "weights in few bits"},
     {.path = "cutoff_len", .kind = KEY_INTEGER, .least = 1, .setting = "seq"},
-    {.path = "bf16", .kind = KEY_BOOL, .setting = "param-dtype", .read = read_dtype},
-    {.path = "fp16", .kind = KEY_BOOL, .read = import_elsewhere},
+    {.path = "bf16", .kind = KEY_BOOL, .setting = "param-dtype", .read = read_dtype,
+     .twin = "bf16.enabled"},
+    {.path = "fp16", .kind = KEY_BOOL, .setting = "param-dtype", .read = import_elsewhere,
+     .twin = "fp16.enabled"},
     {.path = "tf32", .kind = KEY_BOOL},
     {.path = "per_device_train_batch_size", .kind = KEY_INTEGER, .least = 1,
-     .setting = "micro-batch", .initial = "8"},
+     .setting = "micro-batch", .initial = "8", .twin = "train_micro_batch_size_per_gpu"},
     {.path = "gradient_accumulation_steps", .kind = KEY_INTEGER, .least = 1,
-     .setting = "accumulate", .initial = "1"},
+     .setting = "accumulate", .initial = "1", .twin = "gradient_accumulation_steps"},
     {.path = "max_grad_norm", .kind = KEY_REAL, .setting = "clip", .initial = "1.0",
-     .words = KEY_WORDS({"0", "off"}, {"0.0", "off"})},
+     .words = KEY_WORDS({"0", "off"}, {"0.0", "off"}), .twin = "gradient_clipping"},
     {.path = "optim", .kind = KEY_WORD, .setting = "optimizer-impl",
      .words = OPTIMS,
      .initial = "adamw_torch_fused", .why = "this optimizer: planned as AdamW",

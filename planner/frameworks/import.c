@@ -383,6 +383,21 @@ static void note_section(struct import *im, const struct key_row *row, const cha
         note_section(im, row, import_text(im, "%s.%s", path, n->key ? n->key : ""), n);
 }
 
+static bool same_value(const char *a, const char *b)
+{
+    double x, y;
+    return strcasecmp(a, b) == 0 || (number_real(a, &x) && number_real(b, &y) && x == y);
+}
+
+/* What the row's twin in the named file holds, or NULL: nothing, or "auto". */
+static const struct node *twin_of(const struct import *im, const struct key_row *row)
+{
+    const struct node *twin =
+        row->twin && import_has_named(im) ? document_find(&im->named, row->twin) : NULL;
+    const bool says = twin && twin->kind != NODE_NULL && twin->text;
+    return says && strcmp(twin->text, "auto") != 0 ? twin : NULL;
+}
+
 static enum err_code take_present(struct import *im, const struct key_row *row, struct node *node,
                                   struct err *err)
 {
@@ -411,6 +426,13 @@ static enum err_code take_present(struct import *im, const struct key_row *row, 
         return row->filled ? set_value(im, row, NULL, row->filled, err) : ERR_OK;
     }
     TRY(check_value(im, row, node, &text, err));
+    const struct node *twin = twin_of(im, row);
+    if (twin && !same_value(twin->text, text) &&
+        !(row->setting && import_is_given(im, row->setting)))
+        return import_refuse(im, row->path, node, err, "%s says %s %s; %s refuses what differs",
+                             im->named.path, row->twin, twin->text, im->framework->name);
+    if (twin && !row->read && import_has(im, row->setting) && !import_is_given(im, row->setting))
+        return ERR_OK; /* it was taken from there */
     if (row->read)
         return row->read(im, row, node, err);
     if (row->setting)

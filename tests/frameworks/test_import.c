@@ -479,12 +479,50 @@ static void a_file_that_is_named_is_read_too(void **state)
     take_file(&f, DATA "accelerate_zero_file.yaml");
     expect(&f, "strategy zero2, gpus 4, param-dtype fp16, clip 1, accumulate 1");
     import_free(&f.import);
-    take_text(&f, SYNTAX_JSON, /* its own numbers hold */
-              "{\"deepspeed\": \"" DATA "deepspeed_zero3.json\", \"max_grad_norm\": 2.0, "
-              "\"optim\": \"adamw_torch\"}");
+    take_text(&f, SYNTAX_JSON, /* said twice, alike */
+              "{\"deepspeed\": \"" DATA "deepspeed_zero3.json\", \"max_grad_norm\": 0.50, "
+              "\"per_device_train_batch_size\": 2, \"bf16\": true, \"optim\": \"adamw_torch\"}");
     expect(&f, "strategy zero3, micro-batch 2, clip 0.5, param-dtype bf16");
-    expect_note(&f, NOTE_OVERRIDDEN, "max_grad_norm", 1, "another key says it");
+    assert_null(find_note(&f, NOTE_OVERRIDDEN, "max_grad_norm"));
+    assert_null(find_note(&f, NOTE_OVERRIDDEN, "per_device_train_batch_size"));
     import_free(&f.import);
+}
+
+/* HfTrainerDeepSpeedConfig.fill_match ("Please correct the following DeepSpeed config values that
+ * mismatch TrainingArguments values"), DeepSpeedPlugin.set_mixed_precision and Trainer.__init__. */
+static void what_two_files_say_otherwise_is_refused(void **state)
+{
+    static const char *const cases[][2] = {
+        {"\"per_device_train_batch_size\": 1",
+         "x:1: per_device_train_batch_size 1: " DATA "deepspeed_zero3.json says "
+         "train_micro_batch_size_per_gpu 2"},
+        {"\"gradient_accumulation_steps\": 2",
+         "x:1: gradient_accumulation_steps 2: " DATA "deepspeed_zero3.json says "
+         "gradient_accumulation_steps 4"},
+        {"\"max_grad_norm\": 2.0", "says gradient_clipping 0.5"},
+        {"\"bf16\": false", "x:1: bf16 false: " DATA "deepspeed_zero3.json says bf16.enabled true"},
+        {"\"fp16\": true", "x:1: fp16 true: " DATA "deepspeed_zero3.json says bf16.enabled true"},
+        {"\"fsdp\": true", "x:1: fsdp true: transformers refuses it beside deepspeed"},
+        {"\"fsdp\": [\"full_shard\"]", "transformers refuses it beside deepspeed"},
+    };
+    static const struct setting_given given[] = {{"micro-batch", "1"}};
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        struct err err = {0};
+        char text[256];
+        snprintf(text, sizeof text, "{\"deepspeed\": \"" DATA "deepspeed_zero3.json\", %s}",
+                 cases[i][0]);
+        assert_int_equal(take_with(&f, "x", SYNTAX_JSON, text, NULL, 0, &err), ERR_INVALID);
+        if (!strstr(err.text, cases[i][1]))
+            fail_msg("%s: %s", cases[i][0], err.text);
+        import_free(&f.import);
+        if (i > 0)
+            continue; /* what an option says is said once */
+        assert_int_equal(take_with(&f, "x", SYNTAX_JSON, text, given, COUNT(given), &err), ERR_OK);
+        expect_note(&f, NOTE_OVERRIDDEN, "per_device_train_batch_size", 1, "--micro-batch 1");
+        import_free(&f.import);
+    }
 }
 
 static void a_file_that_is_named_has_to_be_there(void **state)
@@ -788,6 +826,7 @@ int main(void)
         cmocka_unit_test(auto_is_said_and_planned_as_the_trainer_would),
         cmocka_unit_test(an_unknown_flavor_is_no_other_model),
         cmocka_unit_test(a_file_that_is_named_is_read_too),
+        cmocka_unit_test(what_two_files_say_otherwise_is_refused),
         cmocka_unit_test(a_file_that_is_named_has_to_be_there),
         cmocka_unit_test(other_trainers_have_their_names),
         cmocka_unit_test(an_empty_key_says_nothing),
