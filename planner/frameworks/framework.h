@@ -62,6 +62,7 @@ struct key_row {
     bool is_auto;        /* "auto" stands for "somebody else decides" */
     const char *filled;  /* ... who puts this value where nobody decides otherwise; NULL: none */
     bool reads_auto;     /* ... and `read` is given it */
+    bool last;           /* in a file that another one names: read behind the keys of that one */
     bool any_case;       /* of its words */
     bool unwritten;      /* another spelling: read, never written */
 };

@@ -258,7 +258,7 @@ static const struct key_row rows[] = {
     {.path = "data_types.grad_accum_dtype", .kind = KEY_WORD, .setting = "grad-accum-dtype",
      .words = KEY_WORDS({"fp32", "fp32"}, {"float32", "fp32"}, {"bf16", NULL},
                         {"bfloat16", NULL}, {"fp16", NULL}, {"float16", NULL}, {"half", NULL}),
-     .read = read_accumulated, .write = write_accumulated},
+     .read = read_accumulated, .write = write_accumulated, .last = true},
     IDLE("data_types.param_dtype"), IDLE("data_types.buffer_dtype"),
     {.path = "communication_data_type", .kind = KEY_TEXT, .why = "a dtype of communication"},
 

@@ -600,7 +600,8 @@ static enum err_code take_settings(struct import *im, const char *path, struct e
 static enum err_code take_rows(struct import *im, struct err *err)
 {
     for (uint32_t i = 0; i < im->framework->row_count; i++)
-        TRY(take_row(im, &im->framework->rows[i], err));
+        if (!(im->in_named && im->framework->rows[i].last))
+            TRY(take_row(im, &im->framework->rows[i], err));
     if (im->framework->settings_path)
         return take_settings(im, im->framework->settings_path, err);
     if (im->framework->file_setting && *im->document.path)
@@ -652,6 +653,21 @@ static enum err_code take_named(struct import *im, struct err *err)
     enum err_code rc = take_rows(im, err);
     if (rc == ERR_OK)
         rc = take_implied(im, err);
+    swap_named(im, own);
+    return rc;
+}
+
+/* Its keys that look at what the naming file fills in. */
+static enum err_code take_named_last(struct import *im, struct err *err)
+{
+    const struct framework *own = im->framework;
+    enum err_code rc = ERR_OK;
+    if (!im->named.root)
+        return ERR_OK;
+    swap_named(im, &framework_deepspeed);
+    for (uint32_t i = 0; i < im->framework->row_count && rc == ERR_OK; i++)
+        if (im->framework->rows[i].last)
+            rc = take_row(im, &im->framework->rows[i], err);
     if (rc == ERR_OK)
         note_unread(im, "", im->document.root);
     swap_named(im, own);
@@ -665,6 +681,7 @@ static enum err_code take_all(struct import *im, const struct option_list *own, 
         TRY(settings_set(im->settings, "strategy", system, err));
     TRY(take_named(im, err));
     TRY(take_rows(im, err));
+    TRY(take_named_last(im, err));
     if (im->framework->settings_path)
         return ERR_OK;
     TRY(take_implied(im, err));

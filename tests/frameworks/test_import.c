@@ -578,6 +578,44 @@ static void other_trainers_have_their_names(void **state)
     import_free(&f.import);
 }
 
+/* The dtype of the model is the naming file's, where DeepSpeed's leaves it open or has no key of
+ * it (DeepSpeedPlugin.set_mixed_precision). */
+static void gradients_add_up_in_the_naming_files_dtype(void **state)
+{
+    static const struct {
+        enum document_syntax syntax;
+        const char *text, *holds;
+        bool planned;
+    } cases[] = {
+        {SYNTAX_JSON, "{\"deepspeed\": \"" DATA "deepspeed_accumulated.json\", \"bf16\": true}",
+         "strategy zero1, param-dtype bf16, grad-accum-dtype same", true},
+        {SYNTAX_JSON, "{\"deepspeed\": \"" DATA "deepspeed_accumulated.json\", \"fp16\": true}",
+         "param-dtype fp16, grad-accum-dtype same", false},
+        {SYNTAX_JSON, "{\"deepspeed\": \"" DATA "deepspeed_bare.json\", \"bf16\": true}",
+         "strategy zero2, param-dtype bf16, grad-accum-dtype fp32", true},
+        {SYNTAX_JSON, "{\"deepspeed\": \"" DATA "deepspeed_bare.json\"}",
+         "param-dtype fp32, grad-accum-dtype same", true},
+        {SYNTAX_YAML,
+         "distributed_type: DEEPSPEED\nmixed_precision: bf16\ndeepspeed_config:\n"
+         "  deepspeed_config_file: " DATA "deepspeed_accumulated.json\n",
+         "param-dtype bf16, grad-accum-dtype same", true},
+        {SYNTAX_YAML,
+         "distributed_type: DEEPSPEED\ndeepspeed_config:\n"
+         "  deepspeed_config_file: " DATA "deepspeed_bare.json\n",
+         "param-dtype fp32, grad-accum-dtype same", true},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        take_text(&f, cases[i].syntax, cases[i].text);
+        expect(&f, cases[i].holds);
+        assert_null(find_note(&f, NOTE_IDLE, "data_types.grad_accum_dtype"));
+        assert_int_equal(find_note(&f, NOTE_UNPLANNED, "data_types.grad_accum_dtype") == NULL,
+                         cases[i].planned);
+        import_free(&f.import);
+    }
+}
+
 /* An older file keeps "fsdp:" with nothing in it beside the fsdp_config that shards. */
 static void an_empty_key_says_nothing(void **state)
 {
@@ -829,6 +867,7 @@ int main(void)
         cmocka_unit_test(what_two_files_say_otherwise_is_refused),
         cmocka_unit_test(a_file_that_is_named_has_to_be_there),
         cmocka_unit_test(other_trainers_have_their_names),
+        cmocka_unit_test(gradients_add_up_in_the_naming_files_dtype),
         cmocka_unit_test(an_empty_key_says_nothing),
         cmocka_unit_test(gradients_add_up_in_a_dtype),
         cmocka_unit_test(units_by_size_are_fsdp1s),
