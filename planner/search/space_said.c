@@ -1,6 +1,9 @@
 /* space_said.c - see space_said.h. */
 #include "search/space_said.h"
 
+#include "lower/lower.h"
+#include "settings/settings_resolve.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -101,6 +104,47 @@ static bool is_said_somewhere(const struct space_options *options, const struct 
     return !refused;
 }
 
+static bool is_lowered(const struct space_options *options, const struct settings *settings,
+                       const struct graph *graph, const struct stream *stream)
+{
+    struct job job;
+    return settings_job(settings, options->config, &job, NULL) == ERR_OK &&
+           job_check(&job, NULL) == ERR_OK &&
+           lower_check(graph, stream, &job.strategy, NULL) == ERR_OK;
+}
+
+/* Whether a job is possible of settings, or of them with one value of another axis: what none can
+ * be made of is no lack of the reader. The other axis' values are tried on the stream of these
+ * settings: most leave it as it is, and what is made of the answer is a note. */
+static bool is_possible(const struct space_options *options, const struct settings *with,
+                        const struct setting *row)
+{
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    struct job job;
+    struct graph *graph;
+    struct stream *stream;
+    if (settings_job(with, options->config, &job, NULL) != ERR_OK ||
+        job_stream(&job, &graph, &stream, NULL) != ERR_OK)
+        return false;
+    bool possible = is_lowered(options, with, graph, stream);
+    for (uint32_t i = 0; i < count && !possible; i++) {
+        char text[NUMBER_TEXT];
+        if (&rows[i] == row || !setting_is_of(&rows[i], with->command) ||
+            !setting_suits(&rows[i], with->job.strategy.system) ||
+            settings_is_given(with, &rows[i]))
+            continue;
+        for (uint32_t v = 0; !possible && setting_axis_value(&rows[i], v, text); v++) {
+            struct settings beside = *with;
+            possible = settings_set(&beside, rows[i].name, text, NULL) == ERR_OK &&
+                       is_lowered(options, &beside, graph, stream);
+        }
+    }
+    stream_free(stream);
+    graph_free(graph);
+    return possible;
+}
+
 void said_keep(struct space *space, const struct space_options *options, struct grid_axis *axis)
 {
     char buffer[NUMBER_TEXT];
@@ -113,7 +157,7 @@ void said_keep(struct space *space, const struct space_options *options, struct 
         const enum said said = is_said(options, &value->with, row);
         if (said == SAID || (said == IDLE && is_said_somewhere(options, &value->with, row)))
             axis->values[kept++] = *value;
-        else
+        else if (is_possible(options, &value->with, row))
             left_out = arena_printf(&space->arena, "%s%s%s", left_out, *left_out ? "|" : "",
                                     setting_read(row, &value->with, buffer));
     }

@@ -689,6 +689,24 @@ static void what_nobody_gave_is_the_frameworks(void **state)
     tune_free(&t);
 }
 
+/* Of 4 GPUs no job has 8 replicas or more, whoever reads it; 2 of FSDP1's need another sharding
+ * than the first. */
+static void what_no_job_has_is_no_lack_of_the_reader(void **state)
+{
+    static char *const cases[][2] = {{"torchtitan", "--replicate 4, "},
+                                     {"accelerate", "--replicate 2, "}};
+    static const char *const pairs[] = {TOY, "gpus", "4", NULL};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct tuned t;
+        struct err err = {0};
+        assert_int_equal(tune_to(pairs, cases[i][0], &t, &err), ERR_OK);
+        if (!strstr(t.space.unsaid, cases[i][1]))
+            fail_msg("%s cannot say %s", cases[i][0], t.space.unsaid);
+        tune_free(&t);
+    }
+}
+
 /* Blocks are chosen only where they are checkpointed: asked about where they are not, a framework
  * seems to have no objection. Every point of the space is written. */
 static void what_has_no_effect_is_asked_about_where_it_has(void **state)
@@ -760,6 +778,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_asked_is_refused),
         cmocka_unit_test(what_a_framework_cannot_say_is_not_searched),
         cmocka_unit_test(what_nobody_gave_is_the_frameworks),
+        cmocka_unit_test(what_no_job_has_is_no_lack_of_the_reader),
         cmocka_unit_test(what_has_no_effect_is_asked_about_where_it_has),
         cmocka_unit_test(an_interrupt_ends_it_with_what_there_is),
     };
