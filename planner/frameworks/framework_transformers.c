@@ -194,6 +194,20 @@ static enum err_code read_model(struct import *im, const struct key_row *row,
     return preset ? import_set(im, "model", preset->name, row, node, err) : ERR_OK;
 }
 
+/* LLaMA-Factory's stage, axolotl's rl. What continues the pretraining steps as sft does. */
+#define OBJECTIVE "another objective, with other models beside this one: planned as fine-tuning"
+
+static enum err_code read_objective(struct import *im, const struct key_row *row,
+                                    const struct node *node, struct err *err)
+{
+    (void)err;
+    if (node && (strcmp(node->text, "sft") == 0 || strcmp(node->text, "pt") == 0))
+        import_idle(im, node, row->path);
+    else if (node)
+        import_list(im, node, row->path, OBJECTIVE);
+    return ERR_OK;
+}
+
 /* ---- the table ---- */
 
 /* clang-format off */
@@ -201,6 +215,8 @@ static enum err_code read_model(struct import *im, const struct key_row *row,
 #define IDLE(key) {.path = key, .kind = KEY_ANY}
 #define C(key) "fsdp_config." key
 #define O(name) {name, NULL}
+#define FLASH "flash-attn's own kernels: planned as torch's, which --attention chooses"
+#define PACKING "attention within each of the samples of a sequence: planned over all of it"
 /* OptimizerNames, and some that were */
 #define OPTIMS \
     KEY_WORDS({"adamw_torch_fused", "fused"}, {"adamw_torch", "foreach"}, O("sgd"), \
@@ -292,6 +308,22 @@ static const struct key_row rows[] = {
     {.path = "neftune_noise_alpha", .kind = KEY_REAL, .why = "noise on embeddings"},
     {.path = "deepspeed", .kind = KEY_ANY, .read = import_elsewhere},
     {.path = "use_liger_kernel", .kind = KEY_BOOL, .neutral = "false", .why = "Liger's kernels"},
+    {.path = "enable_liger_kernel", .kind = KEY_BOOL, .neutral = "false",
+     .why = "Liger's kernels"}, /* LLaMA-Factory's name */
+    {.path = "stage", .kind = KEY_WORD, .read = read_objective,
+     .words = KEY_WORDS(O("pt"), O("sft"), O("rm"), O("ppo"), O("dpo"), O("kto"))},
+    {.path = "rl", .kind = KEY_TEXT, .read = read_objective},
+    {.path = "reward_model", .kind = KEY_BOOL, .neutral = "false", .why = OBJECTIVE},
+    {.path = "flash_attention", .kind = KEY_BOOL, .neutral = "false", .why = FLASH},
+    {.path = "flash_attn", .kind = KEY_WORD, .setting = "attention", .why = FLASH,
+     .words = KEY_WORDS({"auto", "auto"}, {"sdpa", "auto"}, {"disabled", "eager"}, O("fa2"),
+                        O("fa3"))},
+    {.path = "sdp_attention", .kind = KEY_BOOL},
+    {.path = "eager_attention", .kind = KEY_BOOL, .setting = "attention",
+     .words = KEY_WORDS({"true", "eager"}, O("false"))},
+    {.path = "sample_packing", .kind = KEY_BOOL, .neutral = "false", .why = PACKING},
+    {.path = "packing", .kind = KEY_BOOL, .neutral = "false", .why = PACKING},
+    {.path = "use_unsloth", .kind = KEY_BOOL, .neutral = "false", .why = "Unsloth's own model code"},
     IDLE("learning_rate"), IDLE("weight_decay"), IDLE("adam_beta1"), IDLE("adam_beta2"),
     IDLE("adam_epsilon"), IDLE("lr_scheduler_type"), IDLE("lr_scheduler_kwargs"),
     IDLE("warmup_ratio"), IDLE("warmup_steps"), IDLE("num_train_epochs"), IDLE("max_steps"),

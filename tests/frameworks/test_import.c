@@ -616,6 +616,43 @@ static void gradients_add_up_in_the_naming_files_dtype(void **state)
     }
 }
 
+/* Keys that change a step, each with why it is not planned, or what it is without effect. */
+static void other_trainers_steps_are_listed(void **state)
+{
+    static const struct {
+        const char *text, *key, *why; /* NULL: it changes nothing */
+    } cases[] = {
+        {"stage: sft", "stage", NULL},
+        {"stage: pt", "stage", NULL},
+        {"stage: dpo", "stage", "objective"},
+        {"rl: kto", "rl", "objective"},
+        {"reward_model: true", "reward_model", "objective"},
+        {"flash_attention: true", "flash_attention", "--attention"},
+        {"flash_attention: false", "flash_attention", NULL},
+        {"flash_attn: fa2", "flash_attn", "--attention"},
+        {"sample_packing: true", "sample_packing", "each of the samples"},
+        {"packing: false", "packing", NULL},
+        {"use_unsloth: true", "use_unsloth", "Unsloth"},
+        {"enable_liger_kernel: true", "enable_liger_kernel", "Liger"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        char text[256];
+        snprintf(text, sizeof text, "model_name_or_path: Qwen/Qwen3-8B\nbf16: true\n%s\n",
+                 cases[i].text);
+        take_text(&f, SYNTAX_YAML, text);
+        expect_note(&f, cases[i].why ? NOTE_UNPLANNED : NOTE_IDLE, cases[i].key, 3, cases[i].why);
+        assert_null(find_note(&f, NOTE_UNKNOWN, cases[i].key));
+        import_free(&f.import);
+    }
+    struct fixture f;
+    take_text(&f, SYNTAX_YAML, "base_model: Qwen/Qwen3-8B\neager_attention: true\nrl:\n");
+    expect(&f, "attention eager");
+    assert_null(find_note(&f, NOTE_UNPLANNED, "rl"));
+    import_free(&f.import);
+}
+
 /* An older file keeps "fsdp:" with nothing in it beside the fsdp_config that shards. */
 static void an_empty_key_says_nothing(void **state)
 {
@@ -868,6 +905,7 @@ int main(void)
         cmocka_unit_test(a_file_that_is_named_has_to_be_there),
         cmocka_unit_test(other_trainers_have_their_names),
         cmocka_unit_test(gradients_add_up_in_the_naming_files_dtype),
+        cmocka_unit_test(other_trainers_steps_are_listed),
         cmocka_unit_test(an_empty_key_says_nothing),
         cmocka_unit_test(gradients_add_up_in_a_dtype),
         cmocka_unit_test(units_by_size_are_fsdp1s),
