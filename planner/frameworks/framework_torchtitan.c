@@ -175,8 +175,7 @@ static enum err_code read_assets(struct import *im, const struct key_row *row,
 {
     if (!node || import_has(im, "model") || import_node(im, "model.flavor"))
         return ERR_OK;
-    const char *slash = strrchr(node->text, '/');
-    const struct model_preset *preset = model_preset_of(slash ? slash + 1 : node->text);
+    const struct model_preset *preset = model_preset_of_path(node->text);
     return preset ? import_set(im, "model", preset->name, row, node, err) : ERR_OK;
 }
 

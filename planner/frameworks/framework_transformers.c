@@ -185,10 +185,7 @@ static enum err_code read_unused(struct import *im, const struct key_row *row,
 static enum err_code read_model(struct import *im, const struct key_row *row,
                                 const struct node *node, struct err *err)
 {
-    const struct model_preset *preset = node ? model_preset_of(node->text) : NULL;
-    const char *slash = node ? strrchr(node->text, '/') : NULL;
-    if (slash && !preset)
-        preset = model_preset_of(slash + 1);
+    const struct model_preset *preset = node ? model_preset_of_path(node->text) : NULL;
     if (node && !preset && !import_has(im, "model"))
         import_list(im, node, row->path, "no preset has this name: give MODEL");
     return preset ? import_set(im, "model", preset->name, row, node, err) : ERR_OK;

@@ -5,6 +5,8 @@
  * that a colon follows: one cursor over the text gives every key its line. */
 #include "frameworks/read_parts.h"
 
+#include "base/number.h"
+
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +43,7 @@ static uint32_t next_key_line(struct cursor *cursor)
 static void add_value(struct document *document, struct node *node, const json_t *value,
                       struct cursor *cursor)
 {
-    char number[64];
+    char number[NUMBER_TEXT];
     const char *key;
     json_t *child;
     size_t i;
@@ -74,8 +76,8 @@ static void add_value(struct document *document, struct node *node, const json_t
         return;
     case JSON_REAL:
         node->kind = NODE_REAL;
-        snprintf(number, sizeof number, "%.17g", json_real_value(value));
-        node->text = arena_strdup(&document->arena, number);
+        node->text =
+            arena_strdup(&document->arena, number_real_text(json_real_value(value), false, number));
         return;
     case JSON_NULL:
         node->kind = NODE_NULL;

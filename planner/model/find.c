@@ -109,6 +109,21 @@ const struct model_preset *model_preset_of(const char *name)
     return preset || !stem.text[0] ? preset : preset_called(stem.text);
 }
 
+const struct model_preset *model_preset_of_path(const char *path)
+{
+    char last[128];
+    size_t end = strlen(path);
+    while (end > 0 && path[end - 1] == '/')
+        end--;
+    size_t start = end;
+    while (start > 0 && path[start - 1] != '/')
+        start--;
+    if (end - start >= sizeof last)
+        return NULL; /* no preset's */
+    snprintf(last, sizeof last, "%.*s", (int)(end - start), path + start);
+    return model_preset_of(last);
+}
+
 enum err_code model_preset_find(const char *name, struct model_config *out, struct err *err)
 {
     const struct model_preset *preset = model_preset_of(name);

@@ -258,6 +258,10 @@ const struct model_preset *model_preset_at(uint32_t index);
 /* The preset that a name means, lent, or NULL. */
 const struct model_preset *model_preset_of(const char *name);
 
+/* The same of what may be the path of a copy, "./assets/hf/Llama-3.1-8B/": its last part is a name
+ * then. A copy is not looked into, and may be another model: for files that name both alike. */
+const struct model_preset *model_preset_of_path(const char *path);
+
 /* Checks ranges and divisibility; `where` goes in front of the message. */
 enum err_code model_config_check(const struct model_config *config, const char *where,
                                  struct err *err);

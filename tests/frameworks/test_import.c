@@ -499,7 +499,8 @@ static void what_two_files_say_otherwise_is_refused(void **state)
         {"\"gradient_accumulation_steps\": 2",
          "x:1: gradient_accumulation_steps 2: " DATA "deepspeed_zero3.json says "
          "gradient_accumulation_steps 4"},
-        {"\"max_grad_norm\": 2.0", "says gradient_clipping 0.5"},
+        {"\"max_grad_norm\": 0.3", "max_grad_norm 0.3: " DATA "deepspeed_zero3.json says "
+                                   "gradient_clipping 0.5;"},
         {"\"bf16\": false", "x:1: bf16 false: " DATA "deepspeed_zero3.json says bf16.enabled true"},
         {"\"fp16\": true", "x:1: fp16 true: " DATA "deepspeed_zero3.json says bf16.enabled true"},
         {"\"fsdp\": true", "x:1: fsdp true: transformers refuses it beside deepspeed"},
