@@ -36,7 +36,8 @@ struct node {
     const char *text;                 /* of a scalar, a call or NODE_OTHER */
     uint32_t line;                    /* from 1; 0: it was in no file */
     struct node *first, *last, *next; /* children of a list or table, in the file's order */
-    bool read;                        /* somebody knew the key */
+    const char *was; /* of what another key of the file says: that one's path; NULL */
+    bool read;       /* somebody knew the key */
 };
 
 struct document { /* zero-initialise; document_free */

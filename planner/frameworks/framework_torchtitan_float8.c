@@ -65,7 +65,7 @@ static enum err_code read_float8(struct import *im, const struct key_row *row,
     const struct node *recipe = take(im, "recipe_name"), *filter = take(im, "filter_fqns");
     const struct node *emulated = take(im, "emulate");
     if (!has_item(filter, "output") || filter->first->next)
-        import_list(im, filter ? filter : node, "filter_fqns",
+        import_list(im, filter ? filter : node, filter ? "filter_fqns" : row->path,
                     "which layers are in float8: planned as all but the head");
     if (is_true(emulated))
         import_list(im, emulated, "emulate", "float8 emulated: planned as the GPU's own");

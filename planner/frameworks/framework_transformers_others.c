@@ -66,7 +66,9 @@ void transformers_others(struct document *document)
         if (!node || node->kind == NODE_TABLE || node->kind == NODE_LIST ||
             document_find(document, names[i].is))
             continue;
-        document_put(document, names[i].is, node->kind, node->text)->line = node->line;
+        struct node *is = document_put(document, names[i].is, node->kind, node->text);
+        is->line = node->line;
+        is->was = names[i].was;
         node->read = true;
     }
 }

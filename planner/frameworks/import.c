@@ -18,11 +18,14 @@ static void add_note(struct import *im, enum note_kind kind, const char *key,
                      const struct node *node, const char *text)
 {
     const char *value = NULL;
-    if (node)
+    if (node && !(node->was && node->kind == NODE_LIST)) /* then that one holds something else */
         value = node->kind == NODE_TABLE ? "{...}" : node->kind == NODE_LIST ? "[...]" : node->text;
     ARRAY_GROW(im->notes, im->note_count, im->note_cap);
-    im->notes[im->note_count++] = (struct note){
-        .kind = kind, .key = key, .value = value, .line = node ? node->line : 0, .text = text};
+    im->notes[im->note_count++] = (struct note){.kind = kind,
+                                                .key = node && node->was ? node->was : key,
+                                                .value = value,
+                                                .line = node ? node->line : 0,
+                                                .text = text};
 }
 
 const char *import_text(struct import *im, const char *fmt, ...)
@@ -69,6 +72,7 @@ enum err_code import_refuse(const struct import *im, const char *path, const str
     vsnprintf(what, sizeof what, fmt, args);
     va_end(args);
     const char *value = !node || !node->text ? "" : node->text;
+    path = node && node->was ? node->was : path;
     if (node && node->line)
         return err_set(err, ERR_INVALID, "%s:%u: %s%s%.60s: %s", im->document.path, node->line,
                        path, *value ? " " : "", value, what);
@@ -173,8 +177,8 @@ enum err_code import_set(struct import *im, const char *setting, const char *val
     }
     if (settings_set(im->settings, setting, arena_strdup(&im->arena, value), err) != ERR_OK) {
         if (node)
-            return err_context(err, "%s:%u: %s %.60s", im->document.path, node->line, path,
-                               node->text ? node->text : "");
+            return err_context(err, "%s:%u: %s %.60s", im->document.path, node->line,
+                               node->was ? node->was : path, node->text ? node->text : "");
         return err_context(err, "%s: %s", im->document.path, path ? path : im->framework->name);
     }
     im->set[setting_index(target) / 64] |= (uint64_t)1 << setting_index(target) % 64;

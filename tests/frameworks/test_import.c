@@ -258,7 +258,7 @@ static void torchtitans_older_keys_are_read(void **state)
     expect(&f, "micro-batch 1, gpus 8, replicate 2, compile on, loss eager, float8 tensorwise, "
                "float8-gather dynamic");
     assert_null(find_note(&f, NOTE_UNKNOWN, "training.batch_size"));
-    assert_null(find_note(&f, NOTE_UNPLANNED, "filter_fqns"));
+    assert_null(find_note(&f, NOTE_UNPLANNED, "float8.enable_float8_linear"));
     import_free(&f.import);
     take_text(&f, SYNTAX_TOML,
               "[training]\nseq_len = 64\n[model]\nconverters = \"float8,mx\"\n[float8]\n"
@@ -281,8 +281,10 @@ static void torchtitans_older_keys_are_read(void **state)
               "enable_float8_linear = true\nenable_fsdp_float8_all_gather = true\n");
     expect(&f, "micro-batch 8, gpus 16, float8 tensorwise, float8-gather dynamic, compile off");
     expect_note(&f, NOTE_UNPLANNED, "model.norm_type", 3, "another kind");
-    expect_note(&f, NOTE_UNPLANNED, "parallelism.tensor_parallel_degree", 10, "tensor");
-    expect_note(&f, NOTE_UNPLANNED, "filter_fqns", 12, "all but the head"); /* the head was, too */
+    expect_note(&f, NOTE_UNPLANNED, "training.tensor_parallel_degree", 10, "tensor");
+    expect_note(&f, NOTE_UNPLANNED, "training.enable_float8_linear", 12,
+                "all but the head"); /* the head was, too */
+    assert_null(find_note(&f, NOTE_UNPLANNED, "filter_fqns"));
     assert_null(find_note(&f, NOTE_UNKNOWN, "training.warmup_steps"));
     import_free(&f.import);
     take_text(&f, SYNTAX_TOML, "[training]\ncompile = true\n[compile]\nenable = false\n");
@@ -302,7 +304,7 @@ static void torchtitans_batch_and_mesh_multiply(void **state)
     expect(&f, "model llama-3.1-70b, gpus 32, replicate 2, micro-batch 8, accumulate 2, "
                "float8 tensorwise, reshard never, checkpointing full");
     expect_note(&f, NOTE_UNPLANNED, "parallelism.tensor_parallel_degree", 15, "tensor");
-    expect_note(&f, NOTE_UNPLANNED, "filter_fqns", 4, "all but the head");
+    expect_note(&f, NOTE_UNPLANNED, "model.converters", 4, "all but the head");
     expect_note(&f, NOTE_UNKNOWN, "training.mystery", 10, NULL);
     assert_null(find_note(&f, NOTE_UNKNOWN, "activation_checkpoint"));
     import_free(&f.import);
@@ -568,7 +570,7 @@ static void other_trainers_have_their_names(void **state)
               "2\nfsdp_config:\n"
               "  offload_params: false\n  reshard_after_forward: false\n");
     expect(&f, "strategy fsdp2, model qwen3-8b, offload none, reshard never");
-    expect_note(&f, NOTE_UNPLANNED, "optim", 2, "planned as AdamW");
+    expect_note(&f, NOTE_UNPLANNED, "optimizer", 2, "planned as AdamW");
     import_free(&f.import);
     take_text(&f, SYNTAX_YAML,
               "model_name_or_path: meta-llama/Llama-3.1-8B\nstage: sft\ncutoff_len: 2048\n"
