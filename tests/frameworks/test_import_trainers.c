@@ -1,0 +1,393 @@
+/* test_import_trainers.c - TrainingArguments, DeepSpeed's files and those of trainers upon them as
+ * settings: what each key becomes, what two files say together, what is listed and refused.
+ *
+ * Expected values are those of the frameworks' own sources, written down by hand. */
+#include "tests/frameworks/import_fixture.h"
+
+/* ---- transformers ---- */
+
+static void training_arguments_give_their_job(void **state)
+{
+    (void)state;
+    struct fixture f;
+    take_file(&f, DATA "training_arguments.json");
+    expect(&f, "strategy fsdp2, micro-batch 2, accumulate 4, clip 1, optimizer-impl foreach, "
+               "param-dtype bf16, reduce-dtype bf16, checkpointing full, reshard default, "
+               "units torchtitan, offload none");
+    import_free(&f.import);
+
+    take_file(&f, DATA "fsdp_config.json");
+    expect(&f, "strategy fsdp2, reshard never, offload cpu, micro-batch 8, clip 1, "
+               "optimizer-impl fused");
+    import_free(&f.import);
+
+    take_text(&f, SYNTAX_JSON, "{\"fsdp\": \"shard_grad_op auto_wrap offload\", \"bf16\": true}");
+    expect(&f, "strategy fsdp2, reshard never, offload cpu, param-dtype bf16");
+    import_free(&f.import);
+
+    take_text(&f, SYNTAX_JSON, "{\"per_device_train_batch_size\": 4, \"bf16\": true}");
+    expect(&f, "strategy ddp, micro-batch 4, autocast bf16");
+    import_free(&f.import);
+}
+
+/* ---- systems that may not be planned yet ---- */
+
+/* With its system, if this version plans it; else the refusal that the table of settings gives. */
+static bool take_planned(struct fixture *f, const char *path, enum system_kind system)
+{
+    struct err err = {0};
+    const enum err_code rc = take_with(f, path, 0, NULL, NULL, 0, &err);
+    if (system_is_planned(system)) {
+        if (rc != ERR_OK)
+            fail_msg("%s", err.text);
+        assert_int_equal(f->settings.job.strategy.system, system);
+        return true;
+    }
+    assert_int_equal(rc, ERR_INVALID);
+    assert_non_null(strstr(err.text, system_name(system)));
+    assert_non_null(strstr(err.text, ": allowed are "));
+    import_free(&f->import);
+    return false;
+}
+
+static void other_systems_have_their_names(void **state)
+{
+    (void)state;
+    struct fixture f;
+    if (take_planned(&f, DATA "accelerate_fsdp1.yaml", SYSTEM_FSDP1)) {
+        expect(&f, "gpus 2, param-dtype bf16, reduce-dtype bf16, offload none");
+        import_free(&f.import);
+    }
+    if (take_planned(&f, DATA "accelerate_deepspeed.yaml", SYSTEM_ZERO3)) {
+        expect(&f, "gpus 8, accumulate 4, clip 1, param-dtype bf16");
+        import_free(&f.import);
+    }
+    if (take_planned(&f, DATA "deepspeed_zero3.json", SYSTEM_ZERO3)) {
+        expect(&f, "gpus 8, micro-batch 2, accumulate 4, clip 0.5, param-dtype bf16");
+        import_free(&f.import);
+    }
+    if (take_planned(&f, DATA "deepspeed_auto.json", SYSTEM_ZERO2))
+        import_free(&f.import);
+}
+
+/* What the Trainer fills in is what it has by default, but for a dtype: a file that leaves the
+ * choice among half precisions open is for one of them. */
+static void auto_is_said_and_planned_as_the_trainer_would(void **state)
+{
+    static const struct {
+        const char *text, *holds, *open;
+    } cases[] = {
+        {"\"bf16\": {\"enabled\": \"auto\"}", "param-dtype bf16, clip 1", "bf16.enabled"},
+        {"\"fp16\": {\"enabled\": \"auto\"}", "param-dtype fp16", "fp16.enabled"},
+        {"\"bf16\": {\"enabled\": \"auto\"}, \"fp16\": {\"enabled\": \"auto\"}", "param-dtype bf16",
+         "bf16.enabled"},
+        {"\"bf16\": {\"enabled\": \"auto\"}, \"fp16\": {\"enabled\": true}", "param-dtype fp16",
+         "bf16.enabled"},
+        {"\"gradient_clipping\": \"auto\"", "clip 1, param-dtype fp32", "gradient_clipping"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        char text[256];
+        snprintf(text, sizeof text, "{\"zero_optimization\": {\"stage\": 2}, %s}", cases[i].text);
+        take_text(&f, SYNTAX_JSON, text);
+        expect(&f, cases[i].holds);
+        assert_non_null(find_note(&f, NOTE_UNSAID, cases[i].open));
+        import_free(&f.import);
+    }
+}
+
+/* HfTrainerDeepSpeedConfig.trainer_config_process, DeepSpeedPlugin: who names DeepSpeed's file
+ * fills in what it leaves open; what it says itself holds. */
+static void a_file_that_is_named_is_read_too(void **state)
+{
+    (void)state;
+    struct fixture f;
+    take_file(&f, DATA "training_arguments_zero.json");
+    expect(&f, "strategy zero2, param-dtype bf16, micro-batch 2, accumulate 4, clip 0.5, "
+               "checkpointing full, optimizer-impl foreach, zero " DATA "deepspeed_auto.json");
+    assert_null(find_note(&f, NOTE_UNSAID, "bf16.enabled"));
+    assert_null(find_note(&f, NOTE_UNSAID, "gradient_clipping"));
+    assert_true(leaves_open(&f, "--gpus"));
+    import_free(&f.import);
+    take_file(&f, DATA "accelerate_zero_file.yaml");
+    expect(&f, "strategy zero2, gpus 4, param-dtype fp16, clip 1, accumulate 1");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_JSON, /* said twice, alike */
+              "{\"deepspeed\": \"" DATA "deepspeed_zero3.json\", \"max_grad_norm\": 0.50, "
+              "\"per_device_train_batch_size\": 2, \"bf16\": true, \"optim\": \"adamw_torch\"}");
+    expect(&f, "strategy zero3, micro-batch 2, clip 0.5, param-dtype bf16");
+    assert_null(find_note(&f, NOTE_OVERRIDDEN, "max_grad_norm"));
+    assert_null(find_note(&f, NOTE_OVERRIDDEN, "per_device_train_batch_size"));
+    import_free(&f.import);
+}
+
+/* HfTrainerDeepSpeedConfig.fill_match ("Please correct the following DeepSpeed config values that
+ * mismatch TrainingArguments values"), DeepSpeedPlugin.set_mixed_precision and Trainer.__init__. */
+static void what_two_files_say_otherwise_is_refused(void **state)
+{
+    static const char *const cases[][2] = {
+        {"\"per_device_train_batch_size\": 1",
+         "x:1: per_device_train_batch_size 1: " DATA "deepspeed_zero3.json says "
+         "train_micro_batch_size_per_gpu 2"},
+        {"\"gradient_accumulation_steps\": 2",
+         "x:1: gradient_accumulation_steps 2: " DATA "deepspeed_zero3.json says "
+         "gradient_accumulation_steps 4"},
+        {"\"max_grad_norm\": 0.3", "max_grad_norm 0.3: " DATA "deepspeed_zero3.json says "
+                                   "gradient_clipping 0.5;"},
+        {"\"bf16\": false", "x:1: bf16 false: " DATA "deepspeed_zero3.json says bf16.enabled true"},
+        {"\"fp16\": true", "x:1: fp16 true: " DATA "deepspeed_zero3.json says bf16.enabled true"},
+        {"\"fsdp\": true", "x:1: fsdp true: transformers refuses it beside deepspeed"},
+        {"\"fsdp\": [\"full_shard\"]", "transformers refuses it beside deepspeed"},
+    };
+    static const struct setting_given given[] = {{"micro-batch", "1"}};
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        struct err err = {0};
+        char text[256];
+        snprintf(text, sizeof text, "{\"deepspeed\": \"" DATA "deepspeed_zero3.json\", %s}",
+                 cases[i][0]);
+        assert_int_equal(take_with(&f, "x", SYNTAX_JSON, text, NULL, 0, &err), ERR_INVALID);
+        if (!strstr(err.text, cases[i][1]))
+            fail_msg("%s: %s", cases[i][0], err.text);
+        import_free(&f.import);
+        if (i > 0)
+            continue; /* what an option says is said once */
+        assert_int_equal(take_with(&f, "x", SYNTAX_JSON, text, given, COUNT(given), &err), ERR_OK);
+        expect_note(&f, NOTE_OVERRIDDEN, "per_device_train_batch_size", 1, "--micro-batch 1");
+        import_free(&f.import);
+    }
+}
+
+static void a_file_that_is_named_has_to_be_there(void **state)
+{
+    static const char *const cases[][2] = {
+        {"{\"deepspeed\": \"nowhere.json\"}", "x:1: deepspeed: "},
+        {"{\"deepspeed\": \"" DATA "fsdp_config.json\"}", "it is no configuration of DeepSpeed"},
+        {"{\"deepspeed\": {\"zero_optimization\": {}}}", "a file of its own"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        struct err err = {0};
+        char text[256];
+        snprintf(text, sizeof text, "%.*s, \"per_device_train_batch_size\": 1}",
+                 (int)strlen(cases[i][0]) - 1, cases[i][0]);
+        assert_int_not_equal(take_with(&f, "x", SYNTAX_JSON, text, NULL, 0, &err), ERR_OK);
+        if (!strstr(err.text, cases[i][1]))
+            fail_msg("%s", err.text);
+        import_free(&f.import);
+    }
+}
+
+/* axolotl's examples/llama-3/qlora-fsdp-70b.yml and its fsdp2 ones; LLaMA-Factory's
+ * llama3_full_sft.
+ */
+static void other_trainers_have_their_names(void **state)
+{
+    (void)state;
+    struct fixture f;
+    take_text(&f, SYNTAX_YAML,
+              "base_model: meta-llama/Llama-3.1-8B\nsequence_len: 1_024\nmicro_batch_size: 2\n"
+              "gradient_accumulation_steps: 4\nadapter: qlora\nbf16: auto\nfsdp:\n"
+              "  - full_shard\n  - auto_wrap\nfsdp_config:\n  fsdp_offload_params: true\n"
+              "  fsdp_sharding_strategy: FULL_SHARD\n  fsdp_use_orig_params: false\n");
+    expect(&f, "strategy fsdp1, model llama-3.1-8b, seq 1024, micro-batch 2, accumulate 4, "
+               "param-dtype bf16, offload cpu, sharding FULL_SHARD, use-orig-params off");
+    expect_note(&f, NOTE_UNPLANNED, "adapter", 5, "--lora");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML,
+              "base_model: Qwen/Qwen3-8B\noptimizer: adamw_torch_8bit\nbf16: true\nfsdp_version: "
+              "2\nfsdp_config:\n"
+              "  offload_params: false\n  reshard_after_forward: false\n");
+    expect(&f, "strategy fsdp2, model qwen3-8b, offload none, reshard never");
+    expect_note(&f, NOTE_UNPLANNED, "optimizer", 2, "planned as AdamW");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML,
+              "model_name_or_path: meta-llama/Llama-3.1-8B\nstage: sft\ncutoff_len: 2048\n"
+              "per_device_train_batch_size: 1\ngradient_accumulation_steps: 2\nbf16: true\n"
+              "deepspeed: " DATA "deepspeed_auto.json\n");
+    expect(&f, "strategy zero2, model llama-3.1-8b, seq 2048, micro-batch 1, accumulate 2, "
+               "param-dtype bf16, clip 1");
+    import_free(&f.import);
+}
+
+/* The dtype of the model is the naming file's, where DeepSpeed's leaves it open or has no key of
+ * it (DeepSpeedPlugin.set_mixed_precision). */
+static void gradients_add_up_in_the_naming_files_dtype(void **state)
+{
+    static const struct {
+        enum document_syntax syntax;
+        const char *text, *holds;
+        bool planned;
+    } cases[] = {
+        {SYNTAX_JSON, "{\"deepspeed\": \"" DATA "deepspeed_accumulated.json\", \"bf16\": true}",
+         "strategy zero1, param-dtype bf16, grad-accum-dtype same", true},
+        {SYNTAX_JSON, "{\"deepspeed\": \"" DATA "deepspeed_accumulated.json\", \"fp16\": true}",
+         "param-dtype fp16, grad-accum-dtype same", false},
+        {SYNTAX_JSON, "{\"deepspeed\": \"" DATA "deepspeed_bare.json\", \"bf16\": true}",
+         "strategy zero2, param-dtype bf16, grad-accum-dtype fp32", true},
+        {SYNTAX_JSON, "{\"deepspeed\": \"" DATA "deepspeed_bare.json\"}",
+         "param-dtype fp32, grad-accum-dtype same", true},
+        {SYNTAX_YAML,
+         "distributed_type: DEEPSPEED\nmixed_precision: bf16\ndeepspeed_config:\n"
+         "  deepspeed_config_file: " DATA "deepspeed_accumulated.json\n",
+         "param-dtype bf16, grad-accum-dtype same", true},
+        {SYNTAX_YAML,
+         "distributed_type: DEEPSPEED\ndeepspeed_config:\n"
+         "  deepspeed_config_file: " DATA "deepspeed_bare.json\n",
+         "param-dtype fp32, grad-accum-dtype same", true},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        take_text(&f, cases[i].syntax, cases[i].text);
+        expect(&f, cases[i].holds);
+        assert_null(find_note(&f, NOTE_IDLE, "data_types.grad_accum_dtype"));
+        assert_int_equal(find_note(&f, NOTE_UNPLANNED, "data_types.grad_accum_dtype") == NULL,
+                         cases[i].planned);
+        import_free(&f.import);
+    }
+}
+
+/* Keys that change a step, each with why it is not planned, or what it is without effect. */
+static void other_trainers_steps_are_listed(void **state)
+{
+    static const struct {
+        const char *text, *key, *why; /* NULL: it changes nothing */
+    } cases[] = {
+        {"stage: sft", "stage", NULL},
+        {"stage: pt", "stage", NULL},
+        {"stage: dpo", "stage", "objective"},
+        {"rl: kto", "rl", "objective"},
+        {"reward_model: true", "reward_model", "objective"},
+        {"flash_attention: true", "flash_attention", "--attention"},
+        {"flash_attention: false", "flash_attention", NULL},
+        {"flash_attn: fa2", "flash_attn", "--attention"},
+        {"sample_packing: true", "sample_packing", "each of the samples"},
+        {"packing: false", "packing", NULL},
+        {"use_unsloth: true", "use_unsloth", "Unsloth"},
+        {"enable_liger_kernel: true", "enable_liger_kernel", "Liger"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        char text[256];
+        snprintf(text, sizeof text, "model_name_or_path: Qwen/Qwen3-8B\nbf16: true\n%s\n",
+                 cases[i].text);
+        take_text(&f, SYNTAX_YAML, text);
+        expect_note(&f, cases[i].why ? NOTE_UNPLANNED : NOTE_IDLE, cases[i].key, 3, cases[i].why);
+        assert_null(find_note(&f, NOTE_UNKNOWN, cases[i].key));
+        import_free(&f.import);
+    }
+    struct fixture f;
+    take_text(&f, SYNTAX_YAML, "base_model: Qwen/Qwen3-8B\neager_attention: true\nrl:\n");
+    expect(&f, "attention eager");
+    assert_null(find_note(&f, NOTE_UNPLANNED, "rl"));
+    import_free(&f.import);
+}
+
+/* An older file keeps "fsdp:" with nothing in it beside the fsdp_config that shards. */
+static void an_empty_key_says_nothing(void **state)
+{
+    static const char *const cases[][2] = {
+        {"fsdp: []\nfsdp_config:\n  fsdp_version: 2\n", "strategy fsdp2"},
+        {"fsdp:\nfsdp_config:\n  fsdp_offload_params: true\n", "strategy fsdp1, offload cpu"},
+        {"fsdp: [full_shard]\nfsdp_config:\n", "strategy fsdp1"},
+        {"fsdp: []\nfsdp_config: {}\n", "strategy ddp"},
+        {"fsdp: []\n", "strategy ddp"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        char text[256];
+        snprintf(text, sizeof text, "base_model: Qwen/Qwen3-8B\nbf16: true\n%s", cases[i][0]);
+        take_text(&f, SYNTAX_YAML, text);
+        expect(&f, cases[i][1]);
+        import_free(&f.import);
+    }
+}
+
+/* DeepSpeedEngine.get_data_types: without the key it is the model's dtype. */
+static void gradients_add_up_in_a_dtype(void **state)
+{
+    static const struct {
+        const char *text, *holds;
+        bool planned;
+    } cases[] = {
+        {"\"bf16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": \"fp32\"}",
+         "grad-accum-dtype fp32", true},
+        {"\"bf16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": \"bf16\"}",
+         "grad-accum-dtype same", true},
+        {"\"fp16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": \"half\"}",
+         "grad-accum-dtype same", true},
+        {"\"data_types\": {\"grad_accum_dtype\": \"fp32\"}", "grad-accum-dtype same", true},
+        {"\"data_types\": {\"grad_accum_dtype\": \"bf16\"}", "grad-accum-dtype same", false},
+        {"\"fp16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": \"bf16\"}",
+         "grad-accum-dtype same", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        char text[256];
+        snprintf(text, sizeof text, "{\"zero_optimization\": {\"stage\": 1}, %s}", cases[i].text);
+        take_text(&f, SYNTAX_JSON, text);
+        expect(&f, cases[i].holds);
+        assert_int_equal(find_note(&f, NOTE_UNPLANNED, "data_types.grad_accum_dtype") == NULL,
+                         cases[i].planned);
+        import_free(&f.import);
+    }
+}
+
+/* FullyShardedDataParallelPlugin.set_auto_wrap_policy, and the launcher's size. */
+static void units_by_size_are_fsdp1s(void **state)
+{
+    static const struct {
+        enum document_syntax syntax;
+        const char *text, *holds;
+    } cases[] = {
+        {SYNTAX_YAML,
+         "distributed_type: FSDP\nfsdp_config:\n  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n",
+         "strategy fsdp1, units 100000000"},
+        {SYNTAX_YAML,
+         "distributed_type: FSDP\nfsdp_config:\n  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n"
+         "  fsdp_min_num_params: 2000\n",
+         "units 2000"},
+        {SYNTAX_JSON,
+         "{\"fsdp\": true, \"fsdp_config\": {\"version\": 1, \"auto_wrap_policy\": "
+         "\"SIZE_BASED_WRAP\", \"min_num_params\": 2000}}",
+         "strategy fsdp1, units 2000"},
+        {SYNTAX_JSON,
+         "{\"fsdp\": true, \"fsdp_config\": {\"version\": 1, \"auto_wrap_policy\": "
+         "\"SIZE_BASED_WRAP\"}}",
+         "strategy fsdp1, units none"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        take_text(&f, cases[i].syntax, cases[i].text);
+        expect(&f, cases[i].holds);
+        assert_null(find_note(&f, NOTE_UNPLANNED, "fsdp_config.fsdp_auto_wrap_policy"));
+        import_free(&f.import);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(training_arguments_give_their_job),
+        cmocka_unit_test(other_systems_have_their_names),
+        cmocka_unit_test(auto_is_said_and_planned_as_the_trainer_would),
+        cmocka_unit_test(a_file_that_is_named_is_read_too),
+        cmocka_unit_test(what_two_files_say_otherwise_is_refused),
+        cmocka_unit_test(a_file_that_is_named_has_to_be_there),
+        cmocka_unit_test(other_trainers_have_their_names),
+        cmocka_unit_test(gradients_add_up_in_the_naming_files_dtype),
+        cmocka_unit_test(other_trainers_steps_are_listed),
+        cmocka_unit_test(an_empty_key_says_nothing),
+        cmocka_unit_test(gradients_add_up_in_a_dtype),
+        cmocka_unit_test(units_by_size_are_fsdp1s),
+    };
+    return cmocka_run_group_tests_name("import of trainers", tests, NULL, NULL);
+}
