@@ -98,7 +98,7 @@ static void auto_is_said_and_planned_as_the_trainer_would(void **state)
 }
 
 /* HfTrainerDeepSpeedConfig.trainer_config_process, DeepSpeedPlugin: who names DeepSpeed's file
- * fills in what it leaves open; what it says itself holds. */
+ * fills in what it leaves open; what it says itself the other may say alike alone. */
 static void a_file_that_is_named_is_read_too(void **state)
 {
     (void)state;
