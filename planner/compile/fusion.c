@@ -5,6 +5,7 @@
  * elementwise over them, or over their sums, run together; sums over columns run with others of
  * their kind, and with what is elementwise in as many loops as long. */
 #include "base/arena.h"
+#include "compile/act_graph.h"
 #include "compile/program_parts.h"
 
 #include <stdlib.h>
@@ -140,36 +141,6 @@ static bool run_together(struct span x, struct span y)
     return points.all == rows.all || points.all == rows.kept;
 }
 
-/* ---- what has to run in between ---- */
-
-/* Whether y comes behind x by way of another act. */
-static bool has_between(const struct building *b, uint32_t x, uint32_t y)
-{
-    uint32_t *stack = xmalloc((b->act_count + 1) * sizeof *stack);
-    bool *seen = xcalloc(b->act_count + 1, sizeof *seen);
-    uint32_t depth = 0;
-    bool found = false;
-    for (uint32_t i = 0; i < b->act_count; i++)
-        if (i != x && i != y && !b->acts[i].gone &&
-            lists_meet(&b->acts[x].writes, &b->acts[i].reads)) {
-            seen[i] = true;
-            stack[depth++] = i;
-        }
-    while (depth > 0 && !found) {
-        const uint32_t cur = stack[--depth];
-        found = lists_meet(&b->acts[cur].writes, &b->acts[y].reads);
-        for (uint32_t i = 0; !found && i < b->act_count; i++)
-            if (!seen[i] && i != y && !b->acts[i].gone &&
-                lists_meet(&b->acts[cur].writes, &b->acts[i].reads)) {
-                seen[i] = true;
-                stack[depth++] = i;
-            }
-    }
-    free(stack);
-    free(seen);
-    return found;
-}
-
 /* ---- fusing ---- */
 
 static uint64_t bytes_of(const struct building *b, uint32_t memory)
@@ -189,10 +160,11 @@ static uint64_t shared_bytes(const struct building *b, const struct draft *x, co
     return bytes;
 }
 
-static bool is_read_elsewhere(const struct building *b, uint32_t memory, uint32_t by)
+static bool is_read_elsewhere(const struct building *b, struct act_graph *graph, uint32_t memory,
+                              uint32_t by)
 {
-    for (uint32_t i = 0; i < b->act_count; i++)
-        if (i != by && !b->acts[i].gone && list_has(&b->acts[i].reads, memory))
+    for (uint32_t i = graph->first[memory]; i < graph->first[memory + 1]; i++)
+        if (act_graph_now(graph, graph->readers[i]) != by)
             return true;
     return b->program->memory[memory].kept;
 }
@@ -224,7 +196,7 @@ static void join_parts(struct draft *to, struct draft *from)
     from->part_count = 0;
 }
 
-static void fuse(struct building *b, uint32_t x, uint32_t y)
+static void fuse(struct building *b, struct act_graph *graph, uint32_t x, uint32_t y)
 {
     struct draft *to = &b->acts[x], *from = &b->acts[y];
     for (uint32_t i = 0; i < from->reads.count; i++)
@@ -236,10 +208,11 @@ static void fuse(struct building *b, uint32_t x, uint32_t y)
         to->span = from->span;
     join_parts(to, from);
     draft_free(from);
+    act_graph_join(graph, x, y);
     for (uint32_t i = to->writes.count; i-- > 0;) {
         const uint32_t memory = to->writes.of[i];
         drop(&to->reads, memory);
-        if (!is_read_elsewhere(b, memory, x))
+        if (!is_read_elsewhere(b, graph, memory, x))
             drop(&to->writes, memory);
     }
 }
@@ -283,13 +256,14 @@ static bool meet_by_index(const struct building *b, const struct draft *x, const
     return false;
 }
 
-static bool may_fuse(const struct building *b, uint32_t x, uint32_t y, uint64_t shared)
+static bool may_fuse(const struct building *b, struct act_graph *graph, uint32_t x, uint32_t y,
+                     uint64_t shared)
 {
     return !meet_by_index(b, &b->acts[x], &b->acts[y]) &&
            !meet_by_index(b, &b->acts[y], &b->acts[x]) &&
            is_worth(&b->acts[x], &b->acts[y], shared) &&
-           run_together(b->acts[x].span, b->acts[y].span) && !has_between(b, x, y) &&
-           !has_between(b, y, x);
+           run_together(b->acts[x].span, b->acts[y].span) &&
+           !act_graph_has_between(graph, b, x, y) && !act_graph_has_between(graph, b, y, x);
 }
 
 /* Whether loops would have to change places: what is elementwise goes along rows, a sum over
@@ -302,10 +276,10 @@ static bool needs_turning(const struct draft *x, const struct draft *y)
 
 /* "score_fusion": what goes first. */
 struct pair {
-    uint32_t x, y;
-    bool alike; /* both reduce, or neither does */
+    uint32_t x, y; /* x before y in building.acts */
+    bool alike;    /* both reduce, or neither does */
     uint64_t shared;
-    uint32_t apart, index;
+    uint32_t apart;
 };
 
 static bool reduces(const struct draft *act)
@@ -322,64 +296,80 @@ static int by_score(const void *a, const void *b)
         return x->shared > y->shared ? -1 : 1;
     if (x->apart != y->apart)
         return x->apart < y->apart ? -1 : 1;
-    return x->index < y->index ? -1 : 1;
+    if (x->x != y->x)
+        return x->x < y->x ? -1 : 1;
+    return x->y < y->y ? -1 : 1;
 }
 
-/* "get_possible_fusions" */
-static uint32_t find_pairs(const struct building *b, bool turning, struct pair **out)
+struct pairs {
+    struct pair *of;
+    uint32_t count, cap;
+    uint32_t *tried; /* (acts) with which it was last */
+};
+
+static void try_pair(struct pairs *pairs, const struct building *b, struct act_graph *graph,
+                     uint32_t x, uint32_t y, bool turning)
 {
-    uint32_t count = 0, cap = 0;
-    *out = NULL;
-    for (uint32_t i = 0; i < b->act_count; i++)
-        for (uint32_t k = i + 1; k < b->act_count; k++) {
-            if (b->acts[i].gone || b->acts[k].gone ||
-                (!turning && needs_turning(&b->acts[i], &b->acts[k])))
-                continue;
-            const uint64_t shared = shared_bytes(b, &b->acts[i], &b->acts[k]);
-            if (shared == 0 || !may_fuse(b, i, k, shared))
-                continue;
-            ARRAY_GROW(*out, count, cap);
-            (*out)[count] = (struct pair){i,
-                                          k,
-                                          reduces(&b->acts[i]) == reduces(&b->acts[k]),
-                                          shared,
-                                          distance(&b->acts[i], &b->acts[k]),
-                                          count};
-            count++;
+    if (y <= x || pairs->tried[y] == x)
+        return;
+    pairs->tried[y] = x;
+    if (!turning && needs_turning(&b->acts[x], &b->acts[y]))
+        return;
+    const uint64_t shared = shared_bytes(b, &b->acts[x], &b->acts[y]);
+    if (shared == 0 || !may_fuse(b, graph, x, y, shared))
+        return;
+    ARRAY_GROW(pairs->of, pairs->count, pairs->cap);
+    pairs->of[pairs->count++] = (struct pair){x, y, reduces(&b->acts[x]) == reduces(&b->acts[y]),
+                                              shared, distance(&b->acts[x], &b->acts[y])};
+}
+
+static void try_readers(struct pairs *pairs, const struct building *b, struct act_graph *graph,
+                        uint32_t x, uint32_t memory, bool turning)
+{
+    for (uint32_t i = graph->first[memory]; i < graph->first[memory + 1]; i++)
+        try_pair(pairs, b, graph, x, act_graph_now(graph, graph->readers[i]), turning);
+}
+
+/* "get_possible_fusions": of those that have a memory in common. The caller frees it. */
+static struct pair *find_pairs(const struct building *b, struct act_graph *graph, bool turning,
+                               uint32_t *count)
+{
+    struct pairs pairs = {.tried = xmalloc((b->act_count + 1) * sizeof *pairs.tried)};
+    memset(pairs.tried, 0xff, (b->act_count + 1) * sizeof *pairs.tried);
+    for (uint32_t x = 0; x < b->act_count; x++) {
+        const struct draft *act = &b->acts[x]; /* one that is gone reads and writes nothing */
+        for (uint32_t r = 0; r < act->reads.count; r++) {
+            const uint32_t writer = graph->writer[act->reads.of[r]];
+            if (writer != JOINT_NONE)
+                try_pair(&pairs, b, graph, x, act_graph_now(graph, writer), turning);
+            try_readers(&pairs, b, graph, x, act->reads.of[r], turning);
         }
-    if (count)
-        qsort(*out, count, sizeof **out, by_score);
-    return count;
-}
-
-static uint32_t now_in(const uint32_t *into, uint32_t act)
-{
-    while (into[act] != act)
-        act = into[act];
-    return act;
+        for (uint32_t w = 0; w < act->writes.count; w++)
+            try_readers(&pairs, b, graph, x, act->writes.of[w], turning);
+    }
+    free(pairs.tried);
+    if (pairs.count)
+        qsort(pairs.of, pairs.count, sizeof *pairs.of, by_score);
+    *count = pairs.count;
+    return pairs.of;
 }
 
 /* "fuse_nodes_once": all pairs that may, the best first; each as it is when its turn comes. */
-static bool fuse_once(struct building *b, bool turning)
+static bool fuse_once(struct building *b, struct act_graph *graph, bool turning)
 {
-    struct pair *pairs;
-    const uint32_t count = find_pairs(b, turning, &pairs);
-    uint32_t *into = xmalloc((b->act_count + 1) * sizeof *into), fused = 0;
-    for (uint32_t i = 0; i < b->act_count; i++)
-        into[i] = i;
+    uint32_t count, fused = 0;
+    struct pair *pairs = find_pairs(b, graph, turning, &count);
     for (uint32_t i = 0; i < count; i++) {
-        const uint32_t x = now_in(into, pairs[i].x), y = now_in(into, pairs[i].y);
+        const uint32_t x = act_graph_now(graph, pairs[i].x), y = act_graph_now(graph, pairs[i].y);
         const uint32_t first = x < y ? x : y, second = x < y ? y : x;
         if (x == y || (!turning && needs_turning(&b->acts[x], &b->acts[y])))
             continue;
         const uint64_t shared = shared_bytes(b, &b->acts[first], &b->acts[second]);
-        if (shared == 0 || !may_fuse(b, first, second, shared))
+        if (shared == 0 || !may_fuse(b, graph, first, second, shared))
             continue;
-        fuse(b, first, second);
-        into[second] = first;
+        fuse(b, graph, first, second);
         fused++;
     }
-    free(into);
     free(pairs);
     return fused > 0;
 }
@@ -388,9 +378,12 @@ enum { ROUNDS_MOST = 10 };
 
 void fuse_acts(struct building *b)
 {
-    for (int i = 0; i < ROUNDS_MOST && fuse_once(b, false); i++)
+    struct act_graph graph;
+    act_graph_open(&graph, b);
+    for (int i = 0; i < ROUNDS_MOST && fuse_once(b, &graph, false); i++)
         ;
-    fuse_once(b, true);
+    fuse_once(b, &graph, true);
+    act_graph_close(&graph);
     uint32_t left = 0;
     for (uint32_t i = 0; i < b->act_count; i++) {
         if (!b->acts[i].gone)
