@@ -366,6 +366,17 @@ static bool computes_the_same(const struct joint_node *x, const struct joint_nod
            same_shape(&x->shape, &y->shape);
 }
 
+/* Equal for those that compute the same. */
+static uint32_t mixed_of(const struct joint_node *node)
+{
+    uint32_t mixed = (uint32_t)node->name << 16 ^ (uint32_t)node->dtype << 8 ^ node->detail;
+    for (uint32_t a = 0; a < node->args; a++)
+        mixed = (mixed ^ node->arg[a]) * 0x9e3779b1U;
+    for (uint32_t d = 0; d < node->shape.rank; d++)
+        mixed = (mixed ^ node->shape.dim[d]) * 0x9e3779b1U;
+    return mixed ^ mixed >> 16;
+}
+
 /* The memory that a node's value is in: its own, or what it is a view of. */
 static uint32_t memory_of(const struct joint *joint, uint32_t node)
 {
@@ -392,6 +403,10 @@ void joint_merge(struct joint *joint, uint32_t result_count, const uint32_t *res
     bool *lives = xcalloc(count + 1, sizeof *lives), *behind = xcalloc(count + 1, sizeof *behind);
     bool *given = xcalloc(count + 1, sizeof *given);
     uint32_t *same = xcalloc(count + 1, sizeof *same);
+    /* of those that others may be the same as: lists by what they compute */
+    const uint32_t slots = 2 * count + 1;
+    uint32_t *first = xmalloc(slots * sizeof *first), *next = xmalloc((count + 1) * sizeof *next);
+    memset(first, 0xff, slots * sizeof *first);
     mark_makers(joint, result_count, results, lives);
     mark_makers(joint, gradient_count, gradients, lives);
     mark_makers(joint, gradient_count, gradients, behind);
@@ -405,11 +420,19 @@ void joint_merge(struct joint *joint, uint32_t result_count, const uint32_t *res
         if (!lives[i] || node->name == JOINT_INPUT || is_call((enum joint_name)node->name) ||
             given[memory_of(joint, i)])
             continue;
-        for (uint32_t k = 0; k < i && same[i] == i; k++)
-            if (lives[k] && same[k] == k && behind[k] == behind[i] && !given[memory_of(joint, k)] &&
-                computes_the_same(&joint->nodes[k], node))
-                same[i] = k;
+        uint32_t *slot = &first[mixed_of(node) % slots], k = *slot;
+        while (k != JOINT_NONE &&
+               (behind[k] != behind[i] || !computes_the_same(&joint->nodes[k], node)))
+            k = next[k];
+        if (k != JOINT_NONE) {
+            same[i] = k;
+            continue;
+        }
+        next[i] = *slot;
+        *slot = i;
     }
+    free(first);
+    free(next);
     free(lives);
     free(behind);
     free(given);

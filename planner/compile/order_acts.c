@@ -17,6 +17,10 @@ struct ordering {
     uint32_t *readers;                  /* (memories) acts that read it */
     uint32_t *order;                    /* (acts) the one that is tried */
     uint32_t *best;                     /* (acts) */
+    uint32_t *first_before, *before;    /* (acts + 1) where those begin in `before` that an act
+                                           depends on: each once, in the order of the acts */
+    uint32_t *first_behind, *behind;    /* likewise those that depend on it */
+    uint32_t *came;                     /* as `before`: places of those that have run, in order */
     uint32_t *waits;                    /* (acts) that have to run before it and have not */
     uint32_t *place;                    /* (acts) in `order`; UINT32_MAX: not yet */
     uint64_t *size;                     /* (acts) bytes of what it writes, inner ones too */
@@ -28,11 +32,6 @@ struct ordering {
 static const struct draft *act(const struct ordering *o, uint32_t i)
 {
     return &o->b->acts[i];
-}
-
-static bool depends(const struct ordering *o, uint32_t act_of, uint32_t on)
-{
-    return lists_meet(&act(o, on)->writes, &act(o, act_of)->reads);
 }
 
 /* "size_free": bytes that leave when nobody needs them any more; 0: they are not the program's to
@@ -111,10 +110,8 @@ static void try_order(struct ordering *o)
 static void start(struct ordering *o)
 {
     for (uint32_t i = 0; i < o->acts; i++) {
-        o->waits[i] = 0;
+        o->waits[i] = o->first_before[i + 1] - o->first_before[i];
         o->place[i] = UINT32_MAX;
-        for (uint32_t k = 0; k < o->acts; k++)
-            o->waits[i] += k != i && depends(o, i, k);
     }
 }
 
@@ -122,9 +119,10 @@ static void run(struct ordering *o, uint32_t index, uint32_t at)
 {
     o->order[at] = index;
     o->place[index] = at;
-    for (uint32_t k = 0; k < o->acts; k++)
-        if (k != index && depends(o, k, index))
-            o->waits[k]--;
+    for (uint32_t i = o->first_behind[index]; i < o->first_behind[index + 1]; i++) {
+        const uint32_t next = o->behind[i];
+        o->came[o->first_before[next + 1] - o->waits[next]--] = at;
+    }
 }
 
 static bool is_ready(const struct ordering *o, uint32_t index)
@@ -184,29 +182,24 @@ static void least_memory_first(struct ordering *o)
     free(left);
 }
 
-/* Whether i's predecessors ran earlier than k's, compared as sorted lists. */
+/* Whether i's predecessors ran earlier than k's, compared as sorted lists: the shorter list, where
+ * one is the other's beginning, is the lesser. */
 static bool ran_earlier(const struct ordering *o, uint32_t i, uint32_t k)
 {
-    for (uint32_t n = 0; n < o->acts; n++) {
-        if (o->order[n] == UINT32_MAX)
-            break;
-        const bool of_i = depends(o, i, o->order[n]), of_k = depends(o, k, o->order[n]);
-        if (of_i == of_k)
-            continue;
-        /* the shorter list, where one is the other's beginning, is the lesser */
-        bool more = false;
-        for (uint32_t m = n + 1; m < o->acts && o->order[m] != UINT32_MAX; m++)
-            more |= depends(o, of_i ? k : i, o->order[m]);
-        return of_i == more;
+    const uint32_t *of_i = o->came + o->first_before[i], *of_k = o->came + o->first_before[k];
+    const uint32_t *end_i = o->came + o->first_before[i + 1];
+    const uint32_t *end_k = o->came + o->first_before[k + 1];
+    while (of_i < end_i && of_k < end_k && *of_i == *of_k) {
+        of_i++;
+        of_k++;
     }
-    return false;
+    return of_k < end_k && (of_i == end_i || *of_i < *of_k);
 }
 
 /* "topological_sort_bfs" */
 static void earliest_first(struct ordering *o)
 {
     start(o);
-    memset(o->order, 0xff, o->acts * sizeof *o->order);
     for (uint32_t n = 0; n < o->acts; n++) {
         uint32_t chosen = UINT32_MAX;
         for (uint32_t i = 0; i < o->acts; i++)
@@ -230,11 +223,13 @@ static void visit(struct ordering *o, uint32_t index, bool by_size, uint32_t *do
 {
     for (;;) {
         uint32_t next = UINT32_MAX;
-        for (uint32_t k = 0; k < o->acts; k++)
-            if (k != index && o->place[k] == UINT32_MAX && depends(o, index, k) &&
+        for (uint32_t i = o->first_before[index]; i < o->first_before[index + 1]; i++) {
+            const uint32_t k = o->before[i];
+            if (o->place[k] == UINT32_MAX &&
                 (next == UINT32_MAX ||
                  (by_size && size_with_reads(o, k) < size_with_reads(o, next))))
                 next = k;
+        }
         if (next == UINT32_MAX)
             break;
         visit(o, next, by_size, done);
@@ -261,6 +256,42 @@ static void depth_first(struct ordering *o, bool by_size)
 
 /* ---- all of it ---- */
 
+/* Who reads what whom wrote: `before` of each act, and with it `behind` of each. */
+static void find_edges(struct ordering *o)
+{
+    uint32_t *writer = xmalloc((o->memories + 1) * sizeof *writer), count = 0, cap = 0;
+    memset(writer, 0xff, (o->memories + 1) * sizeof *writer);
+    for (uint32_t i = 0; i < o->acts; i++)
+        for (uint32_t w = 0; w < act(o, i)->writes.count; w++)
+            writer[act(o, i)->writes.of[w]] = i;
+    o->first_before = xcalloc(o->acts + 1, sizeof *o->first_before);
+    o->first_behind = xcalloc((size_t)o->acts + 2, sizeof *o->first_behind);
+    for (uint32_t i = 0; i < o->acts; i++) {
+        const uint32_t first = o->first_before[i] = count;
+        for (uint32_t r = 0; r < act(o, i)->reads.count; r++) {
+            const uint32_t by = writer[act(o, i)->reads.of[r]];
+            uint32_t at = count; /* where it goes among those that are there */
+            while (at > first && by != UINT32_MAX && o->before[at - 1] > by)
+                at--;
+            if (by == UINT32_MAX || by == i || (at > first && o->before[at - 1] == by))
+                continue;
+            ARRAY_GROW(o->before, count, cap);
+            memmove(o->before + at + 1, o->before + at, (count++ - at) * sizeof *o->before);
+            o->before[at] = by;
+            o->first_behind[by + 2]++;
+        }
+    }
+    o->first_before[o->acts] = count;
+    o->came = xcalloc((size_t)count + 1, sizeof *o->came);
+    o->behind = xcalloc((size_t)count + 1, sizeof *o->behind);
+    for (uint32_t i = 2; i < o->acts + 2; i++)
+        o->first_behind[i] += o->first_behind[i - 1];
+    for (uint32_t i = 0; i < o->acts; i++) /* first_behind[k + 1] grows to be the end of k's */
+        for (uint32_t k = o->first_before[i]; k < o->first_before[i + 1]; k++)
+            o->behind[o->first_behind[o->before[k] + 1]++] = i;
+    free(writer);
+}
+
 static void open_ordering(struct ordering *o, const struct building *b)
 {
     const uint32_t memories = b->program->memory_count;
@@ -286,6 +317,7 @@ static void open_ordering(struct ordering *o, const struct building *b)
         o->inner[i] = inner_bytes(b, act(o, i));
         o->size[i] += o->inner[i];
     }
+    find_edges(o);
 }
 
 static void rearrange(struct building *b, const uint32_t *order)
@@ -303,6 +335,11 @@ static void close_ordering(struct ordering *o)
     free(o->readers);
     free(o->order);
     free(o->best);
+    free(o->first_before);
+    free(o->before);
+    free(o->first_behind);
+    free(o->behind);
+    free(o->came);
     free(o->waits);
     free(o->place);
     free(o->size);

@@ -21,6 +21,7 @@ struct placing {
     uint64_t peak;
     uint32_t *left;  /* (memory) parts of acts that are still to read it, and whoever keeps it */
     bool *taken;     /* (memory) something else is there now */
+    bool *complex;   /* (nodes) it is read as complex numbers */
     uint32_t *inner; /* (memory) of what only its kernel uses: where it is in place; JOINT_NONE */
     struct freed *freed;
     uint32_t freed_count, freed_cap;
@@ -109,15 +110,19 @@ static uint32_t again(struct placing *p, uint32_t act, uint32_t write)
 /* Whether what dies may be kept for others: the program's own, and no complex number's. */
 static bool may_be_kept(const struct placing *p, uint32_t memory)
 {
-    const struct joint *joint = p->b->joint;
     const uint32_t node = p->b->program->memory[memory].node;
     if (p->b->program->memory[memory].outside || node_of(p, memory)->dtype == DTYPE_COMPLEX64)
         return false;
+    return !p->complex[node];
+}
+
+static void find_complex(struct placing *p)
+{
+    const struct joint *joint = p->b->joint;
+    p->complex = xcalloc(joint_count(joint) + 1, sizeof *p->complex);
     for (uint32_t i = 0; i < joint_count(joint); i++)
-        if (p->b->needed[i] && joint_at(joint, i)->name == JOINT_AS_COMPLEX &&
-            program_home(joint, i) == node)
-            return false;
-    return true;
+        if (p->b->needed[i] && joint_at(joint, i)->name == JOINT_AS_COMPLEX)
+            p->complex[program_home(joint, i)] = true;
 }
 
 /* ---- one act ---- */
@@ -263,6 +268,7 @@ void place_acts(struct building *b, uint64_t *estimate)
     struct placing p = {.b = b, .estimate = estimate};
     p.left = xcalloc(program->memory_count + 1, sizeof *p.left);
     p.taken = xcalloc(program->memory_count + 1, sizeof *p.taken);
+    find_complex(&p);
     p.inner = xmalloc((program->memory_count + 1) * sizeof *p.inner);
     memset(p.inner, 0xff, (program->memory_count + 1) * sizeof *p.inner);
     program->acts = xcalloc(b->act_count + 1, sizeof *program->acts);
@@ -279,6 +285,7 @@ void place_acts(struct building *b, uint64_t *estimate)
     add_deaths(&p);
     free(p.left);
     free(p.taken);
+    free(p.complex);
     free(p.inner);
     free(p.freed);
 }

@@ -101,19 +101,33 @@ static void find_needed(struct building *b)
     }
 }
 
+static int in_order(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void want(struct building *b, uint32_t node, uint32_t *count)
+{
+    if (b->rank[node] != JOINT_NONE)
+        return;
+    b->rank[node] = 0; /* for now; who has one, for whom it needs has one, too */
+    b->stack[(*count)++] = node;
+}
+
 /* A node, behind those that it needs and that have no place yet, these as the joint graph has them.
  */
 static void give_rank(struct building *b, uint32_t node, uint32_t *next)
 {
-    bool *wanted = xcalloc((size_t)node + 1, sizeof *wanted);
-    wanted[node] = true;
-    for (uint32_t i = node + 1; i-- > 0;)
-        for (uint32_t a = 0; wanted[i] && !b->there[i] && a < at(b, i)->args; a++)
-            wanted[at(b, i)->arg[a]] = true;
-    for (uint32_t i = 0; i <= node; i++)
-        if (wanted[i] && b->rank[i] == JOINT_NONE)
-            b->rank[i] = (*next)++;
-    free(wanted);
+    uint32_t count = 0;
+    want(b, node, &count);
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t a = 0; !b->there[b->stack[i]] && a < at(b, b->stack[i])->args; a++)
+            want(b, at(b, b->stack[i])->arg[a], &count);
+    if (count > 1)
+        qsort(b->stack, count, sizeof *b->stack, in_order);
+    for (uint32_t i = 0; i < count; i++)
+        b->rank[b->stack[i]] = (*next)++;
 }
 
 /* Forward is as it was traced. Backward ("reordering_to_mimic_autograd_engine") is, too, and what
@@ -540,6 +554,7 @@ static void open_building(struct building *b, const struct joint *joint,
     b->realized = xcalloc(count + 1, sizeof *b->realized);
     b->users = xcalloc(count + 1, sizeof *b->users);
     b->rank = xmalloc((count + 1) * sizeof *b->rank);
+    b->stack = xmalloc((count + 1) * sizeof *b->stack);
     b->put = xcalloc(count + 1, sizeof *b->put);
     b->waits = xmalloc((count + 1) * sizeof *b->waits);
     memset(b->waits, 0xff, (count + 1) * sizeof *b->waits);
@@ -561,6 +576,7 @@ static void close_building(struct building *b)
     free(b->realized);
     free(b->users);
     free(b->rank);
+    free(b->stack);
     free(b->waits);
     free(b->put);
     free(b->memory);

@@ -56,6 +56,7 @@ struct building {
     bool *realized;   /* (nodes) its result is in memory */
     uint32_t *users;  /* (nodes) how many read it */
     uint32_t *rank;   /* (nodes) its place in the graph that Inductor is given */
+    uint32_t *stack;  /* (nodes) those that are gone through */
     uint32_t *waits;  /* (nodes) the call that it is put in memory for; JOINT_NONE: at its place */
     bool *put;        /* (nodes) of those, what has been */
     uint32_t *memory; /* (nodes) */
