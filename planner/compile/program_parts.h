@@ -1,5 +1,5 @@
-/* program_parts.h - for program.c, split.c, fusion.c, order_acts.c and place_acts.c only: a program
- * while it is made. */
+/* program_parts.h - for program.c, split.c, fusion.c, act_graph.c, order_acts.c and place_acts.c
+ * only: a program while it is made. */
 #ifndef SHARDPLAN_PROGRAM_PARTS_H
 #define SHARDPLAN_PROGRAM_PARTS_H
 
