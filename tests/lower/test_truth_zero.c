@@ -63,7 +63,7 @@ static void events_with_adapters_do(void **state)
 static void events_of_transformers_models_do(void **state)
 {
     (void)state;
-    truth_check_file("tests/data/truth/zero_hf_events.jsonl", SYSTEM_ZERO3, true, truth_read_hf);
+    check_of("tests/data/truth/zero_hf_events.jsonl", true, truth_read_hf);
 }
 
 static void events_where_some_blocks_are_checkpointed_do(void **state)

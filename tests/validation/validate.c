@@ -153,13 +153,13 @@ static void print_zero(struct sums *sums)
                false, truth_read_written, sums);
     print_file("zero_lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
                truth_read_hf, sums);
+    print_file("zero_hf_events.jsonl",
+               "Whole event lists of Hugging Face transformers' own models.", true, truth_read_hf,
+               sums);
     if (sums->system != SYSTEM_ZERO1)
         print_random(sums);
     if (sums->system != SYSTEM_ZERO3)
         return;
-    print_file("zero_hf_events.jsonl",
-               "Whole event lists of Hugging Face transformers' own models.", true, truth_read_hf,
-               sums);
     print_file("zero_quantized_events.jsonl",
                "zero_quantized_weights, alone and with hpZ: whole event lists.", true,
                truth_read_written, sums);
