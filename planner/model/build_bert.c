@@ -247,11 +247,11 @@ void bert_build(struct graph *graph, const struct model_config *c, const struct 
     const uint32_t labels =
         build_input(graph, c, INPUT_MASKED_TARGETS, SHAPE(job->batch * job->seq));
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
-    struct head head;
+    struct head head = {.decoder.weight = GRAPH_NONE};
     if (way->head_first)
         head = declare_head(graph, c, way, GRAPH_NONE);
-    const struct embedding e = declare_embedding(
-        graph, c, way, way->head_first && c->tied ? head.decoder.weight : GRAPH_NONE);
+    const struct embedding e =
+        declare_embedding(graph, c, way, c->tied ? head.decoder.weight : GRAPH_NONE);
     const uint32_t embedded =
         embed(graph, c, job, way, &e, tokens); /* BertModel's until it returns */
     uint32_t x = embedded;

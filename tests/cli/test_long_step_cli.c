@@ -59,9 +59,13 @@ static void expect_alike(const json_t *a, const json_t *b, const char *where)
     assert_int_equal(json_object_size(a), json_object_size(b));
     assert_int_equal(json_array_size(a), json_array_size(b));
     json_object_foreach((json_t *)(uintptr_t)a, key, value)
+    {
         expect_alike(value, json_object_get(b, key), key);
+    }
     json_array_foreach((json_t *)(uintptr_t)a, i, value)
+    {
         expect_alike(value, json_array_get(b, i), where);
+    }
 }
 
 /* Plans of all micro-batches, and jobs of which few are lowered. */
