@@ -725,8 +725,9 @@ enum err_code plan_check_whole(const struct plan *plan, const char *path, struct
 
 enum err_code plan_read_json(const char *path, struct plan **out, struct err *err)
 {
-    TRY(plan_read_json_extra(path, out, NULL, err));
-    const enum err_code rc = plan_check_whole(*out, path, err);
+    enum err_code rc = plan_read_json_extra(path, out, NULL, err);
+    if (*out)
+        rc = plan_check_whole(*out, path, err);
     if (rc != ERR_OK) {
         plan_free(*out);
         *out = NULL;
