@@ -83,13 +83,17 @@ static json_int_t another_number(json_t *document, json_int_t number, uint64_t *
     static const json_int_t limits[] = {
         0, 1, -1, INT32_MAX, UINT32_MAX, (json_int_t)UINT32_MAX + 1, 1LL << 40, INT64_MAX};
     struct choice other = {.state = state, .type = JSON_INTEGER};
+    uint64_t wrapped = (uint64_t)number; /* of which there is no overflow */
     switch (below(state, 8)) {
     case 0:
-        return (json_int_t)((uint64_t)number + 1);
+        wrapped++;
+        return (json_int_t)wrapped;
     case 1:
-        return (json_int_t)((uint64_t)number - 1);
+        wrapped--;
+        return (json_int_t)wrapped;
     case 2:
-        return (json_int_t)(2 * (uint64_t)number);
+        wrapped *= 2;
+        return (json_int_t)wrapped;
     case 3:
         return number / 2;
     case 4:
