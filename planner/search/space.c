@@ -185,13 +185,6 @@ static bool is_inner(const struct setting *row)
     return row->ahead || row->allocator;
 }
 
-static bool is_usual(const struct settings *settings, const struct setting *row)
-{
-    char buffer[NUMBER_TEXT];
-    const char *present = setting_read(row, settings, buffer);
-    return present && strcmp(present, row->initial) == 0;
-}
-
 static bool is_searched(const struct settings *settings, const struct space_options *options,
                         const struct setting *row)
 {
@@ -199,7 +192,7 @@ static bool is_searched(const struct settings *settings, const struct space_opti
         !setting_suits(row, settings->job.strategy.system) || is(row, BATCH) ||
         is(row, ACCUMULATE) || is(row, SYSTEM))
         return false;
-    if (options->saves && row->spends && is_usual(settings, row))
+    if (options->saves && row->spends && setting_is(row, settings, row->initial))
         return false;
     if (is_allowed(settings, row->name))
         return true;

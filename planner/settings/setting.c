@@ -490,6 +490,13 @@ const char *setting_read(const struct setting *row, const struct settings *setti
     }
 }
 
+bool setting_is(const struct setting *row, const struct settings *settings, const char *text)
+{
+    char buffer[NUMBER_TEXT];
+    const char *present = setting_read(row, settings, buffer);
+    return present && strcmp(present, text) == 0;
+}
+
 json_t *setting_json(const struct setting *row, const struct settings *settings)
 {
     char buffer[NUMBER_TEXT];

@@ -131,8 +131,11 @@ enum err_code setting_write(const struct setting *row, struct settings *settings
 const char *setting_read(const struct setting *row, const struct settings *settings,
                          char buffer[NUMBER_TEXT]);
 
-/* The same for programs: a number where only numbers are allowed (sizes in bytes), true or false,
- * a string, null. The caller owns it. */
+/* Whether it is given, or by default, as that text. */
+bool setting_is(const struct setting *row, const struct settings *settings, const char *text);
+
+/* setting_read for programs: a number where only numbers are allowed (sizes in bytes), true or
+ * false, a string, null. The caller owns it. */
 json_t *setting_json(const struct setting *row, const struct settings *settings);
 
 /* Puts the default, or "not given". */

@@ -187,10 +187,8 @@ static const char *echo_text(const json_t *value, struct arena *arena)
 /* Whether it is so already: what is at its default was not asked for. */
 static bool is_so(const struct settings *settings, const char *name, const char *text)
 {
-    char buffer[NUMBER_TEXT];
     const struct setting *row = settings_find(settings, name, NULL);
-    const char *present = row ? setting_read(row, settings, buffer) : NULL;
-    return present && strcmp(present, text) == 0;
+    return row && setting_is(row, settings, text);
 }
 
 enum err_code settings_take_echo(struct settings *settings, const json_t *echo, struct arena *arena,
