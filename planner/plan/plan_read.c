@@ -543,14 +543,12 @@ static enum err_code read_modules(struct object *top)
     return ERR_OK;
 }
 
-enum { REPEATS_MOST = 4096 }; /* as many micro-batches as --accumulate takes */
-
 /* Of a plan that repeats: where its micro-batches begin. That they repeat is looked at. */
 static enum err_code read_repeats(struct object *top)
 {
     struct plan *plan = top->r->plan;
     json_t *list;
-    TRY(take_optional(top, "repeats", REPEATS_MOST, &plan->repeats));
+    TRY(take_optional(top, "repeats", MICRO_BATCHES_MOST, &plan->repeats));
     if (plan->repeats == 0)
         return ERR_OK;
     TRY(take_list(top, "micro_batches", &list));

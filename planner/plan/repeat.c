@@ -65,7 +65,7 @@ static bool same_instruction(const struct pair *p, uint32_t i)
 
 bool plan_passes(const struct plan *plan)
 {
-    if (plan->micro_batch_count < 4)
+    if (plan->micro_batch_count < PASSES_FEW)
         return false;
     const struct plan_micro_batch *next = repeated(plan);
     const struct pair pair = {plan, next - 1, next, next + 1};

@@ -15,7 +15,11 @@
 
 #include "plan/plan.h"
 
-enum { REPEAT_FEW = 5 }; /* micro-batches of such a plan, at the least */
+enum {
+    REPEAT_FEW = 5,            /* micro-batches of such a plan, at the least */
+    PASSES_FEW = 4,            /* ... of one that the time of a step may be taken of */
+    MICRO_BATCHES_MOST = 4096, /* of any step: as many as --accumulate takes */
+};
 
 /* Whether the micro-batch before the last issues what the one before it does, one micro-batch
  * further. False for plans without notes of their micro-batches, and of fewer than REPEAT_FEW. */

@@ -3,6 +3,7 @@
  * A new setting is a row here, and the field that its reader reads. Rows of one name stand for
  * different commands or systems. A default may be a word, a number, or left to the model. */
 #include "machine/builtin.h"
+#include "plan/repeat.h"
 #include "settings/settings.h"
 
 /* Rows take a few lines each; what the macros hold are initialisers. */
@@ -171,7 +172,7 @@ static const struct setting rows[] = {
      .initial = "1", .numbers = {INTEGER(job.model.batch, 1, 1048576)}, .commands = FOR_JOB,
      .numerics = true, .axis = "1,2,4,8,16,32,64"},
     {.name = "accumulate", .group = GROUP_JOB, .arg = "A", .help = "Micro-batches a step",
-     .initial = "1", .numbers = {INTEGER(job.strategy.accumulate, 1, 4096)}, .commands = FOR_JOB,
+     .initial = "1", .numbers = {INTEGER(job.strategy.accumulate, 1, MICRO_BATCHES_MOST)}, .commands = FOR_JOB,
      .numerics = true, .axis = "1,2,4,8,16,32,64"},
     {.name = "accumulate-sync", .group = GROUP_JOB, .arg = "WHEN",
      .help = "When gradients are reduced", .initial = "last",
