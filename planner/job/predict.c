@@ -161,9 +161,7 @@ enum err_code job_on_machine(const struct job *job, const struct machine *machin
 
 static bool keeps_host_apart(const struct job *job)
 {
-    const struct strategy *s = &job->strategy;
-    const bool offloads = s->offload || s->zero.optimizer.on || s->zero.param.on;
-    return offloads && job->model.autograd == AUTOGRAD_GPU;
+    return strategy_offloads(&job->strategy) && job->model.autograd == AUTOGRAD_GPU;
 }
 
 enum err_code predict(const struct job *job, const struct machine *machine, struct prediction *out,

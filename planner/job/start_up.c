@@ -133,11 +133,6 @@ static enum err_code make_row(const struct prediction *prediction, const struct 
     return ERR_OK;
 }
 
-static bool offloads(const struct strategy *s)
-{
-    return s->offload || s->zero.optimizer.on || s->zero.param.on;
-}
-
 static bool freezes(const struct plan *plan)
 {
     for (uint32_t i = 0; i < plan->param_count; i++)
@@ -166,7 +161,7 @@ static enum err_code check(const struct job *job, const struct plan *plan, struc
 {
     const struct strategy *s = &job->strategy;
     const char *with =
-        offloads(s)            ? "with --offload cpu"
+        strategy_offloads(s)   ? "with --offload cpu"
         : s->experts_replicate ? "with --experts-replicate"
         : s->columns           ? "for parameters sharded by columns"
         : s->zero_redundancy   ? "with ZeroRedundancyOptimizer"

@@ -118,6 +118,12 @@ struct strategy {
     bool grad_accum_fp32; /* data_types.grad_accum_dtype: fp32, beside parameters of 16 bits */
 };
 
+/* Whether parts of parameters, gradients or states are on the host. */
+static inline bool strategy_offloads(const struct strategy *s)
+{
+    return s->offload || s->zero.optimizer.on || s->zero.param.on;
+}
+
 /* The program of one step: `stream` (lent, as `graph` is) under a strategy, for one rank. Its
  * kernels are shared, so that one stream serves every strategy: the plan holds them as long as it
  * needs. ERR_INVALID: an option does not go with the mesh or the model; ERR_UNSUPPORTED: no
