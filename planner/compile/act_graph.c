@@ -27,18 +27,25 @@ uint32_t act_graph_now(struct act_graph *graph, uint32_t act)
 
 /* ---- from the acts ---- */
 
+uint32_t *writers_of(const struct building *b)
+{
+    const uint32_t memories = b->program->memory_count;
+    uint32_t *writer = xmalloc((memories + 1) * sizeof *writer);
+    memset(writer, 0xff, (memories + 1) * sizeof *writer);
+    for (uint32_t i = 0; i < b->act_count; i++)
+        for (uint32_t w = 0; w < b->acts[i].writes.count; w++)
+            writer[b->acts[i].writes.of[w]] = i;
+    return writer;
+}
+
 static void find_readers(struct act_graph *graph, const struct building *b)
 {
     const uint32_t memories = b->program->memory_count;
-    graph->writer = xmalloc((memories + 1) * sizeof *graph->writer);
-    memset(graph->writer, 0xff, (memories + 1) * sizeof *graph->writer);
+    graph->writer = writers_of(b);
     graph->first = xcalloc((size_t)memories + 2, sizeof *graph->first);
-    for (uint32_t i = 0; i < b->act_count; i++) {
-        for (uint32_t w = 0; w < b->acts[i].writes.count; w++)
-            graph->writer[b->acts[i].writes.of[w]] = i;
+    for (uint32_t i = 0; i < b->act_count; i++)
         for (uint32_t r = 0; r < b->acts[i].reads.count; r++)
             graph->first[b->acts[i].reads.of[r] + 2]++;
-    }
     for (uint32_t m = 2; m < memories + 2; m++)
         graph->first[m] += graph->first[m - 1];
     graph->readers = xmalloc(((size_t)graph->first[memories + 1] + 1) * sizeof *graph->readers);

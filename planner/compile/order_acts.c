@@ -259,11 +259,7 @@ static void depth_first(struct ordering *o, bool by_size)
 /* Who reads what whom wrote: `before` of each act, and with it `behind` of each. */
 static void find_edges(struct ordering *o)
 {
-    uint32_t *writer = xmalloc((o->memories + 1) * sizeof *writer), count = 0, cap = 0;
-    memset(writer, 0xff, (o->memories + 1) * sizeof *writer);
-    for (uint32_t i = 0; i < o->acts; i++)
-        for (uint32_t w = 0; w < act(o, i)->writes.count; w++)
-            writer[act(o, i)->writes.of[w]] = i;
+    uint32_t *writer = writers_of(o->b), count = 0, cap = 0;
     o->first_before = xcalloc(o->acts + 1, sizeof *o->first_before);
     o->first_behind = xcalloc((size_t)o->acts + 2, sizeof *o->first_behind);
     for (uint32_t i = 0; i < o->acts; i++) {
@@ -271,9 +267,9 @@ static void find_edges(struct ordering *o)
         for (uint32_t r = 0; r < act(o, i)->reads.count; r++) {
             const uint32_t by = writer[act(o, i)->reads.of[r]];
             uint32_t at = count; /* where it goes among those that are there */
-            while (at > first && by != UINT32_MAX && o->before[at - 1] > by)
+            while (at > first && by != JOINT_NONE && o->before[at - 1] > by)
                 at--;
-            if (by == UINT32_MAX || by == i || (at > first && o->before[at - 1] == by))
+            if (by == JOINT_NONE || by == i || (at > first && o->before[at - 1] == by))
                 continue;
             ARRAY_GROW(o->before, count, cap);
             memmove(o->before + at + 1, o->before + at, (count++ - at) * sizeof *o->before);

@@ -77,6 +77,9 @@ struct span span_of(const struct joint *joint, uint32_t node);
 /* Of a sum of so many rows over columns in so many parts. */
 struct shape loops_of_parts(uint64_t rows, uint32_t parts, uint64_t columns);
 
+/* (memories) The act that writes each; JOINT_NONE: it is from outside. The caller frees it. */
+uint32_t *writers_of(const struct building *b);
+
 void fuse_acts(struct building *b);
 /* Gives kernels that go over their rows more than once the memory back that only they use, as far
  * as it is written and read on different ways. */

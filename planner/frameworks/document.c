@@ -73,6 +73,20 @@ struct node *document_put(struct document *document, const char *path, enum node
     return node;
 }
 
+void document_say(struct document *document, struct node *was, const char *was_path,
+                  const char *path, enum node_kind kind, const char *text)
+{
+    const char *name = arena_printf(&document->arena, "%.*s", (int)strcspn(path, "."), path);
+    const struct node *section = strchr(path, '.') ? node_child(document->root, name) : NULL;
+    if (document_find(document, path) ||
+        (section && section->kind != NODE_TABLE && section->kind != NODE_NULL))
+        return;
+    struct node *node = document_put(document, path, kind, text);
+    node->line = was->line;
+    node->was = was->was ? was->was : was_path;
+    was->read = true;
+}
+
 void document_copy(struct document *document, struct node *into, const struct node *from)
 {
     for (const struct node *n = from->first; n; n = n->next) {

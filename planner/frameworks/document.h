@@ -80,6 +80,11 @@ struct node *node_add(struct document *document, struct node *parent, const char
 struct node *document_put(struct document *document, const char *path, enum node_kind kind,
                           const char *text);
 
+/* Says what the node at `was_path` says under another path, in its place: unless that is there, or
+ * its section is no table: then the node is left as it is, to be listed. */
+void document_say(struct document *document, struct node *was, const char *was_path,
+                  const char *path, enum node_kind kind, const char *text);
+
 /* Adds copies of a table's children, of another document, to a table; keys that are there stay, and
  * tables are filled. */
 void document_copy(struct document *document, struct node *into, const struct node *from);

@@ -38,21 +38,6 @@ const char *torchtitan_renamed(const char *path)
     return NULL;
 }
 
-/* The key as another says it, unless that is there or its section is none: then it is left to be
- * listed. */
-static void say(struct document *document, struct node *was, const char *was_path, const char *path,
-                enum node_kind kind, const char *text)
-{
-    const char *name = arena_printf(&document->arena, "%.*s", (int)strcspn(path, "."), path);
-    const struct node *section = node_child(document->root, name);
-    if (document_find(document, path) || (section && section->kind != NODE_TABLE))
-        return;
-    struct node *node = document_put(document, path, kind, text);
-    node->line = was->line;
-    node->was = was->was ? was->was : was_path;
-    was->read = true;
-}
-
 static bool is_true(const struct node *node)
 {
     return node && node->text && strcmp(node->text, "true") == 0;
@@ -82,7 +67,8 @@ static void convert_fp8(struct document *document)
         return;
     node->read = true;
     if (strcmp(node->text, "dynamic") == 0)
-        say(document, node, "training.fp8_linear", "model.converters", NODE_LIST, "float8");
+        document_say(document, node, "training.fp8_linear", "model.converters", NODE_LIST,
+                     "float8");
 }
 
 /* Until February 2025 (57387af0e) a switch, which left the head as it is (float8.py of 40f79d79f),
@@ -95,11 +81,12 @@ static void convert_float8(struct document *document)
     node->read = true;
     if (!is_true(node))
         return;
-    say(document, node, "float8.enable_float8_linear", "model.converters", NODE_LIST, "float8");
+    document_say(document, node, "float8.enable_float8_linear", "model.converters", NODE_LIST,
+                 "float8");
     if (!document_find(document, "training.enable_fp8_linear") &&
         !document_find(document, "training.enable_float8_linear"))
-        say(document, node, "float8.enable_float8_linear", "float8.filter_fqns", NODE_LIST,
-            "output");
+        document_say(document, node, "float8.enable_float8_linear", "float8.filter_fqns", NODE_LIST,
+                     "output");
 }
 
 /* Until August 2025 (08b8b244f) one key for blocks and loss. The loss was compiled with them from
@@ -110,9 +97,9 @@ static void convert_compile(struct document *document, bool before_april)
     struct node *node = document_find(document, "training.compile");
     if (!node || node->kind != NODE_BOOL || document_find(document, "compile.enable"))
         return;
-    say(document, node, "training.compile", "compile.enable", NODE_BOOL, node->text);
+    document_say(document, node, "training.compile", "compile.enable", NODE_BOOL, node->text);
     if (before_april)
-        say(document, node, "training.compile", "compile.components", NODE_LIST, "model");
+        document_say(document, node, "training.compile", "compile.components", NODE_LIST, "model");
 }
 
 void torchtitan_older(struct document *document)
@@ -125,7 +112,7 @@ void torchtitan_older(struct document *document)
         if (!node || node->kind == NODE_TABLE || node->kind == NODE_LIST ||
             strcmp(moved[i].is, "compile.enable") == 0)
             continue;
-        say(document, node, moved[i].was, moved[i].is, node->kind, node->text);
+        document_say(document, node, moved[i].was, moved[i].is, node->kind, node->text);
         before_april |= strncmp(moved[i].is, "parallelism.", 12) == 0;
     }
     split_text(document, "model.converters");

@@ -63,12 +63,7 @@ void transformers_others(struct document *document)
     settle_bf16(document);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct node *node = document_find(document, names[i].was);
-        if (!node || node->kind == NODE_TABLE || node->kind == NODE_LIST ||
-            document_find(document, names[i].is))
-            continue;
-        struct node *is = document_put(document, names[i].is, node->kind, node->text);
-        is->line = node->line;
-        is->was = names[i].was;
-        node->read = true;
+        if (node && node->kind != NODE_TABLE && node->kind != NODE_LIST)
+            document_say(document, node, names[i].was, names[i].is, node->kind, node->text);
     }
 }

@@ -103,14 +103,12 @@ static bool is_input(const struct graph *graph, const struct tape_region *region
 
 /* Where nothing says what is given out, it is what Python has then and had not before: of each
  * storage the first tensor that is all of it. */
-static void note_outputs(const struct tape *tape, struct tape_region *region)
+static void find_outputs(const struct tape *tape, struct tape_region *region)
 {
     const struct graph *graph = tape->graph;
     bool *noted = xcalloc(graph->storage_count + 1, sizeof *noted);
-    if (region->output_count == 0)
-        region->outputs = xcalloc(graph->storage_count + 1, sizeof *region->outputs);
-    const bool known = region->output_count > 0;
-    for (uint32_t i = 0; !known && i < graph->tensor_count; i++) {
+    region->outputs = xcalloc(graph->storage_count + 1, sizeof *region->outputs);
+    for (uint32_t i = 0; i < graph->tensor_count; i++) {
         const uint32_t storage = graph->tensors[i].storage;
         if (noted[storage] || !tape->python[storage] || !tape_is_activation(tape, i) ||
             is_input(graph, region, storage))
@@ -118,9 +116,15 @@ static void note_outputs(const struct tape *tape, struct tape_region *region)
         noted[storage] = true;
         region->outputs[region->output_count++] = (struct tape_output){i, NO_BUFFER, NO_BUFFER};
     }
+    free(noted);
+}
+
+static void note_outputs(const struct tape *tape, struct tape_region *region)
+{
+    if (region->output_count == 0)
+        find_outputs(tape, region);
     for (uint32_t i = 0; i < region->output_count; i++)
         region->outputs[i].buffer = tape_buffer(tape, region->outputs[i].tensor);
-    free(noted);
 }
 
 static uint32_t slot_of(const struct tape *tape, uint32_t tensor)

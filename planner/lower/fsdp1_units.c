@@ -131,8 +131,7 @@ static enum err_code check_offload(const struct strategy *s, struct err *err)
     if (s->keep_low_precision_grads)
         return err_set(err, ERR_INVALID,
                        "--offload cpu with --keep-low-precision-grads on: torch refuses a .grad of "
-                       "another dtype "
-                       "than its parameter's");
+                       "another dtype than its parameter's");
     return s->compute != s->store
                ? ERR_OK
                : err_set(err, ERR_UNSUPPORTED,

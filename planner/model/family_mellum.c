@@ -22,9 +22,7 @@ static void build(struct graph *graph, const struct model_config *config,
 }
 
 static const struct key keys[] = {
-    {SIZE("vocab_size", vocab, VOCAB_MAX)},
-    {SIZE("hidden_size", hidden, HIDDEN_MAX)},
-    {SIZE("num_hidden_layers", layers, LAYERS_MAX)},
+    SHAPE_KEYS,
     {SIZE("num_attention_heads", heads, HEADS_MAX)},
     {COUNT("intermediate_size", ffn, 7168, FFN_MAX)},
     {COUNT("num_key_value_heads", kv_heads, 4, HEADS_MAX)},

@@ -124,12 +124,12 @@ static uint32_t adapter_of(const struct graph *graph, uint32_t weight)
     return graph->params[graph->storages[graph->tensors[weight].storage].index].adapter;
 }
 
-/* The path of the layer that has the adapter, and something in it. */
-static const char *layer_of(struct graph *graph, uint32_t adapter, const char *in_it)
+/* The last op is called by the layer that has the adapter, or by something in it. */
+static void called_by(struct graph *graph, uint32_t adapter, const char *in_it)
 {
     const char *name = graph->params[adapter].name;
-    return arena_printf(&graph->arena, "%.*s%s", (int)(strstr(name, ".lora_A.") - name), name,
-                        in_it);
+    graph->ops[graph->op_count - 1].call =
+        arena_printf(&graph->arena, "%.*s%s", (int)(strstr(name, ".lora_A.") - name), name, in_it);
 }
 
 /* What is called with the input is the layer that has both: what the adapter's name says before. */
@@ -139,7 +139,7 @@ uint32_t lora_input(struct graph *graph, uint32_t weight, uint32_t x)
     if (adapter == GRAPH_NONE)
         return x;
     const uint32_t input = op_call_input(graph, x);
-    graph->ops[graph->op_count - 1].call = layer_of(graph, adapter, "");
+    called_by(graph, adapter, "");
     return input;
 }
 
@@ -151,15 +151,15 @@ uint32_t lora_apply(struct graph *graph, uint32_t weight, uint32_t x, uint32_t y
     const uint32_t a = graph->params[adapter].tensor, b = graph->params[adapter + 1].tensor;
     const uint32_t cast = op_to(graph, x, (enum dtype)graph->tensors[a].dtype);
     const uint32_t dropped = op_called_alone(graph, cast); /* lora_dropout 0: an Identity */
-    graph->ops[graph->op_count - 1].call = layer_of(graph, adapter, ".lora_dropout.default");
+    called_by(graph, adapter, ".lora_dropout.default");
     const uint32_t low = op_linear(graph, dropped, a, GRAPH_NONE);
     const uint32_t high = op_linear(graph, low, b, GRAPH_NONE);
     graph_drop(graph, low);
     const uint32_t scaled = op_scalar(graph, OP_MUL_SCALAR, high, graph->lora.scale);
-    graph->ops[graph->op_count - 1].call = layer_of(graph, adapter, "");
+    called_by(graph, adapter, "");
     graph_drop(graph, high);
     const uint32_t sum = op_add(graph, y, scaled);
-    graph->ops[graph->op_count - 1].call = layer_of(graph, adapter, "");
+    called_by(graph, adapter, "");
     graph_drop(graph, scaled);
     graph_drop(graph, y);
     if (cast != x)
