@@ -11,11 +11,14 @@
 
 #include <cmocka.h>
 
-#define BEGIN "<!-- made by `make validation` from tests/validation/truth_table.md -->\n"
 #define END "<!-- end -->\n"
-#define TEMPLATE "tests/validation/truth_table.md"
 
 enum { TEXT = 4096 };
+
+const struct truth_table truth_tables[TRUTH_TABLES] = {
+    {"README.md", "tests/validation/truth_short.md"},
+    {"reports/validation/README.md", "tests/validation/truth_table.md"},
+};
 
 /* ---- recordings ---- */
 
@@ -121,13 +124,12 @@ static bool cell_of(const char *report, const char *row, unsigned column, char *
     return true;
 }
 
-/* "0 bytes off", where the report is of all rows and none differs. */
-static bool off_of(const char *group, const struct counted *counted, char *out, size_t size)
+/* How many of its recordings a system's report says are planned without any difference. */
+static bool count_exact(const char *group, const struct counted *counted, size_t *out)
 {
-    char path[256], line[TEXT], report[64];
+    char path[256], line[TEXT];
     size_t exact = 0, rows = 0;
-    snprintf(report, sizeof report, "memory-%s", group);
-    snprintf(path, sizeof path, "reports/validation/%s.md", report);
+    snprintf(path, sizeof path, "reports/validation/memory-%s.md", group);
     FILE *file = fopen(path, "r");
     while (file && fgets(line, sizeof line, file))
         if (strstr(line, " configurations without any difference."))
@@ -139,58 +141,99 @@ static bool off_of(const char *group, const struct counted *counted, char *out, 
                     counted->rows);
         return false;
     }
-    if (exact == rows)
-        snprintf(out, size, "0 bytes off");
-    else
-        snprintf(out, size, "0 bytes off in %zu", exact);
+    *out += exact;
     return true;
 }
 
 /* ---- places ---- */
 
-static bool fill_count(const char *what, const char *name, char *out, size_t size)
+static bool count_group(const char *name, struct counted *out)
 {
     for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
-        struct counted counted = {0};
         if (strcmp(groups[g].name, name) != 0)
             continue;
         for (int i = 0; groups[g].files[i]; i++)
-            if (!count_file(groups[g].files[i], g, &counted))
+            if (!count_file(groups[g].files[i], g, out))
                 return false;
-        if (strcmp(what, "off") == 0)
-            return off_of(name, &counted, out, size);
-        snprintf(out, size, "%zu",
-                 strcmp(what, "rows") == 0     ? counted.rows
-                 : strcmp(what, "events") == 0 ? counted.events
-                                               : counted.left);
         return true;
     }
     return false;
 }
 
-static bool fill(char *place, char *out, size_t size)
+/* "rows fsdp2", "lines real_events". */
+static bool fill_number(char *place, char *out, size_t size)
 {
     char *save = NULL;
-    const char *what = strtok_r(place, " ", &save);
-    const char *first = strtok_r(NULL, "|", &save), *second = strtok_r(NULL, "|", &save);
-    const char *third = strtok_r(NULL, "|", &save);
+    const char *what = strtok_r(place, " ", &save), *name = strtok_r(NULL, " ", &save);
     struct counted counted = {0};
-    if (!what || !first)
+    if (!what || !name)
         return false;
-    if (strcmp(what, "cell") == 0)
-        return second && third && cell_of(first, second, (unsigned)atoi(third), out, size);
-    if (strcmp(what, "lines") != 0)
-        return fill_count(what, first, out, size);
-    if (!count_file(first, SIZE_MAX, &counted))
+    if (strcmp(what, "lines") == 0 ? !count_file(name, SIZE_MAX, &counted)
+                                   : !count_group(name, &counted))
         return false;
-    snprintf(out, size, "%zu", counted.rows);
+    snprintf(out, size, "%zu",
+             strcmp(what, "events") == 0 ? counted.events
+             : strcmp(what, "left") == 0 ? counted.left
+                                         : counted.rows);
     return true;
 }
 
-bool truth_table_write(FILE *to)
+/* "rows fsdp2, lines real_events": what these make together. */
+static bool fill_sum(char *places, char *out, size_t size)
+{
+    size_t sum = 0;
+    char *save = NULL, value[64];
+    for (char *at = strtok_r(places, ",", &save); at; at = strtok_r(NULL, ",", &save)) {
+        char *end;
+        if (!fill_number(at, value, sizeof value))
+            return false;
+        sum += strtoull(value, &end, 10);
+        if (*end || end == value)
+            return false;
+    }
+    if (sum >= 1000)
+        snprintf(out, size, "%zu,%03zu", sum / 1000, sum % 1000);
+    else
+        snprintf(out, size, "%zu", sum);
+    return true;
+}
+
+/* "fsdp2, fsdp1": "0 bytes off", where none of these systems' recordings differs. */
+static bool fill_off(char *systems, char *out, size_t size)
+{
+    size_t exact = 0, rows = 0;
+    char *save = NULL;
+    for (char *at = strtok_r(systems, ", ", &save); at; at = strtok_r(NULL, ", ", &save)) {
+        struct counted counted = {0};
+        if (!count_group(at, &counted) || !count_exact(at, &counted, &exact))
+            return false;
+        rows += counted.rows;
+    }
+    if (exact == rows)
+        snprintf(out, size, "0 bytes off");
+    else
+        snprintf(out, size, "0 bytes off in %zu", exact);
+    return rows > 0;
+}
+
+static bool fill(char *place, char *out, size_t size)
+{
+    char *save = NULL;
+    if (strncmp(place, "sum ", 4) == 0)
+        return fill_sum(place + 4, out, size);
+    if (strncmp(place, "off ", 4) == 0)
+        return fill_off(place + 4, out, size);
+    if (strncmp(place, "cell ", 5) != 0)
+        return fill_number(place, out, size);
+    const char *first = strtok_r(place + 5, "|", &save), *second = strtok_r(NULL, "|", &save);
+    const char *third = strtok_r(NULL, "|", &save);
+    return first && second && third && cell_of(first, second, (unsigned)atoi(third), out, size);
+}
+
+bool truth_table_write(const struct truth_table *table, FILE *to)
 {
     char line[TEXT], place[TEXT], value[TEXT];
-    FILE *file = fopen(TEMPLATE, "r");
+    FILE *file = fopen(table->template, "r");
     while (file && fgets(line, sizeof line, file)) {
         const char *at = line;
         for (const char *open; (open = strchr(at, '{')); at = strchr(open, '}') + 1) {
@@ -198,7 +241,7 @@ bool truth_table_write(FILE *to)
             fwrite(at, 1, (size_t)(open - at), to);
             snprintf(place, sizeof place, "%.*s", (int)length, open + 1);
             if (open[length + 1] != '}' || !fill(place, value, sizeof value)) {
-                print_error(TEMPLATE ": {%.*s}: not to be had\n", (int)length, open + 1);
+                print_error("%s: {%.*s}: not to be had\n", table->template, (int)length, open + 1);
                 fclose(file);
                 return false;
             }
@@ -209,7 +252,7 @@ bool truth_table_write(FILE *to)
     return file && fclose(file) == 0;
 }
 
-/* ---- README.md ---- */
+/* ---- pages ---- */
 
 static char *read_all(const char *path)
 {
@@ -225,40 +268,44 @@ static char *read_all(const char *path)
     return text;
 }
 
-static bool find_markers(char *text, char **begin, char **end)
+/* Between the line that says what the table is made from, and END. */
+static bool find_markers(const struct truth_table *table, char *text, char **begin, char **end)
 {
-    char *at = text ? strstr(text, BEGIN) : NULL;
-    *begin = at ? at + strlen(BEGIN) : NULL;
+    char marker[TEXT];
+    snprintf(marker, sizeof marker, "<!-- made by `make validation` from %s -->\n",
+             table->template);
+    char *at = text ? strstr(text, marker) : NULL;
+    *begin = at ? at + strlen(marker) : NULL;
     *end = at ? strstr(*begin, END) : NULL;
     return *end != NULL;
 }
 
-char *truth_table_of_readme(void)
+char *truth_table_of_page(const struct truth_table *table)
 {
-    char *begin, *end, *text = read_all("README.md"), *table = NULL;
-    if (find_markers(text, &begin, &end))
-        table = strndup(begin, (size_t)(end - begin));
+    char *begin, *end, *text = read_all(table->page), *there = NULL;
+    if (find_markers(table, text, &begin, &end))
+        there = strndup(begin, (size_t)(end - begin));
     free(text);
-    return table;
+    return there;
 }
 
-bool truth_table_put(void)
+bool truth_table_put(const struct truth_table *table)
 {
-    char *begin, *end, *text = read_all("README.md"), *table = NULL;
+    char *begin, *end, *text = read_all(table->page), *made = NULL;
     size_t size = 0;
-    FILE *memory = open_memstream(&table, &size), *file = NULL;
-    bool ok = memory && find_markers(text, &begin, &end) && truth_table_write(memory);
+    FILE *memory = open_memstream(&made, &size), *file = NULL;
+    bool ok = memory && find_markers(table, text, &begin, &end) && truth_table_write(table, memory);
     if (memory)
         fclose(memory);
     if (ok)
-        file = fopen("README.md", "w");
+        file = fopen(table->page, "w");
     if (file) {
         fwrite(text, 1, (size_t)(begin - text), file);
-        fputs(table, file);
+        fputs(made, file);
         fputs(end, file);
         ok = fclose(file) == 0;
     }
-    free(table);
+    free(made);
     free(text);
     return ok && file;
 }
