@@ -7,7 +7,8 @@
  *     all_reduce, Tree LL, 25.2 us by NCCL, 2 crossings:
  *       8 x H100 InfiniBand 29.4 us and 8 x B200 InfiniBand 36 us     2 to 5 us   (3 taken)
  *       p5 (EFA) 69.2 us                                              22 us
- *       p4de (first EFA) 165 us                                       70 us
+ *     all_reduce, Tree Simple (all that AWS's plug-in leaves), 92.4 us by NCCL, 2 crossings:
+ *       p4de (first EFA) 161 to 165 us                                35 us
  *     all_gather, Ring LL, 23.3 us by NCCL, 1 crossing:
  *       A3 Ultra (RoCE in a virtual network) 54 to 57 us; over B200 RoCE 15 us   (20 taken)
  *     all_gather, where Google's environment leaves other ways (nccl/nccl_tuning.c):
@@ -22,7 +23,7 @@
 
 static const double crossing_s[] = {
     [NETWORK_INFINIBAND] = 3e-6, [NETWORK_INFINIBAND_SHARP] = 3e-6, [NETWORK_ROCE] = 20e-6,
-    [NETWORK_EFA] = 22e-6,       [NETWORK_EFA_V1] = 70e-6,          [NETWORK_TCPXO] = 40e-6,
+    [NETWORK_EFA] = 22e-6,       [NETWORK_EFA_V1] = 35e-6,          [NETWORK_TCPXO] = 40e-6,
     [NETWORK_TCPX] = 870e-6,     [NETWORK_SOCKET] = 60e-6,
 };
 

@@ -92,13 +92,17 @@ static bool gathers(enum collective c)
     return c == COLLECTIVE_ALL_GATHER || c == COLLECTIVE_REDUCE_SCATTER;
 }
 
-/* What the environment that Google gives out with its plug-ins says, and what is then not there:
- * for TCPXO NCCL_PROTO=Simple,LL128 and NCCL_NVLS_ENABLE=0 (nccl-env-profile.sh of
- * gpudirect-tcpxo), for TCPX NCCL_ALGO=Ring and NCCL_PROTO=Simple. */
+/* What plug-ins or the environment given out with them switch off. For TCPXO
+ * NCCL_PROTO=Simple,LL128 and NCCL_NVLS_ENABLE=0 (nccl-env-profile.sh of gpudirect-tcpxo), for TCPX
+ * NCCL_ALGO=Ring and NCCL_PROTO=Simple. AWS's plug-in sets NCCL_PROTO=simple where sends do not
+ * arrive in order by 128 bytes (aws-ofi-nccl, platform-aws.cpp), as on P4d (its issue 715 has that
+ * log; issue 76). */
 static bool is_switched_off(enum fabric_network network, enum nccl_algorithm a,
                             enum nccl_protocol p)
 {
     const bool switched = a == NCCL_NVLS || a == NCCL_NVLS_TREE;
+    if (network == NETWORK_EFA_V1)
+        return p != NCCL_SIMPLE;
     if (network == NETWORK_TCPXO)
         return switched || p == NCCL_LL;
     return network == NETWORK_TCPX && (a != NCCL_RING || p != NCCL_SIMPLE);

@@ -457,6 +457,21 @@ static void googles_networks_run_as_google_says(void **state)
         }
 }
 
+/* AWS's plug-in sets NCCL_PROTO=simple with the first EFA: nothing else runs. */
+static void the_first_efa_has_one_protocol(void **state)
+{
+    (void)state;
+    for (int nodes = 1; nodes <= 4; nodes *= 2)
+        for (enum collective c = 0; c < COLLECTIVE_COUNT; c++) {
+            struct fabric fabric = h100_node();
+            fabric.network = NETWORK_EFA_V1;
+            struct collective_model m = model_of(fabric, c, 8, (uint32_t)nodes);
+            for (uint64_t bytes = 256; bytes <= GIB(8); bytes *= 2)
+                assert_int_equal(collective_cost(&m, bytes).protocol, NCCL_SIMPLE);
+            collective_model_free(&m);
+        }
+}
+
 static void a_bridge_serves_pairs_only(void **state)
 {
     (void)state;
@@ -615,6 +630,7 @@ int main(void)
         cmocka_unit_test(a_rank_a_node_has_one_card),
         cmocka_unit_test(a_slower_network_is_slower),
         cmocka_unit_test(googles_networks_run_as_google_says),
+        cmocka_unit_test(the_first_efa_has_one_protocol),
         cmocka_unit_test(a_bridge_serves_pairs_only),
         cmocka_unit_test(measured_points_stand_in_their_layout),
         cmocka_unit_test(impossible_groups_are_refused_by_name),
