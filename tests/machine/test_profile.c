@@ -54,7 +54,8 @@ static void built_in_profiles_agree_with_datasheets(void **state)
         {"a100-sxm-80gb", 312e12, 2.039e12, 300e9},
         {"h100-sxm", 989e12, 3.35e12, 450e9},
         {"h200", 989e12, 4.8e12, 450e9},
-        {"b200", 2250e12, 8e12, 900e9},
+        {"b200", 2250e12, 7.7e12, 900e9},
+        {"gb200", 2500e12, 8e12, 900e9},
         {"mi300x", 1307e12, 5.3e12, 448e9},
     };
     for (size_t i = 0; i < sizeof sheets / sizeof sheets[0]; i++) {
