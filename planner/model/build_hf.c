@@ -90,9 +90,8 @@ uint32_t hf_window_mask(struct graph *graph, const struct model_job *job, uint32
     return graph_view(graph, mask, square);
 }
 
-/* (cos or sin of the angles) · attention_factor, before the cast. */
-static uint32_t rope_table(struct graph *graph, enum work_kind work, enum aten aten,
-                           uint32_t angles, float factor)
+uint32_t hf_rope_table(struct graph *graph, enum work_kind work, enum aten aten, uint32_t angles,
+                       float factor)
 {
     const struct shape shape = graph->tensors[angles].shape;
     const uint32_t table = free_op(graph, work, aten, DTYPE_FP32, shape, angles);
@@ -153,8 +152,8 @@ struct hf_rope hf_rope_tables_in(struct graph *graph, enum dtype dtype, float at
                             op_no_grad(graph, WORK_INTERLEAVE, ATEN_CLONE, DTYPE_FP32, twice, 2,
                                        (uint32_t[]){half, half}),
                             whole);
-    const uint32_t cos = rope_table(graph, WORK_COS, ATEN_COS, angles, attention_factor);
-    const uint32_t sin = rope_table(graph, WORK_SIN, ATEN_SIN, angles, attention_factor);
+    const uint32_t cos = hf_rope_table(graph, WORK_COS, ATEN_COS, angles, attention_factor);
+    const uint32_t sin = hf_rope_table(graph, WORK_SIN, ATEN_SIN, angles, attention_factor);
     const uint32_t cast = op_to(graph, cos, dtype);
     const struct hf_rope rope = {.cos = cast, .sin = op_to(graph, sin, dtype)};
     graph_drop(graph, half);
@@ -167,24 +166,27 @@ struct hf_rope hf_rope_tables_in(struct graph *graph, enum dtype dtype, float at
     return rope;
 }
 
-/* x cos + turned sin, and `turned` is let go. */
-static uint32_t turn(struct graph *graph, uint32_t x, uint32_t straight, uint32_t turned,
-                     struct hf_rope rope)
+/* A table (1 or b, s, d) beside heads (b, a, s, d). */
+static uint32_t beside_heads(struct graph *graph, uint32_t table)
 {
-    const struct shape shape = graph->tensors[x].shape;
-    const struct shape table = SHAPE(1, 1, shape.dim[2], shape.dim[3]);
-    const uint32_t crossed = op_mul(graph, turned, graph_view(graph, rope.sin, table));
+    const struct shape shape = graph->tensors[table].shape;
+    return graph_view(graph, table, SHAPE(shape.dim[0], 1, shape.dim[1], shape.dim[2]));
+}
+
+static uint32_t times_cos(struct graph *graph, uint32_t x, struct hf_rope rope)
+{
+    return op_mul(graph, x, beside_heads(graph, rope.cos));
+}
+
+/* x cos + turned sin, and `turned` is let go. */
+static uint32_t turn(struct graph *graph, uint32_t straight, uint32_t turned, struct hf_rope rope)
+{
+    const uint32_t crossed = op_mul(graph, turned, beside_heads(graph, rope.sin));
     graph_drop(graph, turned);
     const uint32_t out = op_add(graph, straight, crossed);
     graph_drop(graph, straight);
     graph_drop(graph, crossed);
     return out;
-}
-
-static uint32_t times_cos(struct graph *graph, uint32_t x, struct hf_rope rope)
-{
-    const struct shape shape = graph->tensors[x].shape; /* (b, a, s, d) */
-    return op_mul(graph, x, graph_view(graph, rope.cos, SHAPE(1, 1, shape.dim[2], shape.dim[3])));
 }
 
 uint32_t hf_rotate(struct graph *graph, uint32_t x, struct hf_rope rope)
@@ -197,7 +199,7 @@ uint32_t hf_rotate(struct graph *graph, uint32_t x, struct hf_rope rope)
     const uint32_t turned =
         rope.back ? op_cat_last(graph, high, minus) : op_cat_last(graph, minus, low);
     graph_drop(graph, minus);
-    return turn(graph, x, straight, turned, rope);
+    return turn(graph, straight, turned, rope);
 }
 
 uint32_t hf_rotate_pair(struct graph *graph, uint32_t first, uint32_t second, struct hf_rope rope,
@@ -230,7 +232,7 @@ uint32_t hf_rotate_pairs(struct graph *graph, uint32_t x, struct hf_rope rope)
     const uint32_t minus = op_unary(graph, OP_NEG, odd);
     const uint32_t turned = op_interleave(graph, minus, even);
     graph_drop(graph, minus);
-    return turn(graph, x, straight, turned, rope);
+    return turn(graph, straight, turned, rope);
 }
 
 /* In fp32 (…, h), before the weight. The variance is the caller's, or has no name (NULL). */

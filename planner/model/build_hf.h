@@ -29,7 +29,7 @@ struct hf_angles {
     uint32_t positions, frequencies;
 };
 
-/* RoPE's factors (1, s, d) in the compute dtype; or in one of fp32 or that, scaled by
+/* RoPE's factors (1 or b, s, d) in the compute dtype; or in one of fp32 or that, scaled by
  * attention_factor, in one of these layouts. */
 struct hf_rope {
     uint32_t cos, sin;
@@ -45,6 +45,20 @@ struct hf_rope hf_rope_tables(struct graph *graph, const struct model_config *co
                               struct hf_angles angles);
 struct hf_rope hf_rope_tables_in(struct graph *graph, enum dtype dtype, float attention_factor,
                                  struct hf_angles angles, enum hf_table table);
+/* (cos or sin of the angles) · factor, before the cast. */
+uint32_t hf_rope_table(struct graph *graph, enum work_kind work, enum aten aten, uint32_t angles,
+                       float factor);
+/* Tables (b, s, d) of tokens that have a place in each of three grids, and how pairs of a head's
+ * numbers are given to them. */
+enum { HF_GRIDS = 3 };
+enum hf_grids_way {
+    HF_GRIDS_NONE,
+    HF_GRIDS_PARTS, /* c->rope_sections: so many to the first, then to the next */
+    HF_GRIDS_WOVEN, /* in turn */
+};
+struct hf_rope hf_rope_grids(struct graph *graph, const struct model_config *config,
+                             const struct model_job *job, struct hf_angles angles,
+                             enum hf_grids_way way);
 /* The same as complex numbers (1, s, d/2). */
 uint32_t hf_complex_rope_table(struct graph *graph, const struct model_config *config,
                                struct hf_angles angles);

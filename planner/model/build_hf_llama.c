@@ -11,12 +11,20 @@
 #include "model/hf_decoder.h"
 
 #include <math.h>
+#include <stdio.h>
+
+/* The module that has the layers. */
+static const char *model_of(const struct hf_decoder *way)
+{
+    return way->model ? way->model : "model";
+}
 
 struct inputs { /* the same for every block */
     const struct hf_decoder *way;
     uint32_t first; /* hidden_states of the first layer (b, s, h) */
     uint32_t positions, mask, window_mask;
     uint32_t embeds;                  /* inputs_embeds */
+    uint32_t output;                  /* what the last layer returned; GRAPH_NONE: it is gone */
     struct hf_rope rope, window_rope; /* of layers with a window: often the same */
 };
 
@@ -66,7 +74,8 @@ static struct frequencies make_frequencies(struct graph *graph, const struct mod
 
 /* RoPE's tables, of each type that the model has. */
 static void make_tables(struct graph *graph, const struct model_config *c,
-                        const struct frequencies *frequencies, struct inputs *in)
+                        const struct model_job *job, const struct frequencies *frequencies,
+                        struct inputs *in)
 {
     const struct hf_decoder *way = in->way;
     const enum dtype dtype = way->fp32_tables ? DTYPE_FP32 : graph->compute;
@@ -79,6 +88,11 @@ static void make_tables(struct graph *graph, const struct model_config *c,
     in->rope = in->window_rope = none;
     if (way->complex_table) {
         in->rope.cos = in->window_rope.cos = hf_complex_rope_table(graph, c, full);
+        return;
+    }
+    if (way->grids != HF_GRIDS_NONE) {
+        hf_rope_update(graph, &frequencies->full, in->positions);
+        in->rope = in->window_rope = hf_rope_grids(graph, c, job, full, way->grids);
         return;
     }
     if (!way->tables_by_layer || any_layer(c, false)) {
@@ -102,11 +116,12 @@ static void make_masks(struct graph *graph, const struct model_config *c,
                added = hf_is_eager(graph, way) || c->sinks;
     const bool one_mask = windows && !any_layer(c, false) && !way->masks_by_layer &&
                           !way->both_masks && !way->eager && !c->sinks;
-    if (!c->sinks && (any_layer(c, false) || !way->masks_of_types))
+    const bool asks = !c->sinks && !way->unplaced;
+    if (asks && (any_layer(c, false) || !way->masks_of_types))
         hf_packed_test(graph, job, in->positions);
     if (added && !one_mask)
         in->mask = hf_eager_mask(graph, job, hf_window_mask(graph, job, HF_NO_WINDOW));
-    if (windows && way->masks_by_layer && !c->sinks)
+    if (windows && way->masks_by_layer && asks)
         hf_packed_test(graph, job, in->positions);
     if (windows && (added || way->both_masks || job->seq >= c->sliding_window))
         in->window_mask = hf_window_mask(graph, job, c->sliding_window);
@@ -130,7 +145,7 @@ static uint32_t drop_rows(struct graph *graph, const struct model_config *c,
 {
     if (!way->embedding_dropout)
         return op_dropout(graph, rows, c->embedding_dropout);
-    graph_call_begin(graph, "model.%s", way->embedding_dropout);
+    graph_call_begin(graph, "%s.%s", model_of(way), way->embedding_dropout);
     const uint32_t out = c->embedding_dropout > 0 ? op_dropout(graph, rows, c->embedding_dropout)
                                                   : op_called_alone(graph, rows);
     graph_call_end(graph);
@@ -146,7 +161,9 @@ static const char *last_name(const struct hf_decoder *way)
 static struct norm last_norm(struct graph *graph, const struct model_config *c,
                              const struct hf_decoder *way)
 {
-    return hf_decoder_norm(graph, c, way, "model.", last_name(way), c->hidden);
+    char prefix[96];
+    snprintf(prefix, sizeof prefix, "%s.", model_of(way));
+    return hf_decoder_norm(graph, c, way, prefix, last_name(way), c->hidden);
 }
 
 /* The first hidden states, positions, masks and RoPE tables. */
@@ -154,7 +171,8 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
                                  const struct model_job *job, const struct hf_decoder *way,
                                  const struct frequencies *frequencies, uint32_t embedded)
 {
-    struct inputs in = {.way = way, .mask = GRAPH_NONE, .window_mask = GRAPH_NONE};
+    struct inputs in = {
+        .way = way, .mask = GRAPH_NONE, .window_mask = GRAPH_NONE, .output = GRAPH_NONE};
     in.positions = hf_positions(graph, job);
     make_masks(graph, c, job, &in);
     if (way->late_scale)
@@ -163,8 +181,8 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
     in.embeds = way->dropped_rows ? in.first : embedded;
     if (graph->tensors[in.embeds].storage != graph->tensors[embedded].storage)
         graph_drop(graph, embedded);
-    graph_call_begin(graph, "model.rotary_emb");
-    make_tables(graph, c, frequencies, &in);
+    graph_call_begin(graph, "%s.rotary_emb", model_of(way));
+    make_tables(graph, c, job, frequencies, &in);
     graph_call_end(graph);
     if (way->norm_first)
         in.first = hf_decoder_normed(graph, way, in.first, last_norm(graph, c, way));
@@ -193,7 +211,8 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
                             const struct model_job *job, uint32_t index, uint32_t x,
                             const struct inputs *in)
 {
-    const uint32_t module = graph_module(graph, ROLE_BLOCK, "model.layers.%u", index);
+    const uint32_t module =
+        graph_module(graph, ROLE_BLOCK, "%s.layers.%u", model_of(in->way), index);
     const struct hf_block block =
         hf_block_declare(graph, c, in->way, index, graph->modules[module].name);
     const bool window = model_has_window(c, index);
@@ -204,7 +223,7 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
     const bool plain =
         model_is_plain(c, index) || (in->way->window_rope && c->sliding_window && !window);
     graph_enter(graph, module, x);
-    if (!in->way->positions_first)
+    if (!in->way->positions_first && !in->way->unplaced)
         graph_also_input(graph, module, in->positions);
     if (in->way->tables_first && mask != GRAPH_NONE)
         graph_also_input(graph, module, mask);
@@ -248,9 +267,10 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
     if (way->scaled_rows)        /* torch.tensor of an integer is one */
         scale = graph_buffer(graph, c->embedding_scale ? DTYPE_INT64 : graph->made,
                              (struct shape){.rank = 0}, &values);
-    const uint32_t module = graph_module(graph, ROLE_EMBEDDING, "model.embed_tokens");
-    *table =
-        graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "model.embed_tokens.weight");
+    const char *model = model_of(way);
+    const uint32_t module = graph_module(graph, ROLE_EMBEDDING, "%s.embed_tokens", model);
+    *table = graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "%s.embed_tokens.weight",
+                         model);
     graph_enter(graph, module, tokens);
     hf_call(graph, *table);
     const uint32_t rows = embedded_rows(graph, way, tokens, *table, scale, c->padding);
@@ -260,7 +280,7 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
 }
 
 static uint32_t run_layers(struct graph *graph, const struct model_config *c,
-                           const struct model_job *job, const struct inputs *in)
+                           const struct model_job *job, struct inputs *in)
 {
     uint32_t x = in->first;
     for (uint32_t i = 0; i < c->layers; i++) {
@@ -269,12 +289,16 @@ static uint32_t run_layers(struct graph *graph, const struct model_config *c,
             graph_drop(graph, x); /* the first one may be inputs_embeds too */
         x = z;
     }
-    const uint32_t last = graph_module(graph, ROLE_NORM, "model.%s", last_name(in->way));
+    const uint32_t last =
+        graph_module(graph, ROLE_NORM, "%s.%s", model_of(in->way), last_name(in->way));
     const struct norm norm = last_norm(graph, c, in->way);
     graph_enter(graph, last, x);
     const uint32_t normed = hf_decoder_normed(graph, in->way, x, norm);
     graph_exit(graph, last, normed);
-    graph_drop(graph, x);
+    if (in->way->last_named)
+        in->output = x;
+    else
+        graph_drop(graph, x);
     return normed;
 }
 
@@ -286,16 +310,23 @@ static void let_go(struct graph *graph, const struct inputs *in)
     const uint32_t arguments_first[] = {in->positions, in->embeds, in->mask, in->window_mask};
     const uint32_t dict_last[] = {in->mask, in->window_mask, in->embeds, in->positions};
     const uint32_t embedded_last[] = {in->positions, in->mask, in->window_mask, in->embeds};
-    const uint32_t *order = in->way->embedded_last    ? embedded_last
-                            : in->way->masks_by_layer ? dict_last
-                                                      : arguments_first;
-    for (int i = 0; i < 4; i++)
+    const uint32_t masks_first[] = {in->mask, in->window_mask, in->positions, in->embeds};
+    const bool named_mask = in->way->nested && !in->way->masks_by_layer; /* it is an argument */
+    const uint32_t *order = named_mask                                  ? masks_first
+                            : in->way->embedded_last || in->way->nested ? embedded_last
+                            : in->way->masks_by_layer                   ? dict_last
+                                                                        : arguments_first;
+    for (int i = 0; i < (in->way->nested ? 3 : 4); i++)
         if (order[i] != GRAPH_NONE)
             graph_drop(graph, order[i]);
     if (in->rope.cos != GRAPH_NONE)
         drop_tables(graph, in->rope);
     if (in->window_rope.cos != GRAPH_NONE && in->window_rope.cos != in->rope.cos)
         drop_tables(graph, in->window_rope);
+    if (in->output != GRAPH_NONE)
+        graph_drop(graph, in->output);
+    if (in->way->nested)
+        graph_drop(graph, in->embeds);
 }
 
 /* The logits of `hidden` (b, s, h). */
@@ -335,7 +366,7 @@ void hf_decoder_build(struct graph *graph, const struct model_config *c,
 
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t embedded = embed(graph, c, way, tokens, &table);
-    const struct inputs in = make_inputs(graph, c, job, way, &frequencies, embedded);
+    struct inputs in = make_inputs(graph, c, job, way, &frequencies, embedded);
     const uint32_t normed = run_layers(graph, c, job, &in);
     let_go(graph, &in);
     uint32_t scaled = normed;

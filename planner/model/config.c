@@ -204,6 +204,8 @@ enum err_code model_config_from_json(const json_t *root, const char *where,
     stated_read(root, family_of(config.arch)->class_name, &config.stated);
     snprintf(part, sizeof part, "%s%s", where, object != root ? ": text_config" : "");
     TRY(read_model(object, part, &config, err));
+    if (family_of(config.arch)->outer && json_is_true(json_object_get(root, "tie_word_embeddings")))
+        config.tied = true; /* the class around it says so of its head */
     *out = config;
     return ERR_OK;
 }

@@ -36,10 +36,11 @@ family_builder build_hf_llama, build_hf_mistral, build_hf_qwen;
 #define PARTIAL_ROTARY(share)                                                                      \
     {REAL("partial_rotary_factor", KEY_SHARE, rotary_dim, share, 0.001, 1),                        \
      .other = "rope_parameters.partial_rotary_factor"}
-#define QWEN_WINDOW                                                                                \
+#define QWEN_WINDOW QWEN_WINDOW_FROM(28)
+#define QWEN_WINDOW_FROM(layer)                                                                    \
     {WINDOW(RULE_VALUE)},                                                                          \
     {.name = "max_window_layers", .type = KEY_INT, .max = LAYERS_MAX, AT(full_layers),             \
-     .absent = RULE_VALUE, .value = 28},                                                           \
+     .absent = RULE_VALUE, .value = (layer)},                                                      \
     {BOOL("use_sliding_window", KEY_GATE, false), AT(sliding_window)},                             \
     {BOOL("use_sliding_window", KEY_GATE, false), AT(full_layers)},                                \
     LAYER_TYPES

@@ -72,19 +72,25 @@ struct hf_decoder {
     const char *embedding_dropout;               /* likewise, of the model itself */
     bool own_dropout; /* attention and feed-forward end with dropout, which is not the layer's */
     enum hf_rotary rotary;
-    bool turns_back;       /* RoPE: hf_rope.back */
-    bool fp32_tables;      /* RoPE's, and what is turned by them until it is cast back */
-    bool window_rope;      /* where layers have windows, those without one have no RoPE */
-    bool tables_by_layer;  /* RoPE's by type of layer: c->window_theta's where it has a window */
-    bool masks_by_layer;   /* a mask for each type of layer, asked for where any has a window */
-    bool masks_of_types;   /* ... and none for a type that no layer is of */
-    bool both_masks;       /* ... both, whether any layer has a window or none */
-    bool tables_first;     /* RoPE's tables come before the mask in the call of a layer */
-    bool positions_first;  /* position_ids come before the tables in the call of a layer */
-    bool embedded_last;    /* of what layers were called with, inputs_embeds are let go last */
-    bool complex_table;    /* RoPE's is one, of complex numbers */
-    struct hf_mla_way mla; /* where there is latent attention */
-    struct hf_moe_way moe; /* where there are experts */
+    bool turns_back;         /* RoPE: hf_rope.back */
+    bool fp32_tables;        /* RoPE's, and what is turned by them until it is cast back */
+    bool window_rope;        /* where layers have windows, those without one have no RoPE */
+    bool tables_by_layer;    /* RoPE's by type of layer: c->window_theta's where it has a window */
+    bool masks_by_layer;     /* a mask for each type of layer, asked for where any has a window */
+    bool masks_of_types;     /* ... and none for a type that no layer is of */
+    bool both_masks;         /* ... both, whether any layer has a window or none */
+    bool tables_first;       /* RoPE's tables come before the mask in the call of a layer */
+    bool positions_first;    /* position_ids come before the tables in the call of a layer */
+    bool embedded_last;      /* of what layers were called with, inputs_embeds are let go last */
+    const char *model;       /* the module that has the layers; NULL: "model" */
+    bool nested;             /* ... is called by one that keeps inputs_embeds until it returns */
+    bool last_named;         /* what the last layer returned lives until the model returns */
+    bool unplaced;           /* layers are called without positions, which are not asked whether
+                                sequences are packed */
+    enum hf_grids_way grids; /* RoPE's tables, of places in three grids */
+    bool complex_table;      /* RoPE's is one, of complex numbers */
+    struct hf_mla_way mla;   /* where there is latent attention */
+    struct hf_moe_way moe;   /* where there are experts */
 };
 
 /* Whether attention is in Python: always, or because the job asks for it. */

@@ -44,6 +44,7 @@ struct rope_reader {
     const json_t *root, *object;
     const char *where, *name; /* of the file; of the object in it */
     uint32_t max_positions;
+    bool grids; /* places are in three grids */
     struct err *err;
 };
 
@@ -112,6 +113,9 @@ static enum err_code take_scaling(const struct rope_reader *o, struct rope *rope
                        o->where, o->name, shown_of(type).text, o->name, shown_of(older).text);
     const char *key = type ? "rope_type" : "type";
     const json_t *value = type ? type : older;
+    const char *said = json_string_value(value);
+    if (o->grids && said && strcmp(said, "mrope") == 0)
+        value = NULL; /* of three grids, by frequencies as they are */
     for (int i = 0; i < ROPE_SCALING_COUNT; i++) {
         const char *text = rope_scaling_name((enum rope_scaling)i);
         rope->scaling = (uint8_t)i;
@@ -121,6 +125,25 @@ static enum err_code take_scaling(const struct rope_reader *o, struct rope *rope
             (size_t)snprintf(known + used, sizeof known - used, "%s\"%s\"", i ? ", " : "", text);
     }
     return unexpected(o, key, known, value);
+}
+
+/* How many pairs of a head's numbers each grid turns. */
+static enum err_code take_sections(const struct rope_reader *o, uint32_t dim, uint32_t *sections)
+{
+    static const char key[] = "mrope_section";
+    char expected[64];
+    const json_t *list = json_object_get(o->object, key);
+    json_int_t sum = 0;
+    snprintf(expected, sizeof expected, "a list of 3 integers, together %u", dim / 2);
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *value = json_array_get(list, i);
+        if (json_array_size(list) != 3 || !json_is_integer(value) ||
+            json_integer_value(value) < 1 || json_integer_value(value) > dim)
+            return unexpected(o, key, expected, list);
+        sections[i] = (uint32_t)json_integer_value(value);
+        sum += json_integer_value(value);
+    }
+    return sum == dim / 2 ? ERR_OK : unexpected(o, key, expected, list);
 }
 
 /* The positions that the model was made for; a key of the file itself goes before the object's. */
@@ -215,8 +238,11 @@ enum err_code rope_read(const json_t *root, const char *where, uint32_t dim, boo
                         struct model_config *out, struct err *err)
 {
     struct rope *rope = &out->rope;
-    struct rope_reader o = {
-        .root = root, .where = where, .max_positions = out->max_positions, .err = err};
+    struct rope_reader o = {.root = root,
+                            .where = where,
+                            .max_positions = out->max_positions,
+                            .grids = out->grids,
+                            .err = err};
     rope->attention_factor = 1;
     TRY(rope_find(root, where, &o.object, &o.name, err));
     if (o.object && by_layer)
@@ -234,6 +260,8 @@ enum err_code rope_read(const json_t *root, const char *where, uint32_t dim, boo
                 o.name);
     }
     TRY(take_scaling(&o, rope));
+    if (out->grids)
+        TRY(take_sections(&o, dim, out->rope_sections));
     switch (rope->scaling) {
     case ROPE_LINEAR:
         return take_number(&o, "factor", 1, (double)NAN, &rope->factor);

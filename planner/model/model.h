@@ -23,6 +23,9 @@
     X(GPT_OSS, gpt_oss)                                                                            \
     X(DEEPSEEK_V2, deepseek_v2)                                                                    \
     X(DEEPSEEK_V3, deepseek_v3)                                                                    \
+    X(QWEN2_VL, qwen2_vl)                                                                          \
+    X(QWEN2_5_VL, qwen2_5_vl)                                                                      \
+    X(QWEN3_VL, qwen3_vl)                                                                          \
     X(GLM4_MOE, glm4_moe)                                                                          \
     X(OLMOE, olmoe)                                                                                \
     X(PHI, phi)                                                                                    \
@@ -137,6 +140,8 @@ struct model_config {
     struct rope rope;    /* dim and positions are the builder's */
     float position_beta; /* Ministral 3: q times 1 + beta log(1 + floor(position / step)) */
     uint32_t position_step;
+    bool grids;                /* Qwen-VL: RoPE by places in three grids ... */
+    uint32_t rope_sections[3]; /* ... each of which turns so many pairs */
     float rope_alpha;        /* Hunyuan: of a "dynamic" RoPE, which then is not; 0: there is none */
     float embedding_dropout; /* GPT-2: embd_pdrop, StarCoder2, Phi; elsewhere `dropout` is all */
     uint32_t rotary_dim; /* GPT-NeoX, Phi, GLM, StableLM, DeepSeek: how many of a head's d numbers

@@ -18,12 +18,22 @@ static void put_text(char *out, size_t size, const char *text)
 bool stated_arch(const json_t *object, enum arch *arch)
 {
     const char *type = json_string_value(json_object_get(object, "model_type"));
-    for (int i = 0; type && i < ARCH_COUNT; i++)
-        if (strcmp(type, arch_name((enum arch)i)) == 0) {
+    for (int i = 0; type && i < ARCH_COUNT; i++) {
+        const struct family *family = family_of((enum arch)i);
+        if (strcmp(type, family->name) == 0 ||
+            (family->outer && strcmp(type, family->outer) == 0)) {
             *arch = (enum arch)i;
             return true;
         }
+    }
     return false;
+}
+
+/* Whether it is the file of a class that has a planned model inside, whose keys are its own. */
+static bool is_flat(const char *type, enum arch arch)
+{
+    const char *outer = family_of(arch)->outer;
+    return outer && strcmp(type, outer) == 0;
 }
 
 const json_t *stated_part(const json_t *root, struct model_stated *out)
@@ -31,10 +41,13 @@ const json_t *stated_part(const json_t *root, struct model_stated *out)
     enum arch arch;
     const json_t *text = json_object_get(root, "text_config");
     const char *type = json_string_value(json_object_get(root, "model_type"));
-    if (stated_arch(root, &arch) || !type || !stated_arch(text, &arch))
+    const bool known = stated_arch(root, &arch), flat = known && is_flat(type, arch);
+    if (!type || (known && !flat))
+        return root;
+    if (!stated_arch(text, &arch) && !flat)
         return root;
     put_text(out->outer, sizeof out->outer, type);
-    return text;
+    return stated_arch(text, &arch) ? text : root;
 }
 
 void stated_read(const json_t *root, const char *class_name, struct model_stated *out)
@@ -66,7 +79,7 @@ bool model_note(const struct model_config *config, uint32_t index, char *text, s
     if (s->outer[0] && index-- == 0) {
         snprintf(text, size,
                  "the text model of a \"%s\" is planned alone, as %s: what the file has besides "
-                 "text_config (a vision tower, what joins them) is not counted",
+                 "text (a vision tower, what joins them) is not counted",
                  s->outer, planned);
         return true;
     }

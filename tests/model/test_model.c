@@ -274,6 +274,34 @@ static void the_text_model_of_a_multimodal_file_is_planned_and_that_is_said(void
     assert_false(model_note(&expected, 0, text, sizeof text));
 }
 
+/* Files of Qwen2.5-VL have the text model's keys beside the tower's object, later ones an object
+ * for each; whether the head is tied says the whole. */
+static void a_text_model_is_read_from_a_flat_file_and_from_a_nested_one(void **state)
+{
+    (void)state;
+    char text[512];
+    const struct model_config flat = from_text(
+        "{\"model_type\": \"qwen2_5_vl\", \"hidden_size\": 3584, \"num_hidden_layers\": 28, "
+        "\"num_attention_heads\": 28, \"num_key_value_heads\": 4, \"intermediate_size\": 18944, "
+        "\"vocab_size\": 152064, \"max_position_embeddings\": 128000, \"rms_norm_eps\": 1e-6, "
+        "\"rope_theta\": 1e6, \"rope_scaling\": {\"type\": \"mrope\", \"mrope_section\": "
+        "[16, 24, 24]}, \"vision_config\": {\"depth\": 32}}");
+    const struct model_config nested = from_text(
+        "{\"model_type\": \"qwen3_vl\", \"tie_word_embeddings\": true, \"text_config\": "
+        "{\"model_type\": \"qwen3_vl_text\", \"hidden_size\": 2560, \"num_hidden_layers\": 36, "
+        "\"num_attention_heads\": 32, \"num_key_value_heads\": 8, \"head_dim\": 128, "
+        "\"intermediate_size\": 9728, \"vocab_size\": 151936, \"max_position_embeddings\": "
+        "262144, \"rope_theta\": 5e6, \"rope_scaling\": {\"rope_type\": \"default\", "
+        "\"mrope_interleaved\": true, \"mrope_section\": [24, 20, 20]}}}");
+    const struct model_config qwen2_5 = preset("qwen2.5-vl-7b-text");
+    const struct model_config qwen3 = preset("qwen3-vl-4b-text");
+    assert_same_config(&flat, &qwen2_5);
+    assert_same_config(&nested, &qwen3);
+    assert_true(model_note(&flat, 0, text, sizeof text));
+    assert_non_null(strstr(text, "the text model of a \"qwen2_5_vl\" is planned alone"));
+    assert_true(model_note(&nested, 0, text, sizeof text));
+}
+
 static void what_a_file_says_beside_its_numbers_is_said(void **state)
 {
     (void)state;
@@ -705,6 +733,7 @@ int main(void)
         cmocka_unit_test(null_means_what_the_config_class_makes_of_it),
         cmocka_unit_test(rope_may_be_of_each_type_of_layer),
         cmocka_unit_test(the_text_model_of_a_multimodal_file_is_planned_and_that_is_said),
+        cmocka_unit_test(a_text_model_is_read_from_a_flat_file_and_from_a_nested_one),
         cmocka_unit_test(what_a_file_says_beside_its_numbers_is_said),
         cmocka_unit_test(newer_files_keep_rope_in_an_object),
         cmocka_unit_test(rope_scaling_is_read_under_both_names),

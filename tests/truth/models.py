@@ -332,7 +332,11 @@ HF = {  # model_type -> (model class, config class, paths of the lists of blocks
     "xlm-roberta": ("XLMRobertaForMaskedLM", "XLMRobertaConfig", ["roberta.encoder.layer"]),
     "camembert": ("CamembertForMaskedLM", "CamembertConfig", ["roberta.encoder.layer"]),
     "t5": ("T5ForConditionalGeneration", "T5Config", ["encoder.block", "decoder.block"]),
+    "qwen2_vl_text": ("Qwen2VLForConditionalGeneration", "Qwen2VLConfig", ["model.language_model.layers"]),
+    "qwen2_5_vl_text": ("Qwen2_5_VLForConditionalGeneration", "Qwen2_5_VLConfig", ["model.language_model.layers"]),
+    "qwen3_vl_text": ("Qwen3VLForConditionalGeneration", "Qwen3VLConfig", ["model.language_model.layers"]),
 }
+WHOLE = {name: classes[1] for name, classes in HF.items() if name.endswith("_text")}     # class around a text model
 NOT_CONFIG = ("kind", "model_type", "batch", "seq", "experts_implementation")
 
 
@@ -418,19 +422,35 @@ def as_on_cuda():
         F.scaled_dot_product_attention, F.dropout = saved
 
 
+def hf_config(config_class, model_type, fields):
+    """Of the text model of one that sees: the whole's, with the smallest tower."""
+    if model_type not in WHOLE:
+        return config_class(use_cache=False, **fields)
+    text = {k: v for k, v in fields.items() if k != "tie_word_embeddings"}
+    return config_class(text_config={"use_cache": False, **text}, vision_config={"depth": 1},
+                        tie_word_embeddings=fields.get("tie_word_embeddings", False))
+
+
+def without_tower(model):
+    """A model that sees, without what it sees with: calls by text alone never ask for it."""
+    if hasattr(getattr(model, "model", None), "visual"):
+        model.model.visual = None
+    return model
+
+
 def hf_model(m, attention=None):
     import transformers
     # fake tensors count as tracing there, which builds causal masks that a real run does without
     transformers.utils.import_utils.is_fake_tensor = lambda x: False
     model_class, config_class, paths = hf_classes(m["model_type"])
     fields = {k: v for k, v in m.items() if k not in NOT_CONFIG}
-    config = config_class(use_cache=False, **fields)
+    config = hf_config(config_class, m["model_type"], fields)
     config._attn_implementation = "sdpa" if model_class._supports_sdpa and attention != "eager" else "eager"
     if m["model_type"] == "t5":
         config.decoder_start_token_id = config.pad_token_id
     if "experts_implementation" in m:
         config._experts_implementation = m["experts_implementation"]
-    model = model_class(config)
+    model = without_tower(model_class(config))
     return model.train(), [b for path in paths for b in model.get_submodule(path)]
 
 

@@ -16,8 +16,9 @@ import sys
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 
+import models
 from numerics import BATCH, SEQ, STEPS, config_of, parameter_values, tokens, write
 
 SIZE = {"vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -34,6 +35,7 @@ YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}
 DYNAMIC = {"type": "dynamic", "factor": 2.0}
 LONGROPE = {"type": "longrope", "short_factor": [1.0, 1.1, 1.3, 1.6, 2.0, 2.5],
             "long_factor": [1.0, 1.5, 2.25, 4.0, 7.0, 12.0]}
+GRIDS = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 2, 3]}
 
 FAMILIES = [
     ("llama", {**GROUPED, "rope_theta": 523.5}),
@@ -60,6 +62,9 @@ FAMILIES = [
     ("gpt_neox", {**SIZE, "rotary_pct": 0.5}),
     ("gpt_neox", {**SIZE, "rotary_pct": 0.5, "use_parallel_residual": False,
                   "hidden_act": "gelu_fast"}),
+    ("qwen2_vl_text", {**GROUPED, "rope_parameters": GRIDS}),
+    ("qwen2_5_vl_text", {**GROUPED, "rope_parameters": GRIDS, "tie_word_embeddings": True}),
+    ("qwen3_vl_text", {**GROUPED, "head_dim": 12, "rope_parameters": GRIDS}),
     ("phi", {**GROUPED, "partial_rotary_factor": 0.5, **NO_DROPOUT}),
     ("phi3", {**GROUPED, "pad_token_id": 0, "original_max_position_embeddings": 32,
               **NO_DROPOUT}),
@@ -183,10 +188,14 @@ def inputs(model_type, step, vocab):
 def train(model_type, settings):
     settings = {"model_type": model_type, **settings}
     config = config_of(settings)
+    whole = models.WHOLE.get(model_type)    # a model that sees, called by text alone
+    if whole:
+        config = models.hf_config(getattr(transformers, whole), model_type, {k: v for k, v in settings.items() if k != "model_type"})
     if model_type == "t5":
         config.decoder_start_token_id = 0  # as published files say
     make = CLASSES.get(model_type, AutoModelForCausalLM)
-    model = make.from_config(config).float().train()
+    make = AutoModelForImageTextToText if whole else make
+    model = models.without_tower(make.from_config(config)).float().train()
     named = list(model.named_parameters())
     with torch.no_grad():
         for index, (name, parameter) in enumerate(named):
@@ -195,7 +204,7 @@ def train(model_type, settings):
                                   weight_decay=0.1)
     losses, norms, first = [], [], {}
     for step in range(STEPS):
-        loss = model(**inputs(model_type, step, config.vocab_size)).loss
+        loss = model(**inputs(model_type, step, config.get_text_config().vocab_size)).loss
         loss.backward()
         each = {name: float(p.grad.norm()) if p.grad is not None else 0.0 for name, p in named}
         losses.append(loss.item())
