@@ -21,8 +21,9 @@ struct family {
     const char *class_name; /* of transformers, what is planned; NULL: it is not there */
     struct key_table keys;
 
-    const char *outer;      /* model_type of a class that has this model inside, which is planned
-                               without the rest; its file may have these keys as its own. NULL: none */
+    /* model_type of a class that has this model inside, which is planned without the rest; its file
+     * may have these keys as its own. NULL: there is none. */
+    const char *outer;
 
     /* Each preset is the config.json that its authors published on Hugging Face; its count is
      * transformers' for the class named beside it (5.23, built on the meta device), each parameter

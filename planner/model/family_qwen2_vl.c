@@ -17,9 +17,10 @@ static const struct key keys[] = {
 /* A model is a line, and what the macro holds is a row: no block, no expression. */
 /* clang-format off */
 /* Text models of Qwen/Qwen2-VL-2B, -7B. Qwen2VLForConditionalGeneration without its tower. */
+#define QWEN2_VL_2(...) QWEN2_VL(ARCH_QWEN2_VL, __VA_ARGS__)
 static const struct model_preset presets[] = {
-    QWEN2_VL(ARCH_QWEN2_VL, "qwen2-vl-2b-text", 1543714304, 1536, 28, 12, 2, 8960,  151936, 32768, true),
-    QWEN2_VL(ARCH_QWEN2_VL, "qwen2-vl-7b-text", 7615616512, 3584, 28, 28, 4, 18944, 152064, 32768, false),
+    QWEN2_VL_2("qwen2-vl-2b-text", 1543714304, 1536, 28, 12, 2, 8960,  151936, 32768, true),
+    QWEN2_VL_2("qwen2-vl-7b-text", 7615616512, 3584, 28, 28, 4, 18944, 152064, 32768, false),
 };
 /* clang-format on */
 
