@@ -350,82 +350,10 @@ def flops_of(func, args, kwargs, out):
         return 0
 
 
-class Outputs:
-    """Fake tensors as calls on such shapes, strides and dtypes have returned them before. FakeTensorMode has such a
-    cache, too, whose keys tell more apart than what is recorded here and take most of a recording's time."""
-
-    MISSING = object()
-    PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
-
-    def __init__(self):
-        self.known = {}         # key -> (shape, strides, dtype, device), or None: FakeTensorMode is asked
-        self.fresh = {}         # func -> whether it returns one new tensor and changes nothing
-
-    def makes_one(self, func):
-        if func not in self.fresh:
-            returns = func._schema.returns
-            self.fresh[func] = (len(returns) == 1 and str(returns[0].type) == "Tensor" and not func._schema.is_mutable
-                                and not any(a.alias_info for a in (*func._schema.arguments, *returns)))
-        return self.fresh[func]
-
-    def part(self, value):
-        """What an argument adds to a key; None: it cannot be one."""
-        if isinstance(value, FakeTensor):
-            if value.constant is not None or value.dtype.is_complex or value.layout is not torch.strided:
-                return None
-            return value.shape, value.stride(), value.dtype
-        if isinstance(value, (list, tuple)):
-            parts = tuple(self.part(v) for v in value)
-            return None if None in parts else parts
-        return (type(value), value) if type(value) in self.PLAIN else None
-
-    def key(self, func, args, kwargs):
-        if not self.makes_one(func):
-            return None
-        key = [func]
-        for value in args:
-            key.append(self.part(value))
-        for name, value in kwargs.items():
-            key += [name, self.part(value)]
-        return None if None in key else tuple(key)
-
-    @staticmethod
-    def made(mode, shape, strides, dtype, device):
-        with torch._C._DisableTorchDispatch():
-            return FakeTensor(mode, torch.empty_strided(shape, strides, dtype=dtype, device="meta"), device)
-
-    def learn(self, key, args, out):
-        """Only what is made like that again is like it."""
-        self.known[key] = None
-        given = {id(t.untyped_storage()) for t in pytree.tree_leaves(args) if isinstance(t, torch.Tensor)}
-        if not isinstance(out, FakeTensor) or out.constant is not None or out.layout is not torch.strided or \
-                out.dtype.is_complex or id(out.untyped_storage()) in given or out.storage_offset():
-            return
-        like = (out.shape, out.stride(), out.dtype, out.fake_device)
-        again = self.made(out.fake_mode, *like)
-        if again.untyped_storage().nbytes() == out.untyped_storage().nbytes() and again.stride() == out.stride():
-            self.known[key] = like
-
-    def __call__(self, func, args, kwargs):
-        key = self.key(func, args, kwargs)
-        if key is None:
-            return func(*args, **kwargs)
-        like = self.known.get(key, self.MISSING)
-        if like is not self.MISSING and like is not None:
-            mode = next((a.fake_mode for a in pytree.arg_tree_leaves(*args) if isinstance(a, FakeTensor)), None)
-            if mode is not None:
-                return self.made(mode, *like)
-        out = func(*args, **kwargs)
-        if like is self.MISSING:
-            self.learn(key, (args, kwargs), out)
-        return out
-
-
 class Stream(TorchDispatchMode):
     """Writes down births, deaths and calls while it is entered."""
 
     current = None
-    outputs = Outputs()
     values = WeakIdKeyDictionary()      # of integers and truth values, those of an earlier step too
 
     def __init__(self, tables, places):
@@ -541,7 +469,7 @@ class Stream(TorchDispatchMode):
         if func is aten._local_scalar_dense.default:
             return self.scalar(args[0])
         name = op_name(func)
-        out = self.outputs(func, args, kwargs)
+        out = func(*args, **kwargs)
         outs = [(t, i) for i, t in enumerate(out if isinstance(out, (tuple, list)) else (out,))
                 if isinstance(t, torch.Tensor)]
         self.follow(func, args, kwargs, [t for t, _ in outs])
