@@ -162,6 +162,9 @@ const struct node *import_node(const struct import *import, const char *path);
 enum err_code import_elsewhere(struct import *import, const struct key_row *row,
                                const struct node *node, struct err *err);
 
+/* What is listed as not planned, a line each, in the import's arena; NULL: nothing. */
+const char *import_unplanned(struct import *import);
+
 /* Lists a key as not planned. */
 void import_list(struct import *import, const struct node *node, const char *path, const char *why);
 

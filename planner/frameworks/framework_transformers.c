@@ -13,11 +13,6 @@ enum {
     ZERO = FOR_SYSTEM(ZERO1) | FOR_SYSTEM(ZERO2) | FOR_SYSTEM(ZERO3),
 };
 
-static bool is_on(const struct node *node)
-{
-    return node && node->text && strcmp(node->text, "true") == 0;
-}
-
 /* "fsdp": true, or the older words "full_shard auto_wrap offload". */
 static bool says(const struct import *im, const char *word)
 {
@@ -39,7 +34,7 @@ static enum err_code read_fsdp(struct import *im, const struct key_row *row,
                                         "hybrid_shard", "hybrid_shard_zero2", "offload",
                                         "auto_wrap"};
     const long long version = import_integer(im, "fsdp_config.version", 2);
-    const bool on = node && (is_on(node) || (node->kind == NODE_TEXT && *node->text));
+    const bool on = node && (transformers_is_on(node) || (node->kind == NODE_TEXT && *node->text));
     if (import_has_named(im) && on) /* Trainer.__init__ */
         return import_refuse(im, row->path, node, err,
                              "transformers refuses it beside deepspeed: leave one of them out");
@@ -68,7 +63,7 @@ static enum err_code read_fsdp(struct import *im, const struct key_row *row,
 static enum err_code read_reshard(struct import *im, const struct key_row *row,
                                   const struct node *node, struct err *err)
 {
-    const bool off = node ? !is_on(node) : says(im, "shard_grad_op");
+    const bool off = node ? !transformers_is_on(node) : says(im, "shard_grad_op");
     return import_set(im, "reshard", off ? "never" : "default", row, node, err);
 }
 
@@ -95,7 +90,7 @@ static enum err_code read_sharding(struct import *im, const struct key_row *row,
 static enum err_code read_offload(struct import *im, const struct key_row *row,
                                   const struct node *node, struct err *err)
 {
-    const bool on = node ? is_on(node) : says(im, "offload");
+    const bool on = node ? transformers_is_on(node) : says(im, "offload");
     return import_set(im, "offload", on ? "cpu" : "none", row, node, err);
 }
 
@@ -124,7 +119,8 @@ static enum err_code read_policy(struct import *im, const struct key_row *row,
 static enum err_code read_dtype(struct import *im, const struct key_row *row,
                                 const struct node *node, struct err *err)
 {
-    const bool bf16 = is_on(import_node(im, "bf16")), fp16 = is_on(import_node(im, "fp16"));
+    const bool bf16 = transformers_is_on(import_node(im, "bf16")),
+               fp16 = transformers_is_on(import_node(im, "fp16"));
     const char *dtype = bf16 ? "bf16" : fp16 ? "fp16" : "same";
     if (im->settings->job.strategy.system == SYSTEM_DDP) {
         if (fp16)
@@ -152,9 +148,8 @@ static enum err_code read_dtype(struct import *im, const struct key_row *row,
 static enum err_code read_checkpointing(struct import *im, const struct key_row *row,
                                         const struct node *node, struct err *err)
 {
-    const bool on = is_on(import_node(im, "gradient_checkpointing")) ||
-                    is_on(import_node(im, "fsdp_config.activation_checkpointing"));
-    return import_set(im, "checkpointing", on ? "full" : "none", row, node, err);
+    const char *blocks = transformers_is_checkpointed(im) ? "full" : "none";
+    return import_set(im, "checkpointing", blocks, row, node, err);
 }
 
 /* An optimizer of DeepSpeed's own file is DeepSpeed's fused one, whatever is said here. */
@@ -172,11 +167,11 @@ static enum err_code read_optim(struct import *im, const struct key_row *row,
 }
 
 /* Trainer._build_accelerator_args: without the key they are looked for, unless blocks are
- * checkpointed. */
+ * checkpointed; LLaMA-Factory's parser.py: unless there are adapters. */
 static enum err_code read_unused(struct import *im, const struct key_row *row,
                                  const struct node *node, struct err *err)
 {
-    const bool on = node ? is_on(node) : !is_on(import_node(im, "gradient_checkpointing"));
+    const bool on = node ? transformers_is_on(node) : !transformers_is_checkpointed(im);
     return import_set(im, "find-unused-parameters", on ? "on" : "off", row, node, err);
 }
 
@@ -205,11 +200,27 @@ static enum err_code read_objective(struct import *im, const struct key_row *row
     return ERR_OK;
 }
 
+/* axolotl's mesh. */
+static enum err_code read_dp_shards(struct import *im, const struct key_row *row,
+                                    const struct node *node, struct err *err)
+{
+    const long long shards = import_integer(im, row->path, -1);
+    const long long replicas = import_integer(im, "dp_replicate_size", 1);
+    return !node
+               ? ERR_OK
+               : import_set(im, "gpus", import_text(im, "%lld", shards * replicas), row, node, err);
+}
+
 /* ---- the table ---- */
 
 /* clang-format off */
 /* NOLINTBEGIN(bugprone-macro-parentheses): what the macros hold are initialisers */
 #define IDLE(key) {.path = key, .kind = KEY_ANY}
+#define ELSEWHERE(key, of_kind) {.path = key, .kind = of_kind, .read = import_elsewhere}
+#define OFF(key, what) {.path = key, .kind = KEY_BOOL, .neutral = "false", .why = what}
+#define WITH(key, what) {.path = key, .kind = KEY_SECTION, .why = what}
+#define DEGREE(key, what) {.path = key, .kind = KEY_INTEGER, .least = 1, .neutral = "1", .why = what}
+#define KERNELS "axolotl's kernels of adapters: planned as peft's own"
 #define C(key) "fsdp_config." key
 #define O(name) {name, NULL}
 #define FLASH "flash-attn's own kernels: planned as torch's, which --attention chooses"
@@ -264,13 +275,19 @@ static const struct key_row rows[] = {
     {.path = C("xla"), .kind = KEY_BOOL, .neutral = "false", .why = "XLA's FSDP"},
     IDLE(C("xla_fsdp_v2")), IDLE(C("xla_fsdp_grad_ckpt")), IDLE(C("xla_fsdp_settings")),
     IDLE(C("state_dict_type")), IDLE(C("sync_module_states")), IDLE(C("cpu_ram_efficient_loading")),
-    {.path = "gradient_checkpointing", .kind = KEY_BOOL, .read = import_elsewhere},
+    {.path = "gradient_checkpointing", .kind = KEY_ANY, .read = transformers_read_checkpoints},
+    ELSEWHERE("disable_gradient_checkpointing", KEY_BOOL),
+    OFF("use_unsloth_gc", "checkpoints on the host: planned on the GPU"),
+    OFF("use_reentrant_gc",
+        "reentrant checkpoints, which compute all of a block again: planned as the others"),
+    {.path = "activation_offloading", .kind = KEY_ANY, .neutral = "false",
+     .why = "activations on the host: planned on the GPU"},
+    OFF("layer_offloading", "layers on the host: planned on the GPU"),
+    {.path = "selective_checkpointing", .kind = KEY_ANY, .neutral = "false",
+     .why = "attention is kept: planned as full, of which --checkpointing selective keeps more"},
     IDLE("gradient_checkpointing_kwargs"),
 
     {.path = "model_name_or_path", .kind = KEY_TEXT, .setting = "model", .read = read_model},
-    {.path = "adapter", .kind = KEY_ANY, .neutral = "", .why = "adapters: give --lora"},
-    {.path = "finetuning_type", .kind = KEY_WORD, .neutral = "full",
-     .why = "adapters: give --lora"},
     {.path = "load_in_4bit", .kind = KEY_BOOL, .neutral = "false", .why = "weights in 4 bits"},
     {.path = "load_in_8bit", .kind = KEY_BOOL, .neutral = "false", .why = "weights in 8 bits"},
     {.path = "quantization_bit", .kind = KEY_ANY, .neutral = "", .why = "weights in few bits"},
@@ -280,6 +297,38 @@ static const struct key_row rows[] = {
     {.path = "fp16", .kind = KEY_BOOL, .setting = "param-dtype", .read = import_elsewhere,
      .twin = "fp16.enabled"},
     {.path = "tf32", .kind = KEY_BOOL},
+    {.path = "finetuning_type", .kind = KEY_WORD, .setting = "lora",
+     .words = KEY_WORDS(O("lora"), O("full"), O("freeze"), O("oft")),
+     .read = transformers_read_adapters},
+    {.path = "adapter", .kind = KEY_TEXT, .neutral = "",
+     .why = "adapters of another kind: planned as all trained"},
+    ELSEWHERE("lora_rank", KEY_INTEGER), ELSEWHERE("lora_target", KEY_ANY),
+    ELSEWHERE("lora_target_modules", KEY_ANY), ELSEWHERE("lora_target_linear", KEY_BOOL),
+    IDLE("lora_alpha"), IDLE("use_rslora"), IDLE("peft_use_rslora"), IDLE("pissa_init"),
+    IDLE("pissa_iter"), IDLE("peft_init_lora_weights"), IDLE("lora_fan_in_fan_out"),
+    IDLE("lora_on_cpu"), IDLE("merge_lora"), IDLE("create_new_adapter"),
+    {.path = "lora_dropout", .kind = KEY_REAL, .neutral = "0",
+     .why = "dropout before adapters, which keeps a mask and its output: planned without"},
+    OFF("use_dora", "DoRA's magnitudes"), OFF("peft_use_dora", "DoRA's magnitudes"),
+    WITH("lora_modules_to_save", "modules that are trained whole: planned as frozen"),
+    WITH("additional_target", "modules that are trained whole: planned as frozen"),
+    WITH("lora_target_parameters", "adapters of parameters: planned without"),
+    WITH("lora_rank_pattern", "ranks of their own: planned with one"),
+    WITH("peft_layers_to_transform", "adapters of some layers: planned in all"),
+    WITH("lora_model_dir", "an adapter that is there has a rank of its own"),
+    WITH("adapter_name_or_path", "an adapter that is there has a rank of its own"),
+    WITH("loraplus_lr_ratio", "groups of parameters: planned as one"),
+    {.path = "peft_autocast_adapter_dtype", .kind = KEY_BOOL, .neutral = "true",
+     .why = "adapters in the model's dtype: planned in fp32"},
+    OFF("lora_mlp_kernel", KERNELS), OFF("lora_qkv_kernel", KERNELS),
+    OFF("lora_o_kernel", KERNELS),
+    DEGREE("tensor_parallel_size", "tensor parallelism"),
+    DEGREE("context_parallel_size", "context parallelism"),
+    DEGREE("sequence_parallel_degree", "context parallelism"),
+    {.path = "dp_replicate_size", .kind = KEY_INTEGER, .least = 1, .setting = "replicate",
+     .systems = FSDP},
+    {.path = "dp_shard_size", .kind = KEY_INTEGER, .least = 1, .setting = "gpus",
+     .read = read_dp_shards, .systems = FSDP},
     {.path = "per_device_train_batch_size", .kind = KEY_INTEGER, .least = 1,
      .setting = "micro-batch", .initial = "8", .twin = "train_micro_batch_size_per_gpu"},
     {.path = "gradient_accumulation_steps", .kind = KEY_INTEGER, .least = 1,

@@ -8,4 +8,17 @@
  * (framework_transformers_others.c). */
 void transformers_others(struct document *document);
 
+/* ---- framework_transformers_adapters.c: checkpoints and adapters as the trainers say them ---- */
+
+bool transformers_is_on(const struct node *node);
+
+/* Whether blocks are checkpointed, by any of the keys. */
+bool transformers_is_checkpointed(const struct import *import);
+
+/* `gradient_checkpointing`: true, false, or what axolotl adds. */
+key_reader transformers_read_checkpoints;
+
+/* `finetuning_type`, which axolotl's `adapter` has become. */
+key_reader transformers_read_adapters;
+
 #endif

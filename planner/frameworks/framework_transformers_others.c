@@ -12,6 +12,7 @@ static const struct {
     {"sequence_len", "cutoff_len"},                      /* axolotl; LLaMA-Factory's name */
     {"micro_batch_size", "per_device_train_batch_size"}, /* axolotl */
     {"optimizer", "optim"},                              /* axolotl */
+    {"lora_r", "lora_rank"},                             /* axolotl */
     {"fsdp_version", "fsdp_config.version"},             /* axolotl */
     {"fsdp_config.offload_params", "fsdp_config.cpu_offload"},
     {"fsdp_config.sharding_strategy", "fsdp_config.reshard_after_forward"},
@@ -55,11 +56,45 @@ static void imply_fsdp(struct document *document)
         document_put(document, "fsdp_config.version", NODE_INTEGER, "1");
 }
 
+/* axolotl's adapter: qlora is lora over weights in few bits, which load_in_4bit says. */
+static void say_adapter(struct document *document)
+{
+    struct node *node = document_find(document, "adapter");
+    if (node && node->kind == NODE_TEXT &&
+        (strcmp(node->text, "lora") == 0 || strcmp(node->text, "qlora") == 0))
+        document_say(document, node, "adapter", "finetuning_type", NODE_TEXT, "lora");
+}
+
+/* LLaMA-Factory's, which nobody else's files have. */
+static bool is_llama_factory(const struct document *document)
+{
+    static const char *const own[] = {
+        "finetuning_type", "stage",       "template",    "cutoff_len",
+        "lora_rank",       "lora_target", "dataset_dir", "disable_gradient_checkpointing"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (document_find(document, own[i]))
+            return document_find(document, "model_name_or_path") != NULL;
+    return false;
+}
+
+/* What holds in LLaMA-Factory where its file says nothing: finetuning_args.py, model_args.py. */
+static void imply_llama_factory(struct document *document)
+{
+    if (!is_llama_factory(document))
+        return;
+    if (!document_find(document, "finetuning_type"))
+        document_put(document, "finetuning_type", NODE_TEXT, "lora");
+    if (!document_find(document, "disable_gradient_checkpointing"))
+        document_put(document, "disable_gradient_checkpointing", NODE_BOOL, "false");
+}
+
 void transformers_others(struct document *document)
 {
+    imply_llama_factory(document);
     if (document->syntax != SYNTAX_YAML)
         return;
     imply_fsdp(document);
+    say_adapter(document);
     settle_bf16(document);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct node *node = document_find(document, names[i].was);

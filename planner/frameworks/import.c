@@ -393,6 +393,13 @@ static bool same_value(const char *a, const char *b)
     return strcasecmp(a, b) == 0 || (number_real(a, &x) && number_real(b, &y) && x == y);
 }
 
+/* Whether a key that cannot be planned changes nothing: 0.0 as 0. */
+static bool is_neutral(const struct import *im, const struct key_row *row, const char *text)
+{
+    const bool number = row->kind == KEY_INTEGER || row->kind == KEY_REAL;
+    return number ? same_value(row->neutral, text) : same_word(im->framework, row->neutral, text);
+}
+
 /* What the row's twin in the named file holds, or NULL: nothing, or "auto". */
 static const struct node *twin_of(const struct import *im, const struct key_row *row)
 {
@@ -443,8 +450,7 @@ static enum err_code take_present(struct import *im, const struct key_row *row, 
         return set_value(im, row, node, text, err);
     if (row->kind == KEY_TABLE || seen)
         return ERR_OK;
-    const bool neutral =
-        !row->why || (row->neutral && text && same_word(im->framework, row->neutral, text));
+    const bool neutral = !row->why || (row->neutral && text && is_neutral(im, row, text));
     add_note(im, neutral ? NOTE_IDLE : NOTE_UNPLANNED, row->path, node, neutral ? NULL : row->why);
     return ERR_OK;
 }
@@ -711,7 +717,9 @@ enum err_code import_document(struct import *im, struct settings *settings,
                        im->document.path);
     TRY(read_options(im, &own, err));
     join_options(im, &own, given, given_count);
-    return take_all(im, &own, err);
+    TRY(take_all(im, &own, err));
+    settings->unplanned = import_unplanned(im);
+    return ERR_OK;
 }
 
 enum err_code import_file(void *context, struct settings *settings, const char *path,

@@ -63,7 +63,8 @@ enum err_code import_document(struct import *import, struct settings *settings,
 
 void import_free(struct import *import);
 
-/* What is listed, for people: nothing when no file was read. `all`: what was taken, too. */
+/* What is listed, for people: nothing when no file was read; what is not planned stands beside the
+ * verdict (`unplanned` of the settings). */
 void import_print(FILE *file, const struct import *import);
 
 /* {"file", "framework", "taken": [{"key", "line", "value", "setting"}], "not_planned": [...],

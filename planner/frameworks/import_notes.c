@@ -2,6 +2,7 @@
 #include "frameworks/framework.h"
 #include "frameworks/import.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -47,6 +48,25 @@ static void print_kind(FILE *file, const struct import *im, enum note_kind kind)
         }
 }
 
+const char *import_unplanned(struct import *im)
+{
+    char *text = NULL;
+    size_t size;
+    if (count_of(im, NOTE_UNPLANNED) == 0)
+        return NULL;
+    FILE *file = open_memstream(&text, &size);
+    if (!file)
+        return "what is listed with --json";
+    for (uint32_t i = 0; i < im->note_count; i++)
+        if (im->notes[i].kind == NOTE_UNPLANNED) {
+            fputs("    ", file);
+            print_note(file, &im->notes[i]);
+        }
+    const char *lent = fclose(file) == 0 ? arena_strdup(&im->arena, text) : NULL;
+    free(text);
+    return lent;
+}
+
 /* Names only, by commas, in lines of a page's width. */
 static void print_names(FILE *file, const struct import *im, enum note_kind kind)
 {
@@ -76,7 +96,6 @@ void import_print(FILE *file, const struct import *im)
     fprintf(file, "\n  from %s, %s%s%s: %u settings\n", im->document.path, im->framework->about,
             im->named.root ? ", and " : "", im->named.root ? im->named.path : "",
             count_of(im, NOTE_TAKEN));
-    print_kind(file, im, NOTE_UNPLANNED);
     print_kind(file, im, NOTE_UNKNOWN);
     print_kind(file, im, NOTE_OVERRIDDEN);
     print_kind(file, im, NOTE_UNSAID);

@@ -8,18 +8,21 @@ static double gib(double bytes)
     return bytes / 1073741824.0;
 }
 
-void page_verdict(FILE *to, const struct prediction *p, const struct profile *profile,
-                  const struct step_time *time)
+void page_verdict(FILE *to, const struct settings *settings, const struct prediction *p,
+                  const struct profile *profile, const struct step_time *time)
 {
     char number[32];
     const double capacity = profile_value(profile, PROFILE_CAPACITY);
     fprintf(
         to,
         "<p class=\"verdict\"><b class=\"%s\">%s</b>: %.2f of %.2f GiB a GPU; a step of %.4g s, "
-        "%s tokens/s a GPU.</p>\n",
+        "%s tokens/s a GPU%s.</p>\n",
         p->fits ? "good" : "bad", p->fits ? "fits" : "does not fit", gib((double)p->device_bytes),
         gib(capacity), time->timeline.step_s,
-        style_grouped((uint64_t)(time->tokens_per_s + 0.5), number));
+        style_grouped((uint64_t)(time->tokens_per_s + 0.5), number),
+        settings->unplanned ? ": of another job than the file's, of which not all is planned (the "
+                              "list is below)"
+                            : "");
 }
 
 void page_picture_begin(FILE *to, double left, double right, double from, double to_x)

@@ -4,12 +4,13 @@
 #define SHARDPLAN_PAGE_H
 
 #include "job/step_time.h"
+#include "settings/settings.h"
 
 #include <stdio.h>
 
 /* One sentence: whether it fits, how much is free, how long a step is. */
-void page_verdict(FILE *to, const struct prediction *prediction, const struct profile *profile,
-                  const struct step_time *time);
+void page_verdict(FILE *to, const struct settings *settings, const struct prediction *prediction,
+                  const struct profile *profile, const struct step_time *time);
 
 /* What the pictures' plot areas are, as reports/memory.gp and timeline.gp set them: shares of the
  * picture's width. */

@@ -260,7 +260,7 @@ static enum err_code write_html(const struct report *r, struct err *err)
     files_path(r->dir, "report.html", path, sizeof path);
     TRY(file_create(path, &to, err));
     files_html_begin(to.file, r->settings->model);
-    page_verdict(to.file, r->prediction, &r->machine->profile, r->time);
+    page_verdict(to.file, r->settings, r->prediction, &r->machine->profile, r->time);
     if (r->pictures) { /* others that lie there are of another step */
         const char **modules = plan_module_names(r->prediction->plan, &arena);
         put_timeline_picture(r, modules, to.file);

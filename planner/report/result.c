@@ -174,6 +174,18 @@ static json_t *calls_json(const struct prediction *p)
                      "cuda_mallocs_until_settled", (int)p->settling_mallocs);
 }
 
+/* What was asked for and changes nothing here, or NULL. DeepSpeed reduces in 4 bits where there are
+ * nodes (stage3.py, __avg_scatter_grads: num_nodes > 1). */
+static const char *idle_note(const struct job *job)
+{
+    const struct strategy *s = &job->strategy;
+    return s->system == SYSTEM_ZERO3 && s->zero.quantized_gradients &&
+                   s->world <= s->zero.node_ranks
+               ? "zero_quantized_gradients does nothing on one node: DeepSpeed reduces in 4 bits "
+                 "across nodes only"
+               : NULL;
+}
+
 json_t *result_json(const struct settings *settings, const struct job *job,
                     const struct machine *machine, const struct prediction *p,
                     const struct remedy *remedies, uint32_t remedy_count)
@@ -185,6 +197,8 @@ json_t *result_json(const struct settings *settings, const struct job *job,
     json_object_set_new(root, "model", model_json(&job->config, p->parameters));
     model_notes_set(root, &job->config);
     version_notes_set(root, job);
+    if (idle_note(job))
+        json_object_set_new(root, "no_effect", json_string(idle_note(job)));
     json_object_set_new(root, "settings", settings_echo(settings));
     json_object_set_new(root, "fits", json_boolean(p->fits));
     json_object_set_new(root, "tight", json_boolean(p->tight));
@@ -275,10 +289,13 @@ static void print_notes(FILE *file, const struct job *job, bool all)
     char first[2];
     const uint32_t torch = job->model.torch;
     const bool older = torch != 0 && torch != TORCH_NEWEST;
-    if (!model_note(&job->config, 0, first, sizeof first) && !older)
+    const char *idle = idle_note(job);
+    if (!model_note(&job->config, 0, first, sizeof first) && !older && !idle)
         return;
     model_notes_print(file, "", &job->config);
     version_notes_print(file, job, all);
+    if (idle)
+        fprintf(file, "%s\n", idle);
     fputc('\n', file);
 }
 
@@ -358,6 +375,14 @@ static void print_verdict(FILE *file, const struct style *s, const struct machin
         print_calls(file, p);
 }
 
+void result_print_unplanned(FILE *file, const struct settings *settings)
+{
+    const struct style s = style_of(file);
+    if (settings->unplanned)
+        fprintf(file, "  %sof another job than the file's%s, of which this is not planned:\n%s",
+                s.bad, s.off, settings->unplanned);
+}
+
 static void print_peak(FILE *file, const struct prediction *p)
 {
     char what[512], module[160];
@@ -435,6 +460,7 @@ void result_print(FILE *file, const struct settings *settings, const struct job 
     print_host(file, &s, job, machine, p);
     fputc('\n', file);
     print_verdict(file, &s, machine, p);
+    result_print_unplanned(file, settings);
     print_peak(file, p);
     units_print_line(file, &job->strategy, p->plan);
     if (p->fits)

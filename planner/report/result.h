@@ -19,6 +19,9 @@ void result_print(FILE *file, const struct settings *settings, const struct job 
                   const struct machine *machine, const struct prediction *prediction,
                   const struct remedy *remedies, uint32_t remedy_count);
 
+/* Beside a verdict: what the file that settings came from asks for and no plan has. */
+void result_print_unplanned(FILE *file, const struct settings *settings);
+
 /* Remedies alone: the array, which the caller owns, and a line each. */
 json_t *remedies_json(const struct remedy *remedies, uint32_t count);
 void remedies_print(FILE *file, const struct style *style, const struct remedy *remedies,

@@ -26,6 +26,17 @@ const char *style_grouped(uint64_t number, char text[32])
     return text;
 }
 
+const char *style_bytes(uint64_t bytes, char text[32])
+{
+    static const char *const units[] = {"GiB", "MiB", "KiB"};
+    double size = (double)bytes / 0x1p30;
+    int unit = 0;
+    for (; size < 0.01 && unit < 2; unit++)
+        size *= 1024;
+    snprintf(text, 32, "%.2f %s", size, units[unit]);
+    return text;
+}
+
 void style_bar(FILE *file, double share, int width)
 {
     const int length = (int)(share * width + 0.5);

@@ -16,6 +16,10 @@ struct style style_of(FILE *file);
 /* 8030261248 as "8,030,261,248". Writes to and returns `text`. */
 const char *style_grouped(uint64_t number, char text[32]);
 
+/* Bytes in the largest unit that they are a hundredth of: "1.96 GiB", "0.50 MiB", "8.00 KiB".
+ * Writes to and returns `text`. */
+const char *style_bytes(uint64_t bytes, char text[32]);
+
 enum { STYLE_BAR = 32 }; /* characters of a whole bar in the tables of fit and plan */
 
 /* A bar as long as a share (0 ... 1) of `width` characters. */

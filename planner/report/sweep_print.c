@@ -1,5 +1,6 @@
 /* sweep_print.c - see sweep_report.h. */
 #include "report/compare_print.h"
+#include "report/result.h"
 #include "report/style.h"
 #include "report/sweep_report.h"
 
@@ -378,4 +379,5 @@ void sweep_print(FILE *file, const struct sweep_question *question, const struct
         print_answer(file, &s, sweep, question);
     print_same(file, sweep, question);
     print_best(file, sweep, question);
+    result_print_unplanned(file, question->base);
 }

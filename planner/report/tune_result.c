@@ -262,6 +262,7 @@ static void print_choice(FILE *file, const struct tuned *t, const struct style *
     fprintf(file, "  device                %.2f of %.2f GiB, %.2f free\n",
             gib(t->chosen.device_bytes), gib(t->limit_bytes),
             gib(t->limit_bytes - t->chosen.device_bytes));
+    result_print_unplanned(file, &t->settings);
     if (t->chosen.point != best->point || t->chosen.candidate != best->candidate)
         fprintf(file,
                 "  the fastest           %s\n"
@@ -295,6 +296,7 @@ void tune_print(FILE *file, const struct tuned *t)
         return;
     fprintf(file, "  %snothing fits%s %.2f GiB: at least %.2f are needed\n", s.bad, s.off,
             gib(t->limit_bytes), gib(t->search.least_floor));
+    result_print_unplanned(file, &t->settings);
     fprintf(file, t->remedy_count ? "\n  what would fit, fastest first:\n"
                                   : "\n  nor does it with other numerics or up to eight times the "
                                     "GPUs\n");

@@ -67,12 +67,18 @@ static bool is_alike(const struct size *x, const struct size *y)
            x->gathered == y->gathered;
 }
 
-/* Whether parameters come and go; buckets and partitions are only reduced together. */
+/* Whether units come and go, with all of their parameters; buckets and partitions are only reduced
+ * together: what some of ZeRO-3's have gathered is of those that stay. */
 static bool is_gathered(const struct plan *plan)
 {
     uint64_t gathered = 0;
-    for (uint32_t u = 0; u < plan->unit_count; u++)
+    for (uint32_t u = 0; u < plan->unit_count; u++) {
+        const uint32_t *params = &plan->unit_params[plan->units[u].first_param];
+        for (uint32_t i = 0; i < plan->units[u].params; i++)
+            if (!plan_piece(plan, params[i], PIECE_GATHERED))
+                return false;
         gathered += size_of(plan, u).gathered;
+    }
     return gathered > 0 && plan->unit_count > 1;
 }
 
@@ -131,8 +137,8 @@ void units_print_line(FILE *file, const struct strategy *strategy, const struct 
             print_names(file, plan, first, last);
             fprintf(file, " %s parameters", style_grouped(size.parameters, number));
         }
-        if (runs < LINE_RUNS && gathered)
-            fprintf(file, ", %.2f GiB", (double)size.gathered / 1073741824.0);
+        if (runs < LINE_RUNS && gathered && size.gathered)
+            fprintf(file, ", %s", style_bytes(size.gathered, number));
         first = last + 1;
     }
     fputs(runs > LINE_RUNS ? "; ...\n" : "\n", file);

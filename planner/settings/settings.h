@@ -79,9 +79,11 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
     enum command command;
     uint64_t given[SETTINGS_MOST_ROWS / 64]; /* a bit a row: set by other than its default */
     const char *model;
-    const char *from; /* a framework's file that settings were taken from; NULL */
-    struct job job;   /* `config` is empty; batch, seq, code, dtypes as asked */
-    const char *zero; /* a file; NULL: the defaults */
+    const char *from;      /* a framework's file that settings were taken from; NULL */
+    const char *unplanned; /* what it asks for beyond any plan, in lines: whoever gives a verdict
+                              says it beside that; NULL: nothing */
+    struct job job;        /* `config` is empty; batch, seq, code, dtypes as asked */
+    const char *zero;      /* a file; NULL: the defaults */
     const char *gpu, *node, *profile;
     uint32_t gpus_per_node;
     bool expandable_segments;

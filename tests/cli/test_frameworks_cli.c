@@ -100,6 +100,22 @@ static void programs_get_every_note(void **state)
     json_decref(json);
 }
 
+/* A verdict that leaves out what the file asks for says so at once, not at the end of a list. */
+static void what_is_not_planned_is_beside_the_verdict(void **state)
+{
+    (void)state;
+    assert_int_equal(shardplan("fit --from " DATA "torchtitan_70b_tp.toml --gpus 64 --seq 4096"),
+                     1);
+    const char *verdict = strstr(program_output(), "does not fit: ");
+    assert_non_null(verdict);
+    verdict = strchr(verdict, '\n') + 1;
+    assert_memory_equal(verdict,
+                        "  of another job than the file's, of which this is not planned:\n"
+                        "    parallelism.tensor_parallel_degree = 8 (line 15): tensor "
+                        "parallelism\n",
+                        120);
+}
+
 static void a_sweep_starts_from_a_file(void **state)
 {
     (void)state;
@@ -197,6 +213,7 @@ int main(void)
         cmocka_unit_test(a_file_says_all_that_fit_needs),
         cmocka_unit_test(a_file_is_its_options),
         cmocka_unit_test(programs_get_every_note),
+        cmocka_unit_test(what_is_not_planned_is_beside_the_verdict),
         cmocka_unit_test(a_sweep_starts_from_a_file),
         cmocka_unit_test(a_model_may_be_in_the_file_or_on_the_line),
         cmocka_unit_test(an_exported_plan_comes_back_whole),

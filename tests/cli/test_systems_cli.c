@@ -179,9 +179,28 @@ static void files_are_written_where_asked(void **state)
     folder_drop(folder);
 }
 
+/* ZeRO-3's parameters come one by one: its partitions are only reduced together. What DeepSpeed
+ * leaves alone on one node is said. */
+static void zeros_units_and_what_does_nothing_are_said(void **state)
+{
+    static const char options[] = "/tmp/test_systems_zero.json";
+    (void)state;
+    FILE *file = fopen(options, "w");
+    assert_non_null(file);
+    fputs("{\"zero_optimization\": {\"stage\": 3, \"zero_quantized_gradients\": true}}", file);
+    assert_int_equal(fclose(file), 0);
+    expect_says(
+        shardplan("fit " TOY " --strategy zero3 --code hf --lora 4,q_proj --zero %s", options), 0,
+        "zero_quantized_gradients does nothing on one node");
+    assert_non_null(strstr(program_output(), "units: 2, reduced in bf16: group 0 "));
+    assert_null(strstr(program_output(), "0.00 GiB; "));
+    unlink(options);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(zeros_units_and_what_does_nothing_are_said),
         cmocka_unit_test(a_column_is_what_fit_says_of_that_system),
         cmocka_unit_test(a_column_has_settings_of_its_own),
         cmocka_unit_test(a_system_that_cannot_says_why),

@@ -190,12 +190,11 @@ static void other_trainers_have_their_names(void **state)
     struct fixture f;
     take_text(&f, SYNTAX_YAML,
               "base_model: meta-llama/Llama-3.1-8B\nsequence_len: 1_024\nmicro_batch_size: 2\n"
-              "gradient_accumulation_steps: 4\nadapter: qlora\nbf16: auto\nfsdp:\n"
+              "gradient_accumulation_steps: 4\nbf16: auto\nfsdp:\n"
               "  - full_shard\n  - auto_wrap\nfsdp_config:\n  fsdp_offload_params: true\n"
               "  fsdp_sharding_strategy: FULL_SHARD\n  fsdp_use_orig_params: false\n");
     expect(&f, "strategy fsdp1, model llama-3.1-8b, seq 1024, micro-batch 2, accumulate 4, "
                "param-dtype bf16, offload cpu, sharding FULL_SHARD, use-orig-params off");
-    expect_note(&f, NOTE_UNPLANNED, "adapter", 5, "--lora");
     import_free(&f.import);
     take_text(&f, SYNTAX_YAML,
               "base_model: Qwen/Qwen3-8B\noptimizer: adamw_torch_8bit\nbf16: true\nfsdp_version: "
@@ -249,6 +248,106 @@ static void gradients_add_up_in_the_naming_files_dtype(void **state)
                          cases[i].planned);
         import_free(&f.import);
     }
+}
+
+/* Adapters as axolotl's loaders/adapter.py and LLaMA-Factory's model/adapter.py make them of keys,
+ * LLaMA-Factory's own defaults (adapters, checkpoints) among them. */
+static void adapters_are_the_trainers_own(void **state)
+{
+    static const struct {
+        const char *text, *holds;
+    } cases[] = {
+        {"base_model: Qwen/Qwen3-8B\nbf16: auto\nadapter: lora\nlora_r: 16\nlora_alpha: 32\n"
+         "lora_target_modules:\n  - q_proj\n  - v_proj\nfsdp_version: 2\nfsdp_config:\n"
+         "  reshard_after_forward: true\n",
+         "lora 16;q_proj;v_proj, frozen-dtype param, checkpointing none"},
+        {"base_model: Qwen/Qwen3-8B\nadapter: qlora\nload_in_4bit: true\nlora_r: 32\n"
+         "lora_target_linear: true\ngradient_checkpointing: true\n",
+         "lora 32;all-linear, checkpointing full"},
+        {"base_model: Qwen/Qwen3-8B\nadapter:\n", "checkpointing none"},
+        {"model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: lora\nlora_rank: 4\n"
+         "lora_target: q_proj, v_proj\nbf16: true\n",
+         "lora 4;q_proj;v_proj, checkpointing full, find-unused-parameters off"},
+        {"model_name_or_path: Qwen/Qwen3-8B\ntemplate: qwen3\nlora_target: all\n",
+         "lora 8;all-linear, checkpointing full"},
+        {"model_name_or_path: Qwen/Qwen3-8B\ntemplate: qwen3\n"
+         "disable_gradient_checkpointing: true\n",
+         "lora 8;all-linear, checkpointing none"},
+        {"model_name_or_path: Qwen/Qwen3-8B\ncutoff_len: 512\nfinetuning_type: full\n"
+         "gradient_checkpointing: false\n",
+         "checkpointing full, seq 512"},
+        {"model_name_or_path: Qwen/Qwen3-8B\nbf16: true\n", "checkpointing none"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        char buffer[NUMBER_TEXT], expected[256], *at;
+        take_text(&f, SYNTAX_YAML, cases[i].text);
+        const char *lora = settings_get(&f.settings, "lora", buffer);
+        assert_int_equal(lora != NULL, strncmp(cases[i].holds, "lora ", 5) == 0);
+        snprintf(expected, sizeof expected, "%s", cases[i].holds);
+        if (lora) { /* its commas are not the list's */
+            const size_t length = strcspn(expected, ",");
+            for (at = expected; at < expected + length; at++)
+                *at = *at == ';' ? ',' : *at;
+            assert_int_equal(strlen(lora), length - 5);
+            assert_memory_equal(lora, expected + 5, length - 5);
+            memmove(expected, expected + length + 1, strlen(expected + length));
+        }
+        expect(&f, expected);
+        import_free(&f.import);
+    }
+}
+
+/* What the trainer itself would stop at, and what is not planned, say what to give instead. */
+static void adapters_and_checkpoints_are_refused_with_a_way_out(void **state)
+{
+    static const char *const cases[][2] = {
+        {"adapter: lora\nlora_target_linear: true\n", "x:2: adapter lora: peft asks for a rank"},
+        {"adapter: lora\nlora_r: 8\n", "x:2: adapter lora: peft asks for layers"},
+        {"adapter: lora\nlora_r: 8\nlora_target_modules: .*_proj\n", "a pattern is not read"},
+        {"gradient_checkpointing: offload\n", "offload: checkpoints that wait on the host are not "
+                                              "planned: give true"},
+        {"gradient_checkpointing: maybe\n", "maybe: allowed are true, false"},
+    };
+    const struct setting_given given = {"checkpointing", "full"};
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        struct err err = {0};
+        char text[256];
+        snprintf(text, sizeof text, "base_model: Qwen/Qwen3-8B\n%s", cases[i][0]);
+        assert_int_equal(take_with(&f, "x", SYNTAX_YAML, text, NULL, 0, &err), ERR_INVALID);
+        if (!strstr(err.text, cases[i][1]))
+            fail_msg("%s", err.text);
+        import_free(&f.import);
+    }
+    struct fixture f;
+    struct err err = {0};
+    assert_int_equal(take_with(&f, "x", SYNTAX_YAML,
+                               "base_model: Qwen/Qwen3-8B\ngradient_checkpointing: offload\n",
+                               &given, 1, &err),
+                     ERR_OK);
+    expect_note(&f, NOTE_OVERRIDDEN, "gradient_checkpointing", 2, "--checkpointing full");
+    import_free(&f.import);
+}
+
+/* What changes a step and has no plan is with the settings, for whoever says a verdict. */
+static void what_is_not_planned_goes_with_the_settings(void **state)
+{
+    (void)state;
+    struct fixture f;
+    take_text(&f, SYNTAX_YAML,
+              "base_model: Qwen/Qwen3-8B\ntensor_parallel_size: 8\nfp16: true\n"
+              "lora_dropout: 0.0\ncontext_parallel_size: 1\n");
+    assert_non_null(f.settings.unplanned);
+    assert_string_equal(f.settings.unplanned,
+                        "    fp16 = true (line 3): autocast to this dtype: planned in fp32\n"
+                        "    tensor_parallel_size = 8 (line 2): tensor parallelism\n");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML, "base_model: Qwen/Qwen3-8B\nbf16: true\n");
+    assert_null(f.settings.unplanned);
+    import_free(&f.import);
 }
 
 /* Keys that change a step, each with why it is not planned, or what it is without effect. */
@@ -385,6 +484,9 @@ int main(void)
         cmocka_unit_test(other_trainers_have_their_names),
         cmocka_unit_test(gradients_add_up_in_the_naming_files_dtype),
         cmocka_unit_test(other_trainers_steps_are_listed),
+        cmocka_unit_test(adapters_are_the_trainers_own),
+        cmocka_unit_test(adapters_and_checkpoints_are_refused_with_a_way_out),
+        cmocka_unit_test(what_is_not_planned_goes_with_the_settings),
         cmocka_unit_test(an_empty_key_says_nothing),
         cmocka_unit_test(gradients_add_up_in_a_dtype),
         cmocka_unit_test(units_by_size_are_fsdp1s),

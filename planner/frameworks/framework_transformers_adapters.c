@@ -1,0 +1,150 @@
+/* framework_transformers_adapters.c - peft's adapters as LLaMA-Factory (hparams/finetuning_args.py,
+ * model/adapter.py, August 2026) and axolotl (loaders/adapter.py, July 2026) make them of their
+ * keys. What trainers spell otherwise has LLaMA-Factory's names (framework_transformers_others.c).
+ */
+#include "frameworks/framework_transformers.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { TARGETS = 900, RANK_OF_LLAMA_FACTORY = 8 };
+
+bool transformers_is_on(const struct node *node)
+{
+    return node && node->text && strcmp(node->text, "true") == 0;
+}
+
+/* LLaMA-Factory's checkpoint_activation: unless it is disabled, whatever TrainingArguments say. */
+bool transformers_is_checkpointed(const struct import *im)
+{
+    const struct node *disabled = import_node(im, "disable_gradient_checkpointing");
+    return transformers_is_on(import_node(im, "gradient_checkpointing")) ||
+           transformers_is_on(import_node(im, "fsdp_config.activation_checkpointing")) ||
+           (disabled && !transformers_is_on(disabled));
+}
+
+enum err_code transformers_read_checkpoints(struct import *im, const struct key_row *row,
+                                            const struct node *node, struct err *err)
+{
+    const char *text = node && node->text ? node->text : "";
+    if (!node || strcmp(text, "true") == 0)
+        return ERR_OK;
+    if (strcmp(text, "false") == 0) {
+        if (transformers_is_checkpointed(im))
+            import_open(im, node, row->path,
+                        "LLaMA-Factory checkpoints all the same: disable_gradient_checkpointing "
+                        "is its key");
+        return ERR_OK;
+    }
+    if (strncmp(text, "offload", strlen("offload")) != 0 && strcmp(text, "unsloth") != 0)
+        return import_refuse(im, row->path, node, err, "allowed are true, false");
+    if (import_is_given(im, "checkpointing"))
+        return import_set(im, "checkpointing", "full", row, node, err);
+    return import_refuse(im, row->path, node, err,
+                         "checkpoints that wait on the host are not planned: give true, which "
+                         "keeps the input of each block on the GPU, or --checkpointing full");
+}
+
+/* ---- targets ---- */
+
+/* "q_proj,v_proj" of a list or of a text with commas and blanks; false: it is too long. */
+static bool join_names(const struct node *node, char text[TARGETS])
+{
+    size_t used = strlen(text);
+    for (const struct node *n = node->kind == NODE_LIST ? node->first : node; n;
+         n = node->kind == NODE_LIST ? n->next : NULL)
+        for (const char *at = n->text ? n->text : ""; *at;) {
+            const size_t length = strcspn(at, ", ");
+            if (used + length + 2 > TARGETS)
+                return false;
+            if (length)
+                used += (size_t)snprintf(text + used, TARGETS - used, "%s%.*s", used ? "," : "",
+                                         (int)length, at);
+            at += length + strspn(at + length, ", ");
+        }
+    return true;
+}
+
+/* Which layers, for --lora; NULL: none are named. */
+static const char *targets_of(const struct import *im, char text[TARGETS])
+{
+    const struct node *named = import_node(im, "lora_target_modules"); /* axolotl's */
+    const struct node *own = import_node(im, "lora_target");           /* LLaMA-Factory's */
+    text[0] = '\0';
+    if (transformers_is_on(import_node(im, "lora_target_linear")))
+        return "all-linear"; /* find_all_linear_names: but the head */
+    if ((named && !join_names(named, text)) || (own && !join_names(own, text)))
+        return NULL;
+    if (strcmp(text, "all") == 0 || (!named && !own && import_node(im, "finetuning_type") &&
+                                     import_node(im, "disable_gradient_checkpointing")))
+        return "all-linear"; /* find_all_linear_modules: but the head */
+    return text[0] ? text : NULL;
+}
+
+/* A regular expression, which peft takes a text of axolotl's for. */
+static bool is_pattern(const char *targets)
+{
+    return strpbrk(targets, "*+?()[]|\\^$") != NULL;
+}
+
+/* ---- adapters ---- */
+
+/* peft makes adapters in fp32, whatever the model is in; what is frozen stays as it was loaded:
+ * accelerate's upcast is of what is trained (fsdp2_prepare_model). */
+static enum err_code read_frozen(struct import *im, const struct key_row *row,
+                                 const struct node *node, struct err *err)
+{
+    const bool half =
+        transformers_is_on(import_node(im, "bf16")) || transformers_is_on(import_node(im, "fp16"));
+    const enum system_kind system = im->settings->job.strategy.system;
+    if (half && system == SYSTEM_FSDP2)
+        return import_set(im, "frozen-dtype", "param", row, NULL, err);
+    if (half && (system == SYSTEM_FSDP1 || system == SYSTEM_DDP))
+        import_list(im, node, row->path,
+                    "frozen weights stay in the 16 bits that they are loaded in: planned in fp32");
+    return ERR_OK;
+}
+
+static enum err_code take_adapters(struct import *im, const struct key_row *row,
+                                   const struct node *node, struct err *err)
+{
+    char text[TARGETS];
+    const bool llama_factory = import_node(im, "disable_gradient_checkpointing") != NULL;
+    const long long rank = import_integer(im, "lora_rank", RANK_OF_LLAMA_FACTORY);
+    const char *targets = targets_of(im, text);
+    if (import_is_given(im, "lora"))
+        return import_set(im, "lora", "none", row, node, err);
+    if (!llama_factory && !import_node(im, "lora_rank"))
+        return import_refuse(im, row->path, node, err, "peft asks for a rank: lora_r");
+    if (!targets)
+        return import_refuse(im, row->path, node, err,
+                             "peft asks for layers: lora_target_modules, or lora_target_linear: "
+                             "true");
+    if (is_pattern(targets))
+        return import_refuse(im, row->path, node, err,
+                             "lora_target_modules %.60s: a pattern is not read: name the layers "
+                             "in a list, or --lora %lld,NAMES",
+                             targets, rank);
+    if (!node->line)
+        import_open(im, NULL, row->path,
+                    "--lora: adapters are LLaMA-Factory's default; finetuning_type: full trains "
+                    "all");
+    TRY(import_set(im, "lora", import_text(im, "%lld,%s", rank, targets), row, node, err));
+    return read_frozen(im, row, node, err);
+}
+
+enum err_code transformers_read_adapters(struct import *im, const struct key_row *row,
+                                         const struct node *node, struct err *err)
+{
+    if (!node)
+        return ERR_OK;
+    if (strcmp(node->text, "lora") == 0)
+        return take_adapters(im, row, node, err);
+    if (strcmp(node->text, "full") == 0)
+        import_idle(im, node, row->path);
+    else if (strcmp(node->text, "freeze") == 0)
+        import_list(im, node, row->path, "some layers alone are trained: planned as all; --freeze");
+    else
+        import_list(im, node, row->path, "adapters of another kind: planned as all trained");
+    return ERR_OK;
+}
