@@ -25,11 +25,17 @@ void ending_signals_release(const sigset_t *before)
     pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
+enum { STACK_BYTES = 2 << 20 };
+
 int ending_signals_thread(pthread_t *thread, void *(*run)(void *context), void *context)
 {
     sigset_t before;
-    ending_signals_hold(&before); /* which a thread inherits */
-    const int rc = pthread_create(thread, NULL, run, context);
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, STACK_BYTES); /* whatever `ulimit -s` is */
+    ending_signals_hold(&before);                  /* which a thread inherits */
+    const int rc = pthread_create(thread, &attr, run, context);
     ending_signals_release(&before);
+    pthread_attr_destroy(&attr);
     return rc;
 }

@@ -71,7 +71,9 @@ uint32_t names_distance(const char *a, const char *b)
 bool names_near(const char *text, const char *name)
 {
     const size_t a = strnlen(text, LONGEST), b = strnlen(name, LONGEST);
-    return 2 * names_distance(text, name) <= (a > b ? a : b);
+    const size_t longer = a > b ? a : b, shorter = a > b ? b : a;
+    return 2 * (longer - shorter) <= longer && /* letters that one lacks are that far already */
+           2 * names_distance(text, name) <= longer;
 }
 
 const char *names_list(const char *const *names, uint32_t count, char *text, size_t size)

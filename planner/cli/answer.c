@@ -1,6 +1,7 @@
 /* answer.c - see answer.h. */
 #include "cli/answer.h"
 
+#include "base/arena.h"
 #include "cli/commands.h"
 #include "cli/several.h"
 #include "plan/repeat.h"
@@ -10,6 +11,8 @@
 #include "report/time_result.h"
 #include "search/padding.h"
 #include "settings/settings_resolve.h"
+
+#include <stdlib.h>
 
 static enum err_code make_time(struct answer *a, struct err *err)
 {
@@ -146,19 +149,20 @@ int answer_command(enum command command, int argc, char **argv,
                    enum err_code (*run)(struct answer *answer, struct err *err))
 {
     struct answer a = {.is_timed = false};
-    struct settings_list list;
+    struct settings_list *list = xmalloc(sizeof *list); /* of some stacks it is most */
     struct err err = {0};
     int status;
-    settings_parse_list(command, argc, argv, import_file, &a.import, &list);
-    if (list.count > 1) {
-        status = several_answer(&list);
+    settings_parse_list(command, argc, argv, import_file, &a.import, list);
+    if (list->count > 1) {
+        status = several_answer(list);
     } else {
-        a.settings = list.of[0];
+        a.settings = list->of[0];
         status = run(&a, &err) != ERR_OK ? report_error(&err)
                  : a.prediction.fits     ? EXIT_DONE
                                          : EXIT_NO_FIT;
     }
     answer_free(&a);
-    settings_list_free(&list);
+    settings_list_free(list);
+    free(list);
     return status;
 }

@@ -1,6 +1,7 @@
 /* several.c - see several.h. */
 #include "cli/several.h"
 
+#include "base/arena.h"
 #include "cli/commands.h"
 #include "report/files.h"
 #include "report/report.h"
@@ -8,6 +9,7 @@
 #include "search/sweep.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 static const struct settings *first_of(const struct settings_list *list)
 {
@@ -111,9 +113,11 @@ static enum err_code answer(const struct settings_list *list, struct systems *sy
 
 int several_answer(const struct settings_list *list)
 {
-    struct systems systems;
+    struct systems *systems = xmalloc(sizeof *systems); /* of some stacks it is most */
     struct err err = {0};
-    if (answer(list, &systems, &err) != ERR_OK)
-        return report_error(&err);
-    return systems.best == SWEEP_NONE ? EXIT_NO_FIT : EXIT_DONE;
+    const int status = answer(list, systems, &err) != ERR_OK ? report_error(&err)
+                       : systems->best == SWEEP_NONE         ? EXIT_NO_FIT
+                                                             : EXIT_DONE;
+    free(systems);
+    return status;
 }

@@ -5,6 +5,7 @@
  * that a colon follows: one cursor over the text gives every key its line. */
 #include "frameworks/read_parts.h"
 
+#include "base/json_file.h"
 #include "base/number.h"
 
 #include <jansson.h>
@@ -92,7 +93,7 @@ static void add_value(struct document *document, struct node *node, const json_t
 enum err_code read_json(struct document *document, const char *text, struct err *err)
 {
     json_error_t error;
-    json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    json_t *json = json_text_read(text, strlen(text), JSON_REJECT_DUPLICATES, &error);
     if (!json)
         return err_set(err, ERR_INVALID, "%s:%d: %s", document->path, error.line, error.text);
     enum err_code rc = ERR_OK;

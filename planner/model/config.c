@@ -2,6 +2,7 @@
  * and what must hold between them. */
 #include "model/config.h"
 
+#include "base/json_file.h"
 #include "model/family.h"
 #include "model/keys_rope.h"
 #include "model/shown.h"
@@ -274,7 +275,7 @@ static enum err_code parse(const char *text, size_t bytes, const char *where,
                        "%s:1:1: starts with a byte order mark; save it as UTF-8 without one",
                        where);
     json_error_t at;
-    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &at);
+    json_t *root = json_text_read(text, bytes, JSON_REJECT_DUPLICATES, &at);
     if (!root) {
         char message[JSON_ERROR_TEXT_LENGTH];
         printable(at.text, message, sizeof message);

@@ -9,6 +9,7 @@
  */
 #include "nccl/nccl_tests_parts.h"
 
+#include "base/json_file.h"
 #include <jansson.h>
 #include <math.h>
 
@@ -152,7 +153,7 @@ enum err_code nccl_tests_json(struct nccl_tests_builder *builder, const char *te
                               struct err *err)
 {
     json_error_t at;
-    json_t *root = json_loadb(text, length, 0, &at);
+    json_t *root = json_text_read(text, length, 0, &at);
     if (!root)
         return err_set(err, ERR_INVALID, "%s:%d: %s; expected the JSON of nccl-tests --output_file",
                        builder->path, at.line, at.text);

@@ -69,6 +69,10 @@ enum err_code plan_write_json(const struct plan *plan, const struct plan_json_ex
  * is NULL. */
 enum err_code plan_read_json(const char *path, struct plan **out, struct err *err);
 
+/* The same of a text in memory; `name` is for messages. */
+enum err_code plan_parse_json(const char *name, const char *text, size_t length, struct plan **out,
+                              struct err *err);
+
 /* As plan_read_json, of plans that repeat, too, and with the settings, memory and time of the file
  * in *extra (NULL where it has none). The caller owns them: plan_json_extra_free. */
 enum err_code plan_read_json_extra(const char *path, struct plan **out,

@@ -9,6 +9,7 @@
  *
  * Every instruction gets a kernel of its own, with absolute buffers: the file has no bases. */
 #include "base/file.h"
+#include "base/json_file.h"
 #include "base/layout.h"
 #include "base/vocabulary.h"
 #include "plan/plan_json.h"
@@ -682,21 +683,22 @@ static enum err_code build_plan(const char *path, json_t *tree, struct plan_json
     return ERR_OK;
 }
 
-enum err_code plan_read_json_extra(const char *path, struct plan **out,
-                                   struct plan_json_extra *extra, struct err *err)
+static json_t *load(const char *path, const char *text, size_t length, struct err *err)
 {
-    size_t length = 0;
     json_error_t at;
-    *out = NULL;
-    if (extra)
-        *extra = (struct plan_json_extra){0};
-    char *text = file_read(path, &length, err);
-    if (!text)
-        return err ? err->code : ERR_INVALID;
-    json_t *tree = json_loadb(text, length, JSON_REJECT_DUPLICATES, &at);
-    free(text);
+    json_t *tree = json_text_read(text, length, JSON_REJECT_DUPLICATES, &at);
     if (!tree)
-        return err_set(err, ERR_INVALID, "%s:%d: column %d: %s", path, at.line, at.column, at.text);
+        err_set(err, ERR_INVALID, "%s:%d: column %d: %s", path, at.line, at.column, at.text);
+    return tree;
+}
+
+/* Takes the tree. */
+static enum err_code take_tree(const char *path, json_t *tree, struct plan **out,
+                               struct plan_json_extra *extra, struct err *err)
+{
+    *out = NULL;
+    if (!tree)
+        return ERR_INVALID;
     struct plan *plan = plan_new();
     const enum err_code rc = build_plan(path, tree, extra, plan, err);
     json_decref(tree);
@@ -710,6 +712,21 @@ enum err_code plan_read_json_extra(const char *path, struct plan **out,
     return rc;
 }
 
+enum err_code plan_read_json_extra(const char *path, struct plan **out,
+                                   struct plan_json_extra *extra, struct err *err)
+{
+    size_t length = 0;
+    *out = NULL;
+    if (extra)
+        *extra = (struct plan_json_extra){0};
+    char *text = file_read(path, &length, err);
+    if (!text)
+        return err ? err->code : ERR_INVALID;
+    json_t *tree = load(path, text, length, err);
+    free(text);
+    return take_tree(path, tree, out, extra, err);
+}
+
 enum err_code plan_check_whole(const struct plan *plan, const char *path, struct err *err)
 {
     if (plan->repeats == 0)
@@ -721,9 +738,10 @@ enum err_code plan_check_whole(const struct plan *plan, const char *path, struct
                    path, plan->micro_batch_count, plan_micro_batches_of_step(plan));
 }
 
-enum err_code plan_read_json(const char *path, struct plan **out, struct err *err)
+/* Of a plan that was read: only a whole one. */
+static enum err_code whole_only(enum err_code rc, const char *path, struct plan **out,
+                                struct err *err)
 {
-    enum err_code rc = plan_read_json_extra(path, out, NULL, err);
     if (*out)
         rc = plan_check_whole(*out, path, err);
     if (rc != ERR_OK) {
@@ -731,6 +749,18 @@ enum err_code plan_read_json(const char *path, struct plan **out, struct err *er
         *out = NULL;
     }
     return rc;
+}
+
+enum err_code plan_read_json(const char *path, struct plan **out, struct err *err)
+{
+    return whole_only(plan_read_json_extra(path, out, NULL, err), path, out, err);
+}
+
+enum err_code plan_parse_json(const char *name, const char *text, size_t length, struct plan **out,
+                              struct err *err)
+{
+    return whole_only(take_tree(name, load(name, text, length, err), out, NULL, err), name, out,
+                      err);
 }
 
 void plan_json_extra_free(struct plan_json_extra *extra)

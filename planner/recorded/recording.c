@@ -1,6 +1,7 @@
 /* recording.c - see recording.h: the file and its header. */
 #include "recorded/recording_parts.h"
 
+#include "base/json_file.h"
 #include "base/names.h"
 
 #include <errno.h>
@@ -353,7 +354,7 @@ enum err_code recording_line(const struct recording *r, const struct recorded_va
                              json_t **out, struct err *err)
 {
     json_error_t at;
-    *out = json_loadb(variant->line, variant->length, 0, &at);
+    *out = json_text_read(variant->line, variant->length, 0, &at);
     if (json_is_object(*out))
         return ERR_OK;
     json_decref(*out);
@@ -399,7 +400,7 @@ static enum err_code read_all(struct recording *r, struct err *err)
 {
     json_error_t at;
     const size_t length = strcspn(r->text, "\n");
-    r->header = json_loadb(r->text, length, 0, &at);
+    r->header = json_text_read(r->text, length, 0, &at);
     if (!json_is_object(r->header))
         return err_set(err, ERR_INVALID, "%s: line 1: %s", r->path,
                        r->header ? "it is no object" : at.text);

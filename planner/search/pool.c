@@ -2,6 +2,7 @@
 #include "search/pool.h"
 
 #include "base/arena.h"
+#include "base/ending_signals.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -75,7 +76,7 @@ struct pool *pool_new(uint32_t threads)
     while (pool->worker_count + 1 < threads) {
         struct worker *worker = &pool->workers[pool->worker_count];
         *worker = (struct worker){.pool = pool, .thread = pool->worker_count + 1};
-        if (pthread_create(&worker->id, NULL, attend, worker) != 0)
+        if (ending_signals_thread(&worker->id, attend, worker) != 0)
             break;
         pool->worker_count++;
     }

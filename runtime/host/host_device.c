@@ -156,6 +156,15 @@ static enum err_code run_collective(struct comm *comm, const struct work *work, 
     }
 }
 
+enum err_code host_run_alone(const struct work *work, struct err *err)
+{
+    if (!work_is_collective(work->kind))
+        return host_run(work, err);
+    TRY(work_check(work, WORK_ON_HOST, err));
+    run_alone(work);
+    return ERR_OK;
+}
+
 static enum err_code run(void *context, const struct work *work, uint64_t ticket, struct err *err)
 {
     const struct host_device *host = context;

@@ -13,4 +13,7 @@
 enum err_code device_open_host(uint64_t memory_bytes, uint32_t events, struct lane_list lanes,
                                struct comm *comm, struct device **out, struct err *err);
 
+/* What a stream of a device without comm does of a piece of work, on the calling thread. */
+enum err_code host_run_alone(const struct work *work, struct err *err);
+
 #endif

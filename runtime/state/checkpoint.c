@@ -13,6 +13,7 @@
  * A file holds one rank's part of every parameter: which elements those are follows from the
  * parameter's placement (base/placement.h), which the index keeps, for every file as for every rank
  * that loads. What overlaps is read. Last parts may be empty. */
+#include "base/json_file.h"
 #include "runtime/state/transfer.h"
 
 #include <dirent.h>
@@ -69,7 +70,7 @@ static enum err_code name_save(struct transfer *t, struct err *err)
 {
     char taken[CHECKPOINT_SAVE_TEXT] = "";
     if (t->plan->rank == 0) {
-        json_t *index = json_load_file(transfer_index_path(t), 0, NULL);
+        json_t *index = json_file_read(transfer_index_path(t), NULL);
         const char *save = json_string_value(json_object_get(index, "save"));
         snprintf(taken, sizeof taken, "%s", save ? save : "");
         json_decref(index);

@@ -13,6 +13,7 @@
 
 #include "base/arena.h"
 #include "base/hash.h"
+#include "base/json_file.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -215,7 +216,7 @@ static enum err_code read_header(struct safetensors *file, int fd, uint64_t leng
     json_error_t fault;
     enum err_code rc = read_at(fd, file->path, text, length, LENGTH_BYTES, err);
     json_t *header = rc == ERR_OK && length > 0 && text[0] == '{'
-                         ? json_loadb(text, length, JSON_REJECT_DUPLICATES, &fault)
+                         ? json_text_read(text, length, JSON_REJECT_DUPLICATES, &fault)
                          : NULL;
     if (rc == ERR_OK && header)
         rc = take_header(file, header, err);

@@ -616,6 +616,34 @@ static void a_file_larger_than_memory_is_an_error(void **state)
     assert_int_equal(shell("rm %s/large.json", folder), 0);
 }
 
+/* What is large is not on the stack, and nothing follows what a file nests. */
+static void little_stack_is_enough(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments;
+        int status;
+    } commands[] = {
+        {"fit gpt2", 0},
+        {"fit gpt2 --strategy ddp,fsdp2", 0},
+        {"fit llama-3.1-8b --gpus 8 --seq 8192 --micro-batch 2", 1},
+        {"tune gpt2 --gpus 8 --seq 128 --global-batch 8", 0},
+        {"fit tests/data/bad/deep-arrays.json", 2},
+        {"fit tests/data/bad/deep-objects.json", 2},
+    };
+    const char *checked = getenv("SHARDPLAN");
+    if (checked && (strstr(checked, "san"))) /* which have larger frames */
+        skip();
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        assert_int_equal(shell("ulimit -s 128; ^/shardplan %s 2>&1", commands[i].arguments),
+                         commands[i].status);
+    }
+    assert_int_equal(shell("ulimit -s 128; ^/shardplan plan gpt2 -q -o %s/stack", folder), 0);
+    assert_int_equal(shell("ulimit -s 128; ^/shardplan fit tests/data/bad/open-brackets.json 2>&1"),
+                     2);
+    assert_non_null(strstr(program_output(), "it is nested deeper than 64"));
+}
+
 static void runs_that_no_machine_can_hold_are_refused_before_they_start(void **state)
 {
     (void)state;
@@ -755,6 +783,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_printed_is_a_failure),
         cmocka_unit_test(inputs_without_end_are_refused),
         cmocka_unit_test(a_file_larger_than_memory_is_an_error),
+        cmocka_unit_test(little_stack_is_enough),
         cmocka_unit_test(runs_that_no_machine_can_hold_are_refused_before_they_start),
         cmocka_unit_test(plans_of_two_jobs_do_not_run_together),
         cmocka_unit_test(names_in_a_plan_are_json_in_what_is_printed),

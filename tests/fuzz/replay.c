@@ -17,8 +17,17 @@
 enum { SEED = 20261122, CHANGES = 60 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
 
 static char folder[256];
+
+/* libFuzzer's, which is not here. */
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most)
+{
+    (void)data;
+    (void)most;
+    return size;
+}
 
 /* In memory that ends where the input does, so that reading beyond it is found. */
 static void try(const char *text, size_t length)

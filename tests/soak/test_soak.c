@@ -79,11 +79,32 @@ static void draw_model(struct model_config *c)
     c->tied = c->arch == ARCH_GPT2 && below(2);
 }
 
-static void draw_strategy(uint32_t world, struct strategy *s)
+/* DeepSpeed keeps fp32 and reduces in the dtype it computes in; buckets from those of a test to
+ * its own. */
+static void draw_zero(uint32_t node_ranks, struct strategy *s)
 {
-    static const enum system_kind systems[] = {SYSTEM_FSDP2, SYSTEM_FSDP2, SYSTEM_FSDP1,
-                                               SYSTEM_DDP};
-    s->system = systems[below(4)];
+    const uint32_t stage = s->system == SYSTEM_ZERO1 ? 1 : s->system == SYSTEM_ZERO2 ? 2 : 3;
+    s->zero = zero_defaults(stage);
+    s->zero.node_ranks = node_ranks;
+    s->store = DTYPE_FP32;
+    s->reduce = s->compute;
+    if (below(2))
+        s->zero.reduce_bucket_size = about(1e5, 5e8);
+    if (below(2))
+        s->zero.overlap_comm = !s->zero.overlap_comm;
+    if (below(3) == 0)
+        s->zero.contiguous_gradients = !s->zero.contiguous_gradients;
+    if (stage == 3 && below(2))
+        s->zero.prefetch_bucket_size = about(1, 5e8);
+    if (stage == 3 && below(2))
+        s->zero.param_persistence_threshold = about(1, 1e7);
+}
+
+static void draw_strategy(uint32_t world, uint32_t node_ranks, struct strategy *s)
+{
+    static const enum system_kind systems[] = {SYSTEM_FSDP2, SYSTEM_FSDP2, SYSTEM_FSDP1, SYSTEM_DDP,
+                                               SYSTEM_ZERO1, SYSTEM_ZERO2, SYSTEM_ZERO3};
+    s->system = systems[below(7)];
     s->world = world;
     s->replicate = s->system == SYSTEM_FSDP2 && world % 2 == 0 && below(4) == 0 ? 2 : 1;
     s->per_unit = from_to(1, 3);
@@ -99,6 +120,8 @@ static void draw_strategy(uint32_t world, struct strategy *s)
         s->backward_prefetch = below(4) == 0 ? below(4) : 0;
         s->offload = below(12) == 0;
     }
+    if (s->system >= SYSTEM_ZERO1 && s->system <= SYSTEM_ZERO3)
+        draw_zero(node_ranks, s);
     s->accumulate = below(3) ? 1 : from_to(2, 3);
     s->impl = (enum optimizer_impl)below(3);
     s->max_norm = below(2) ? 1.0F : 0.0F;
@@ -121,7 +144,8 @@ static struct subject draw_subject(void)
     s.job.model.seq = below(2) ? 64 * about(1, 512) : about(1, 20000);
     s.job.model.batch = about(1, 24);
     s.job.tape.checkpointing = (enum checkpointing)below(3);
-    draw_strategy(s.machine.gpus_per_node * nodes[below(5)], &s.job.strategy);
+    draw_strategy(s.machine.gpus_per_node * nodes[below(5)], s.machine.gpus_per_node,
+                  &s.job.strategy);
     s.job.model.compute = s.job.strategy.compute;
     return s;
 }

@@ -2,6 +2,7 @@
 #include "tests/support/mutation.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Steele, Lea, Flood 2014: splitmix64. */
@@ -216,4 +217,21 @@ void mutate_json(json_t *document, uint64_t *state)
             change(document, &choice.place, state);
     }
     number_items(document);
+}
+
+size_t mutate_json_text(uint8_t *text, size_t size, size_t most, uint64_t state)
+{
+    json_t *tree = json_loadb((const char *)text, size, 0, NULL);
+    if (!json_is_object(tree)) {
+        json_decref(tree);
+        return size;
+    }
+    mutate_json(tree, &state);
+    char *changed = json_dumps(tree, JSON_COMPACT);
+    const size_t length = changed ? strlen(changed) : most + 1;
+    if (changed && length <= most)
+        memcpy(text, changed, length);
+    free(changed);
+    json_decref(tree);
+    return length <= most ? length : size;
 }

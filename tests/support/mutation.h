@@ -17,4 +17,8 @@ uint64_t mutation_draw(uint64_t *state);
 /* Changes one to three places of the document in place. */
 void mutate_json(json_t *document, uint64_t *state);
 
+/* The same of a text of `size` bytes in memory for `most`, as a fuzzer's custom mutator; the new
+ * size. What is no object, or would be longer than `most`, stays as it is. */
+size_t mutate_json_text(uint8_t *text, size_t size, size_t most, uint64_t state);
+
 #endif
