@@ -73,6 +73,38 @@ static struct served served_least(const struct served *a, const struct served *b
     return least;
 }
 
+struct slowing {                  /* of a kernel beside the strategy's, at most */
+    float first[RESOURCE_COUNT];  /* what those that are served first ask for */
+    float others[RESOURCE_COUNT]; /* ... and the rest of other lanes than the compute stream's */
+};
+
+/* Of a resource that is served first so much is left to others: a tenth at least (simulate.c). */
+static double left(double first)
+{
+    return fmax(0.1, 1 - first);
+}
+
+/* Of the rest one kernel runs on each lane at a time, too. */
+static struct slowing find_slowing(const struct plan *plan, const struct costs *costs,
+                                   const struct served *served)
+{
+    struct slowing slowing = {.first = {0}};
+    float most[LANES_MOST][RESOURCE_COUNT] = {{0}};
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        const struct plan_instruction *in = &plan->instructions[i];
+        if (!is_own(plan, in) || in->lane <= LANE_HOST || cost_of(costs, in)->first)
+            continue;
+        for (int k = 0; k < RESOURCE_COUNT; k++)
+            most[in->lane][k] = fmaxf(most[in->lane][k], cost_of(costs, in)->use[k]);
+    }
+    for (int k = 0; k < RESOURCE_COUNT; k++) {
+        slowing.first[k] = served->use[k];
+        for (uint32_t lane = 0; lane < plan->lane_count; lane++)
+            slowing.others[k] += most[lane][k];
+    }
+    return slowing;
+}
+
 /* Of what is served first one kernel runs on each lane at a time, and one of each group. */
 static void note_first(const struct plan *plan, const struct costs *costs, struct frame *frame)
 {
@@ -105,10 +137,14 @@ struct clocks {
 struct chain {
     const struct plan *plan;
     const struct costs *costs;
+    const struct slowing *slowing;
     double *event_s; /* (events) */
     uint32_t *known; /* (events) the part of the step that event_s is of */
+    uint8_t *by;     /* (events) lane that recorded it */
     uint32_t part;
     struct clocks now;
+    double passed_s;     /* within a part: seconds that clocks were set back by */
+    uint32_t reductions; /* bits: lanes whose collectives all reduce */
 };
 
 static void chain_begin(struct chain *c)
@@ -117,12 +153,20 @@ static void chain_begin(struct chain *c)
         c->now.lane_s[i] = c->now.group_s[i] = -INFINITY;
     c->now.host_s = -INFINITY;
     c->now.lane_s[LANE_COMPUTE] = c->now.busy_s = 0;
+    c->passed_s = 0;
     c->part++;
 }
 
 static double event_of(const struct chain *c, uint32_t event)
 {
-    return c->known[event] == c->part ? c->event_s[event] : -INFINITY;
+    return c->known[event] == c->part ? c->event_s[event] - c->passed_s : -INFINITY;
+}
+
+static void note_event(struct chain *c, const struct plan_instruction *in, double at_s)
+{
+    c->event_s[in->arg] = at_s + c->passed_s;
+    c->known[in->arg] = c->part;
+    c->by[in->arg] = in->lane;
 }
 
 static void chain_kernel(struct chain *c, const struct plan_instruction *in)
@@ -156,10 +200,8 @@ static void chain_pass(struct chain *c, const struct plan_instruction *in)
             *clock_s = fmax(*clock_s, event_of(c, in->arg));
         if (in->lane != LANE_HOST)
             *clock_s = fmax(*clock_s, now->host_s);
-        if (in->op == PLAN_RECORD) {
-            c->event_s[in->arg] = *clock_s;
-            c->known[in->arg] = c->part;
-        }
+        if (in->op == PLAN_RECORD)
+            note_event(c, in, *clock_s);
     }
 }
 
@@ -169,22 +211,139 @@ static double idle_of(const struct chain *c)
     return fmax(0, fmax(c->now.lane_s[LANE_COMPUTE], c->now.host_s) - c->now.busy_s);
 }
 
+/* ---- ... within a micro-batch ----
+ *
+ * Fetches may come sooner than in a frame, and so may all that waits for them. What comes no sooner
+ * is the stream's kernels, the reductions of their gradients, and a host that waits for these: it
+ * issues nothing meanwhile, and the compute stream, done with what it was given, stands still. One
+ * kernel of that stream after the other, then, from its end on:
+ *
+ *     compute   |== span ==|copy_in|      stands still      |copy_out|  still  |== span ==|
+ *     reduce               |       |== reduce ==|= to host =|
+ *     host                                      |   waits   |=== adds ===|
+ *                                  0 ---------------------> at most 0 ->
+ *
+ * So nothing that runs beside the compute stream's work can have shortened it. */
+
+/* How much longer than alone a kernel may take, whatever of the strategy's runs beside it. */
+static double slowest_pace(const struct slowing *slowing, const struct cost *cost)
+{
+    double most = 1;
+    for (int k = 0; k < RESOURCE_COUNT; k++) {
+        const double first = (double)slowing->first[k], use = (double)cost->use[k];
+        if (use > 0)
+            most =
+                fmax(most, cost->first ? first : (use + (double)slowing->others[k]) / left(first));
+    }
+    return most * fmax(1, (double)cost->slowdown);
+}
+
+/* The compute stream runs a kernel: from now on clocks are against its end. Returns how long the
+ * stream stood still before it. Kernels of the model's are not known here, nor how long they take.
+ */
+static double chain_work(struct chain *c, const struct plan_instruction *in)
+{
+    struct clocks *now = &c->now;
+    const double idle_s = fmax(0, fmax(now->lane_s[LANE_COMPUTE], now->host_s));
+    if (in->flags & PLAN_SPAN) {
+        chain_begin(c);
+        return idle_s;
+    }
+    const struct cost *cost = cost_of(c->costs, in);
+    const double back_s = idle_s + cost->device_s * slowest_pace(c->slowing, cost);
+    for (uint32_t lane = 0; lane < LANES_MOST; lane++)
+        now->lane_s[lane] -= back_s;
+    now->lane_s[LANE_COMPUTE] = 0;
+    now->host_s -= back_s;
+    c->passed_s += back_s;
+    return idle_s;
+}
+
+static bool comes_no_sooner(const struct chain *c, uint32_t lane)
+{
+    return c->reductions >> lane & 1;
+}
+
+/* The host waits for reductions alone: how far ahead fetches may be is a setting of its own. */
+static double wait_within(const struct chain *c, const struct plan_instruction *in)
+{
+    if (in->op != PLAN_WAIT || (in->lane == LANE_HOST && !comes_no_sooner(c, c->by[in->arg])))
+        return -INFINITY;
+    return event_of(c, in->arg);
+}
+
+/* Returns how long the compute stream stood still before it, if that has work there. */
+static double chain_pass_within(struct chain *c, const struct plan_instruction *in)
+{
+    struct clocks *now = &c->now;
+    const bool kernel = is_own(c->plan, in);
+    if (in->lane == LANE_COMPUTE && (kernel || in->flags & PLAN_SPAN))
+        return chain_work(c, in);
+    double *clock_s = in->lane == LANE_HOST ? &now->host_s : &now->lane_s[in->lane];
+    const bool event = in->op == PLAN_RECORD || in->op == PLAN_WAIT;
+    if (in->lane > LANE_HOST && !comes_no_sooner(c, in->lane)) {
+        if (in->op == PLAN_RECORD)
+            c->known[in->arg] = 0;
+    } else if (kernel || event) {
+        *clock_s = fmax(fmax(*clock_s, now->host_s), wait_within(c, in));
+        *clock_s += kernel ? cost_of(c->costs, in)->device_s : 0;
+        if (in->op == PLAN_RECORD)
+            note_event(c, in, *clock_s);
+    }
+    return 0;
+}
+
+/* Lanes with reductions and no other collectives, and what is copied from there. */
+static uint32_t reductions_of(const struct plan *plan)
+{
+    uint32_t reductions = 0, fetches = 0;
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        const struct plan_instruction *in = &plan->instructions[i];
+        if (in->op == PLAN_REDUCE_SCATTER || in->op == PLAN_ALL_REDUCE)
+            reductions |= 1U << in->lane;
+        else if (plan_op_is_collective((enum plan_op)in->op) || in->op == PLAN_HOST_TO_DEVICE)
+            fetches |= 1U << in->lane;
+    }
+    return reductions & ~fetches & ~(1U << LANE_COMPUTE | 1U << LANE_HOST);
+}
+
+/* ---- ... in a step ---- */
+
 /* Whether the stream passes a gap of it. */
 static bool has_gap(const struct plan_instruction *in, uint32_t gap)
 {
     return in->flags & PLAN_SPAN && gap >= in->arg && gap - in->arg < in->base;
 }
 
-/* Between the last kernel of a micro-batch and the first of the next, before and after all of them.
- * Nothing here depends on how far ahead anything is fetched: what a micro-batch begins with has
- * nothing before it to be fetched in. */
-static void find_idle(const struct stream_class *class, const struct plan *plan,
-                      const struct costs *costs, struct frame *frame)
+static struct chain chain_of(const struct plan *plan, const struct costs *costs,
+                             const struct slowing *slowing)
 {
-    struct chain c = {.plan = plan, .costs = costs};
+    return (struct chain){.plan = plan,
+                          .costs = costs,
+                          .slowing = slowing,
+                          .event_s = xmalloc((plan->event_count + 1) * sizeof(double)),
+                          .known = xcalloc(plan->event_count + 1, sizeof(uint32_t)),
+                          .by = xcalloc(plan->event_count + 1, sizeof(uint8_t)),
+                          .reductions = reductions_of(plan)};
+}
+
+static void chain_free(struct chain *c)
+{
+    free(c->event_s);
+    free(c->known);
+    free(c->by);
+}
+
+/* Between the last kernel of a micro-batch and the first of the next, before and after all of them,
+ * nothing depends on how far ahead anything is fetched: what a micro-batch begins with has nothing
+ * before it to be fetched in. */
+static void find_idle(const struct stream_class *class, const struct plan *plan,
+                      const struct costs *costs, const struct slowing *slowing, struct frame *frame)
+{
+    struct chain c = chain_of(plan, costs, slowing);
     bool apart = true; /* from a micro-batch's kernels */
-    c.event_s = xmalloc((plan->event_count + 1) * sizeof *c.event_s);
-    c.known = xcalloc(plan->event_count + 1, sizeof *c.known);
+    uint32_t batch = 0;
+    double between_s = 0, within_s = 0; /* of the micro-batch in the middle */
     chain_begin(&c);
     c.now.host_s = 0;
     for (uint32_t i = 0; i < plan->instruction_count; i++) {
@@ -192,9 +351,16 @@ static void find_idle(const struct stream_class *class, const struct plan *plan,
         if (in->flags & PLAN_FIRST_STEP)
             continue;
         if (has_gap(in, class->first_gap) && apart) {
-            frame->middle_idle_s = idle_of(&c);
-            frame->idle_s += frame->middle_idle_s;
+            between_s = idle_of(&c);
+            frame->idle_s += between_s;
             apart = false;
+            batch++;
+            chain_begin(&c);
+        }
+        if (!apart) {
+            const double idle_s = chain_pass_within(&c, in);
+            frame->idle_s += idle_s;
+            within_s += batch == FRAME_BATCHES - 1 ? idle_s : 0;
         }
         if (has_gap(in, class->last_gap)) {
             chain_begin(&c);
@@ -207,8 +373,8 @@ static void find_idle(const struct stream_class *class, const struct plan *plan,
     for (uint32_t lane = 0; lane < plan->lane_count; lane++)
         end_s = fmax(end_s, c.now.lane_s[lane] - c.now.busy_s);
     frame->idle_s += end_s;
-    free(c.event_s);
-    free(c.known);
+    frame->middle_idle_s = between_s + within_s;
+    chain_free(&c);
 }
 
 static void sum_up(const struct plan *plan, const struct costs *costs, struct frame *frame)
@@ -328,7 +494,8 @@ enum err_code frame_new(struct framer *framer, const struct stream_class *c,
     frame->apart = gaps.apart;
     frame->beside = pools_beside(&gaps, plan->lane_count);
     sum_up(plan, costs, frame);
-    find_idle(c, plan, costs, frame);
+    const struct slowing slowing = find_slowing(plan, costs, &frame->served);
+    find_idle(c, plan, costs, &slowing, frame);
     *out = frame;
     return ERR_OK;
 }
