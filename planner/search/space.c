@@ -1,6 +1,8 @@
 /* space.c - see space.h. */
 #include "search/space_said.h"
 
+#include "settings/settings_resolve.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -305,6 +307,69 @@ static enum err_code settle_batch(struct settings *s, uint64_t sequences, struct
     return settings_set(s, batch ? ACCUMULATE : BATCH, arena_strdup(arena, text), err);
 }
 
+/* ---- what a system cannot do ---- */
+
+/* Whether a job of these settings can be planned. */
+static enum err_code check_job(const struct settings *settings, const struct model_config *config,
+                               struct err *err)
+{
+    struct job job;
+    TRY(settings_job(settings, config, &job, err));
+    return job_check(&job, err);
+}
+
+/* The same of a grid: as its base, or with another value along one of its axes. Why the base is
+ * none, if nothing is. */
+static enum err_code check_grid(const struct grid *grid, const struct model_config *config,
+                                struct err *err)
+{
+    const enum err_code rc = check_job(&grid->base, config, err);
+    for (uint32_t a = 0; a < grid->axis_count && rc != ERR_OK; a++)
+        for (uint32_t d = 0; d < grid->axes[a].count; d++) {
+            struct settings settings;
+            grid_settings(grid, grid_with(grid, 0, a, d), &settings);
+            if (check_job(&settings, config, NULL) == ERR_OK)
+                return ERR_OK;
+        }
+    return rc;
+}
+
+static bool can_do(struct space *space, const struct space_options *options,
+                   const struct grid *grid)
+{
+    struct err why = {0};
+    if (check_grid(grid, options->config, &why) == ERR_OK)
+        return true;
+    struct left_out *out = &space->left_out[space->left_out_count++];
+    *out = (struct left_out){.system = grid->base.job.strategy.system};
+    snprintf(out->numerics.text, sizeof out->numerics.text, "%.*s", NUMERICS_TEXT - 1, why.text);
+    if (space->refused.code == ERR_OK)
+        space->refused = why;
+    return false;
+}
+
+/* Where nobody gave a system and its default cannot do what was given, the first that can. */
+static enum err_code able_system(const struct space_options *options, struct settings *base,
+                                 struct err *err)
+{
+    const enum system_kind first = base->job.strategy.system;
+    for (uint32_t i = 0; i < SYSTEM_COUNT; i++) {
+        struct settings other = *base;
+        const enum system_kind system = (enum system_kind)((first + i) % SYSTEM_COUNT);
+        if (!system_is_planned(system))
+            continue;
+        if (i > 0) {
+            TRY(settings_set(&other, SYSTEM, system_name(system), err));
+            numerics_keep(base, options->config, &other);
+        }
+        if (check_job(&other, options->config, NULL) == ERR_OK) {
+            *base = other;
+            break;
+        }
+    }
+    return ERR_OK;
+}
+
 static enum err_code new_grid(struct space *space, const struct settings *settings,
                               const struct space_options *options, enum system_kind system,
                               struct err *err)
@@ -316,8 +381,6 @@ static enum err_code new_grid(struct space *space, const struct settings *settin
             return ERR_OK;
         TRY(settings_set(&grid->base, SYSTEM, system_name(system), err));
         numerics_keep(settings, options->config, &grid->base);
-        if (said_at_all(grid, options, NULL) && !may_train_so(space, settings, options, grid))
-            return ERR_OK;
     }
     const uint64_t sequences = sequences_of(&grid->base, options);
     if (sequences == 0)
@@ -339,6 +402,11 @@ static enum err_code new_grid(struct space *space, const struct settings *settin
             space->refused = why;
         return ERR_OK;
     }
+    if (system != settings->job.strategy.system &&
+        (!can_do(space, options, grid) || !may_train_so(space, settings, options, grid))) {
+        space->unsaid = before;
+        return ERR_OK;
+    }
     grid->outer_points = count_points(grid, 0, grid->inner);
     grid->inner_points = count_points(grid, grid->inner, grid->axis_count);
     space->points += grid->outer_points * grid->inner_points;
@@ -357,6 +425,8 @@ enum err_code space_new(const struct settings *settings, const struct space_opti
     const struct setting *row = settings_find(&base, SYSTEM, NULL);
     const bool given = settings_is_given(&base, row);
     const bool fixed = given && !options->refixed && !is_allowed(&base, SYSTEM);
+    if (rc == ERR_OK && !given)
+        rc = able_system(options, &base, err);
     if (rc == ERR_OK && !given)
         rc = said_system(options, &base, err);
     out->grids = xmalloc(SYSTEM_COUNT * sizeof *out->grids);

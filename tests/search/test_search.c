@@ -541,6 +541,31 @@ static void systems_that_train_otherwise_are_left_out(void **state)
         check_systems(&cases[i]);
 }
 
+/* A system that nobody gave is one that can do what was; one that was given is held to it. */
+static void systems_that_cannot_are_left_out(void **state)
+{
+    (void)state;
+    struct model_config config;
+    struct space space;
+    struct err err = {0};
+    struct settings settings = settings_of((const char *const[]){TOY, "compile", "model", NULL});
+    assert_int_equal(model_find(settings.model, &config, &err), ERR_OK);
+    const struct space_options options = {.config = &config};
+    assert_int_equal(space_new(&settings, &options, &space, &err), ERR_OK);
+    assert_int_equal(space.grid_count, 1);
+    assert_int_equal(space.grids[0].base.job.strategy.system, SYSTEM_DDP);
+    assert_int_equal(space.left_out_count, SYSTEM_COUNT - 1);
+    for (uint32_t i = 0; i < space.left_out_count; i++)
+        assert_non_null(strstr(space.left_out[i].numerics.text, "--compile"));
+    space_free(&space);
+    settings =
+        settings_of((const char *const[]){TOY, "compile", "model", "strategy", "fsdp2", NULL});
+    assert_int_equal(space_new(&settings, &options, &space, &err), ERR_OK);
+    assert_int_equal(space.grids[0].base.job.strategy.system, SYSTEM_FSDP2);
+    space_free(&space);
+    model_release(&config);
+}
+
 static void memory_that_is_withheld_is_not_used(void **state)
 {
     (void)state;
@@ -773,6 +798,7 @@ int main(void)
         cmocka_unit_test(what_is_fixed_stays_and_what_is_allowed_moves),
         cmocka_unit_test(a_system_that_is_given_may_be_left),
         cmocka_unit_test(systems_that_train_otherwise_are_left_out),
+        cmocka_unit_test(systems_that_cannot_are_left_out),
         cmocka_unit_test(memory_that_is_withheld_is_not_used),
         cmocka_unit_test(every_reason_is_what_putting_it_back_does),
         cmocka_unit_test(what_cannot_be_asked_is_refused),
