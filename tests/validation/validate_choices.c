@@ -1,6 +1,7 @@
 /* validate_choices.c - prints reports/validation/choices.md: of settings of one job that were all
  * measured, the order that is predicted beside the order that was. */
 #include "tests/support/mpt.h"
+#include "tests/support/published_runs.h"
 
 #include "base/arena.h"
 #include "job/step_time.h"
@@ -13,7 +14,7 @@
 enum { GROUP_MOST = 16 };
 
 struct row {
-    char job[96], setting[96];
+    char job[160], setting[160];
     double measured, predicted; /* tokens a second and GPU */
 };
 
@@ -59,6 +60,38 @@ static struct row *read_rows(size_t *count)
                  job.model.batch, job.strategy.accumulate);
     }
     *count = csv.rows;
+    csv_free(&csv);
+    return rows;
+}
+
+static bool is_known(const struct row *rows, size_t count, const struct row *row)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(rows[i].job, row->job) == 0 && rows[i].predicted == row->predicted)
+            return true;
+    return false;
+}
+
+/* Other programs' runs. Two that come to one plan are one setting, measured twice: the first. */
+static struct row *read_runs(size_t *count)
+{
+    struct csv csv = csv_read("tests/data/published/runs.csv");
+    struct published_run *runs = published_runs(&csv);
+    struct row *rows = xmalloc((csv.rows + 1) * sizeof *rows);
+    size_t n = 0;
+    for (size_t i = 0; i < csv.rows; i++) {
+        const struct published_run *run = &runs[i];
+        const char *slash = strrchr(run->model, '/');
+        struct row *row = &rows[n];
+        *row = (struct row){.measured = run->tokens / run->measured_s,
+                            .predicted = run->tokens / run->simulated_s};
+        snprintf(row->job, sizeof row->job, "%s, %u tokens, %u GPUs, %s",
+                 slash ? slash + 1 : run->model, run->seq, run->gpus, run->group);
+        snprintf(row->setting, sizeof row->setting, "%s", run->name);
+        n += !published_run_is_apart(run) && !is_known(rows, n, row);
+    }
+    *count = n;
+    free(runs);
     csv_free(&csv);
     return rows;
 }
@@ -124,7 +157,7 @@ static void print_group(struct row *const *rows, uint32_t count, const struct ag
 static struct agreement compare(struct row *rows, size_t count, bool same_gpus)
 {
     struct agreement all = {.groups = 0};
-    bool *done = calloc(count, sizeof *done);
+    bool *done = calloc(count + 1, sizeof *done);
     for (size_t i = 0; i < count; i++) {
         struct row *group[GROUP_MOST];
         uint32_t members = 0;
@@ -162,6 +195,11 @@ int main(void)
     struct agreement agreement = compare(rows, count, true);
     print_all(&agreement);
     printf("\n## Micro-batch and number of GPUs\n\n%s", head);
+    agreement = compare(rows, count, false);
+    print_all(&agreement);
+    free(rows);
+    rows = read_runs(&count);
+    printf("\n## Settings of one job in other programs\n\n%s", head);
     agreement = compare(rows, count, false);
     print_all(&agreement);
     free(rows);
