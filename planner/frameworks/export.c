@@ -397,35 +397,6 @@ static enum err_code find_options(struct exported *out, const struct framework *
     return ERR_OK;
 }
 
-enum err_code export_plan(const struct settings *settings, const struct plan *plan, const char *to,
-                          struct exported *out, struct err *err)
-{
-    const struct framework *framework;
-    struct document document;
-    struct refused refused = {.list = ""};
-    *out = (struct exported){.text = NULL};
-    TRY(find_target(to, settings->job.strategy.system, &framework, err));
-    struct text_file from = {
-        .framework = framework, .settings = settings, .plan = plan, .options = ""};
-    out->versions = framework->versions;
-    if (framework->settings_path)
-        list_script(out, framework, settings, NULL);
-    else
-        TRY(find_options(out, framework, settings, &from.options, &refused, err));
-    if (refused.list[0])
-        return err_set(err, ERR_UNSUPPORTED, "%s cannot say %s; %s", framework->name, refused.list,
-                       settings->job.strategy.system == SYSTEM_FSDP2
-                           ? "--to fsdp2 says all that fsdp2 has"
-                           : "plan with what it would be, or change the file by hand");
-    from.script = out->script;
-    from.script_count = out->script_count;
-    TRY(make_document(framework, settings, &document, err));
-    from.document = &document;
-    const enum err_code rc = write_text(out, &from, err);
-    document_free(&document);
-    return rc;
-}
-
 static enum err_code find_refused(const struct settings *settings, const char *to,
                                   struct exported *unwritten, struct refused *out, struct err *err)
 {
@@ -436,19 +407,6 @@ static enum err_code find_refused(const struct settings *settings, const char *t
     return framework->settings_path
                ? ERR_OK
                : find_options(unwritten, framework, settings, &options, out, err);
-}
-
-enum err_code export_refused(const struct settings *settings, const char *to, uint64_t *rows,
-                             uint64_t *idle, char *list, size_t size, struct err *err)
-{
-    struct exported unwritten = {.text = NULL};
-    struct refused refused;
-    const enum err_code rc = find_refused(settings, to, &unwritten, &refused, err);
-    memcpy(rows, refused.rows, sizeof refused.rows);
-    memcpy(idle, refused.idle, sizeof refused.idle);
-    snprintf(list, size, "%s", refused.list);
-    export_free(&unwritten);
-    return rc;
 }
 
 enum err_code export_would(const struct settings *settings, const char *to, struct settings *would,
@@ -466,6 +424,124 @@ enum err_code export_would(const struct settings *settings, const char *to, stru
         if ((refused.rows[i / 64] >> i % 64 & 1U) && value)
             rc = settings_set(would, rows[i].name, arena_strdup(arena, value), err);
     }
+    export_free(&unwritten);
+    return rc;
+}
+
+/* ---- what could be said instead ---- */
+
+static bool is_row(const uint64_t *rows, uint32_t i)
+{
+    return rows[i / 64] >> i % 64 & 1U;
+}
+
+/* Where the framework would make nothing of a refused setting, the first of its values that is not
+ * refused, if there is one. */
+static void try_values(const char *to, const struct setting *rows, uint32_t i, struct arena *arena,
+                       struct settings *settings)
+{
+    char text[NUMBER_TEXT];
+    for (uint32_t v = 0; setting_axis_value(&rows[i], v, text); v++) {
+        struct exported unwritten = {.text = NULL};
+        struct settings other = *settings;
+        struct refused refused;
+        const bool said =
+            settings_set(&other, rows[i].name, arena_strdup(arena, text), NULL) == ERR_OK &&
+            find_refused(&other, to, &unwritten, &refused, NULL) == ERR_OK &&
+            !is_row(refused.rows, i);
+        export_free(&unwritten);
+        if (said) {
+            *settings = other;
+            return;
+        }
+    }
+}
+
+/* The settings with what a framework would make of those that it cannot say: as options in `text`.
+ * What follows from one change may need another. False: that cannot be said, either. */
+static bool find_change(const struct settings *settings, const char *to, char *text, size_t size)
+{
+    enum { ROUNDS = 4 };
+    uint32_t count;
+    struct arena arena = {0};
+    struct settings other = *settings;
+    const struct setting *rows = setting_rows(&count);
+    bool said = false;
+    for (int round = 0; round < ROUNDS && !said; round++) {
+        struct exported unwritten = {.text = NULL};
+        struct refused refused, still;
+        struct settings would;
+        if (find_refused(&other, to, &unwritten, &refused, NULL) != ERR_OK ||
+            export_would(&other, to, &would, &arena, NULL) != ERR_OK) {
+            export_free(&unwritten);
+            break;
+        }
+        export_free(&unwritten);
+        for (uint32_t i = 0; i < count; i++) {
+            char a[NUMBER_TEXT], b[NUMBER_TEXT];
+            if (is_row(refused.rows, i) &&
+                same_text(setting_read(&rows[i], &other, a), setting_read(&rows[i], &would, b)))
+                try_values(to, rows, i, &arena, &would);
+        }
+        other = would;
+        said = find_refused(&other, to, &unwritten, &still, NULL) == ERR_OK && !still.list[0];
+        export_free(&unwritten);
+    }
+    if (said)
+        settings_difference(settings, &other, text, size);
+    arena_free(&arena);
+    return said && text[0];
+}
+
+static enum err_code refuse(const struct framework *framework, const struct settings *settings,
+                            const struct refused *refused, struct err *err)
+{
+    char change[256] = "";
+    const char *elsewhere =
+        settings->job.strategy.system == SYSTEM_FSDP2 ? "; --to fsdp2 says all that fsdp2 has" : "";
+    if (find_change(settings, framework->name, change, sizeof change))
+        return err_set(err, ERR_UNSUPPORTED, "%s cannot say %s; a plan with %s can be exported%s",
+                       framework->name, refused->list, change, elsewhere);
+    return err_set(err, ERR_UNSUPPORTED, "%s cannot say %s%s", framework->name, refused->list,
+                   elsewhere[0] ? elsewhere
+                                : "; plan with what it would be, or change the file by hand");
+}
+
+enum err_code export_plan(const struct settings *settings, const struct plan *plan, const char *to,
+                          struct exported *out, struct err *err)
+{
+    const struct framework *framework;
+    struct document document;
+    struct refused refused = {.list = ""};
+    *out = (struct exported){.text = NULL};
+    TRY(find_target(to, settings->job.strategy.system, &framework, err));
+    struct text_file from = {
+        .framework = framework, .settings = settings, .plan = plan, .options = ""};
+    out->versions = framework->versions;
+    if (framework->settings_path)
+        list_script(out, framework, settings, NULL);
+    else
+        TRY(find_options(out, framework, settings, &from.options, &refused, err));
+    if (refused.list[0])
+        return refuse(framework, settings, &refused, err);
+    from.script = out->script;
+    from.script_count = out->script_count;
+    TRY(make_document(framework, settings, &document, err));
+    from.document = &document;
+    const enum err_code rc = write_text(out, &from, err);
+    document_free(&document);
+    return rc;
+}
+
+enum err_code export_refused(const struct settings *settings, const char *to, uint64_t *rows,
+                             uint64_t *idle, char *list, size_t size, struct err *err)
+{
+    struct exported unwritten = {.text = NULL};
+    struct refused refused;
+    const enum err_code rc = find_refused(settings, to, &unwritten, &refused, err);
+    memcpy(rows, refused.rows, sizeof refused.rows);
+    memcpy(idle, refused.idle, sizeof refused.idle);
+    snprintf(list, size, "%s", refused.list);
     export_free(&unwritten);
     return rc;
 }
