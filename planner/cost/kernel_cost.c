@@ -11,51 +11,50 @@
 
 /* ---- traffic ---- */
 
-enum efficiency { BY_STREAM, BY_REDUCE, BY_INDEX };
+enum efficiency { NOT_LISTED, BY_STREAM, BY_REDUCE, BY_INDEX };
 
 /* How often a kernel reads its inputs and writes its outputs, and how well. What is not listed
  * does each once, at streaming speed. Passes are counted in ATen's CUDA sources. */
 struct traffic {
-    enum work_kind work;
     enum efficiency efficiency;
     double reads, writes;
 };
 
-static const struct traffic traffics[] = {
+static const struct traffic traffics[WORK_KIND_COUNT] = {
     /* Only the rows that are looked up: as much as is written. */
-    {WORK_EMBEDDING, BY_REDUCE, 0, 2},
+    [WORK_EMBEDDING] = {BY_REDUCE, 0, 2},
     /* The gradient is filled with zeros; then indices are sorted, and segments are summed in two
      * steps with partial sums: 12 bytes a gradient element of 2 (Embedding.cu). */
-    {WORK_EMBEDDING_BACKWARD, BY_INDEX, 6, 1},
-    {WORK_LAYER_NORM, BY_STREAM, 1, 1},
-    {WORK_RMS_NORM, BY_STREAM, 1, 1},
+    [WORK_EMBEDDING_BACKWARD] = {BY_INDEX, 6, 1},
+    [WORK_LAYER_NORM] = {BY_STREAM, 1, 1},
+    [WORK_RMS_NORM] = {BY_STREAM, 1, 1},
     /* One kernel for the input's gradient, another for those of the weights: both read all. */
-    {WORK_LAYER_NORM_BACKWARD, BY_STREAM, 2, 1},
-    {WORK_RMS_NORM_BACKWARD, BY_STREAM, 2, 1},
-    {WORK_SUM, BY_REDUCE, 1, 1},
+    [WORK_LAYER_NORM_BACKWARD] = {BY_STREAM, 2, 1},
+    [WORK_RMS_NORM_BACKWARD] = {BY_STREAM, 2, 1},
+    [WORK_SUM] = {BY_REDUCE, 1, 1},
     /* Inductor's: every operand once. RMSNorm compiled alone, which is two such kernels backward,
      * is met at +5 and -14 % on H200, -11 and -31 % on GB200 (tests/data/gpu/norms_training.csv).
      */
-    {WORK_FUSED_REDUCTION, BY_REDUCE, 1, 1},
-    {WORK_SUM_DIM, BY_REDUCE, 1, 1},
-    {WORK_NORMS, BY_REDUCE, 1, 1},
+    [WORK_FUSED_REDUCTION] = {BY_REDUCE, 1, 1},
+    [WORK_SUM_DIM] = {BY_REDUCE, 1, 1},
+    [WORK_NORMS] = {BY_REDUCE, 1, 1},
     /* Picks one element a row. */
-    {WORK_NLL_LOSS, BY_REDUCE, 0, 1},
+    [WORK_NLL_LOSS] = {BY_REDUCE, 0, 1},
     /* Zero-fill, then one element a row. */
-    {WORK_NLL_LOSS_BACKWARD, BY_STREAM, 0, 1},
-    {WORK_TOPK, BY_INDEX, 2, 1},
-    {WORK_SORT, BY_INDEX, 8, 8}, /* radix sort: eight passes over 64-bit keys */
-    {WORK_GATHER, BY_INDEX, 1, 1},
-    {WORK_SCATTER, BY_INDEX, 1, 1},
-    {WORK_INDEX, BY_INDEX, 0, 2},
-    {WORK_INDEX_PUT, BY_INDEX, 1, 1},
+    [WORK_NLL_LOSS_BACKWARD] = {BY_STREAM, 0, 1},
+    [WORK_TOPK] = {BY_INDEX, 2, 1},
+    [WORK_SORT] = {BY_INDEX, 8, 8}, /* radix sort: eight passes over 64-bit keys */
+    [WORK_GATHER] = {BY_INDEX, 1, 1},
+    [WORK_SCATTER] = {BY_INDEX, 1, 1},
+    [WORK_INDEX] = {BY_INDEX, 0, 2},
+    [WORK_INDEX_PUT] = {BY_INDEX, 1, 1},
     /* Its output is the whole gather buffer, of which it fills one slice. */
-    {WORK_COPY_IN, BY_STREAM, 2, 0},
+    [WORK_COPY_IN] = {BY_STREAM, 2, 0},
     /* What is added to is read and written. */
-    {WORK_ADD_IN_PLACE, BY_STREAM, 1, 2},
+    [WORK_ADD_IN_PLACE] = {BY_STREAM, 1, 2},
     /* foreach and loop: lerp 3, mul 2, addcmul 3, decay 2, sqrt 2, div 2, add 2, addcdiv 4 passes
      * over the parameters, where the operands are 7 (4 in, 3 out) that the fused kernel moves. */
-    {WORK_ADAMW, BY_STREAM, 20.0 / 7, 20.0 / 7},
+    [WORK_ADAMW] = {BY_STREAM, 20.0 / 7, 20.0 / 7},
 };
 
 /* A softmax keeps a row in registers up to about 9,000 elements, and in shared memory while it is
@@ -69,11 +68,7 @@ static struct traffic softmax_traffic(const struct kernel *kernel, bool backward
     const uint32_t row = x->shape.rank > 0 ? x->shape.dim[x->shape.rank - 1] : 1;
     const bool kept = row <= SOFTMAX_KEPT ||
                       (uint64_t)row * dtype_bytes((enum dtype)x->dtype) < SOFTMAX_KEPT_BYTES;
-    return (struct traffic){(enum work_kind)kernel->work, BY_REDUCE,
-                            kept       ? 1
-                            : backward ? 1.5
-                                       : 3,
-                            1};
+    return (struct traffic){BY_REDUCE, kept ? 1 : backward ? 1.5 : 3, 1};
 }
 
 static struct traffic traffic_of(const struct kernel *kernel)
@@ -83,10 +78,8 @@ static struct traffic traffic_of(const struct kernel *kernel)
         return softmax_traffic(kernel, false);
     if (work == WORK_SOFTMAX_BACKWARD || work == WORK_LOG_SOFTMAX_BACKWARD)
         return softmax_traffic(kernel, true);
-    for (size_t i = 0; i < sizeof traffics / sizeof traffics[0]; i++)
-        if (traffics[i].work == work)
-            return traffics[i];
-    return (struct traffic){work, BY_STREAM, 1, 1};
+    return traffics[work].efficiency == NOT_LISTED ? (struct traffic){BY_STREAM, 1, 1}
+                                                   : traffics[work];
 }
 
 static double operands_bytes(const struct operand *operands, uint32_t count)
@@ -194,7 +187,8 @@ static double compute_seconds(const struct kernel *kernel, const struct profile 
 static struct holds holds_of(const struct kernel *kernel, const struct profile *profile,
                              enum cost_class class, double bytes, enum efficiency efficiency)
 {
-    static const enum profile_key efficiencies[] = {PROFILE_STREAM, PROFILE_REDUCE, PROFILE_INDEX};
+    static const enum profile_key efficiencies[] = {
+        [BY_STREAM] = PROFILE_STREAM, [BY_REDUCE] = PROFILE_REDUCE, [BY_INDEX] = PROFILE_INDEX};
     const double sms = profile_value(profile, PROFILE_SMS);
     const double clock = profile_value(profile, PROFILE_BOOST_CLOCK);
     struct holds h = {.bandwidth = efficiencies[efficiency]};

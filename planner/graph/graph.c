@@ -42,6 +42,7 @@ void graph_free(struct graph *graph)
     free(graph->layouts);
     free(graph->inputs);
     free(graph->buffers);
+    free(graph->given);
     arena_free(&graph->arena);
     free(graph);
 }
@@ -137,13 +138,21 @@ void graph_init_param(struct graph *graph, uint32_t tensor, struct param_init in
         graph->params[storage->index].init = init;
 }
 
+/* What is there before the step, and after it. */
+static uint32_t add_given(struct graph *graph, enum storage_kind kind, uint32_t index,
+                          enum dtype dtype, struct shape shape)
+{
+    ARRAY_GROW(graph->given, graph->given_count, graph->given_cap);
+    const uint32_t storage = add_storage(graph, kind, index, ATEN_NONE, dtype, shape);
+    graph->given[graph->given_count++] = storage;
+    return add_tensor(graph, storage, dtype, shape);
+}
+
 uint32_t graph_input(struct graph *graph, struct shape shape, struct input_values values)
 {
     ARRAY_GROW(graph->inputs, graph->input_count, graph->input_cap);
     graph->inputs[graph->input_count] = values;
-    const uint32_t storage =
-        add_storage(graph, STORAGE_INPUT, graph->input_count++, ATEN_NONE, DTYPE_INT64, shape);
-    return add_tensor(graph, storage, DTYPE_INT64, shape);
+    return add_given(graph, STORAGE_INPUT, graph->input_count++, DTYPE_INT64, shape);
 }
 
 uint32_t graph_buffer(struct graph *graph, enum dtype dtype, struct shape shape,
@@ -151,9 +160,7 @@ uint32_t graph_buffer(struct graph *graph, enum dtype dtype, struct shape shape,
 {
     ARRAY_GROW(graph->buffers, graph->buffer_count, graph->buffer_cap);
     graph->buffers[graph->buffer_count] = *values;
-    const uint32_t storage =
-        add_storage(graph, STORAGE_BUFFER, graph->buffer_count++, ATEN_NONE, dtype, shape);
-    return add_tensor(graph, storage, dtype, shape);
+    return add_given(graph, STORAGE_BUFFER, graph->buffer_count++, dtype, shape);
 }
 
 uint32_t graph_op_new(struct graph *graph, int kind)

@@ -180,9 +180,10 @@ struct graph {
     const struct strides **layouts; /* (layout_count) of tensors, each once */
     struct input_values *inputs;    /* (input_count) */
     struct buffer_values *buffers;  /* (buffer_count) */
+    uint32_t *given;                /* (given_count) storages of inputs and buffers, in order */
     uint32_t storage_count, tensor_count, op_count, item_count, param_count, module_count;
     uint32_t storage_cap, tensor_cap, op_cap, item_cap, param_cap, module_cap;
-    uint32_t input_count, buffer_count, input_cap, buffer_cap;
+    uint32_t input_count, buffer_count, given_count, input_cap, buffer_cap, given_cap;
     uint32_t layout_count, layout_cap;
     /* (params) their indices in the order in which fully_shard lists them: by modules, children
      * before the module's own. `params` is in the order of named_parameters(), where a module's own

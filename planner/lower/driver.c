@@ -50,10 +50,8 @@ static void declare_inputs(struct lowering *low)
         arena_alloc(&plan->arena, graph->buffer_count * sizeof *plan->module_buffers);
     plan->input_count = graph->input_count;
     plan->module_buffer_count = graph->buffer_count;
-    for (uint32_t i = 0; i < graph->storage_count; i++) {
-        const struct graph_storage *storage = &graph->storages[i];
-        if (storage->kind != STORAGE_INPUT && storage->kind != STORAGE_BUFFER)
-            continue;
+    for (uint32_t i = 0; i < graph->given_count; i++) {
+        const struct graph_storage *storage = &graph->storages[graph->given[i]];
         const bool is_input = storage->kind == STORAGE_INPUT;
         const uint32_t buffer =
             new_resident(low, is_input ? CATEGORY_INPUT : CATEGORY_BUFFER, LANE_COMPUTE, ATEN_EMPTY,

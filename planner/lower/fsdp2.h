@@ -22,6 +22,8 @@ struct gather_kernels {
 struct unit_kernels {
     struct gather_kernels gather[2]; /* [1]: of secondary shards */
     uint32_t copy_out, reduce_scatter, all_reduce, cast;
+    uint32_t chunk_cat; /* of all gradients, each of this dtype */
+    enum dtype gradients;
 };
 
 struct unit { /* an FSDPParamGroup */
@@ -35,6 +37,8 @@ struct unit { /* an FSDPParamGroup */
     uint32_t last_trainable;      /* parameter; NONE: all frozen */
     bool in_backward;             /* backward comes to it: its outputs need a gradient */
     struct unit_kernels *kernels; /* of all units like it */
+    const struct unit *like;      /* the first of those; NULL: it is the first */
+    struct bundle unsharded;      /* gathered parameters, in that order */
 
     enum unit_state state;
     bool pending;    /* a gather was issued and not waited for */
@@ -63,20 +67,23 @@ struct retained {
 
 struct fsdp2 {
     struct wrapping wrapping;
-    struct unit *units;        /* [0] is the root */
-    struct mesh mesh, experts; /* of all units but experts', and of those */
+    struct unit *units;            /* [0] is the root */
+    uint32_t *blocks, block_count; /* units of blocks, in order */
+    struct mesh mesh, experts;     /* of all units but experts', and of those */
     uint8_t post_group;
     uint8_t copy_in, all_gather, reduce_scatter, all_reduce; /* lanes */
     uint64_t *padded;                                        /* (params) elements of a shard */
-    uint32_t *unsharded;                      /* (params) buffer of the gathered piece */
-    uint32_t *store;                          /* (params) buffer of the shard */
-    uint32_t *secondary;                      /* (params) secondary shard buffer */
-    uint32_t *offload_event;                  /* (params) its gradient is on the host; or NONE */
-    uint32_t *host_grad;                      /* (params) offloaded: its .grad; or NONE */
-    uint32_t *accumulated;                    /* (params) held gradient in the reduce dtype */
-    uint32_t previous_gather, previous_event; /* forward: the comm context's AllGatherState */
-    uint32_t *order, order_count;             /* post_forward_order */
-    struct retained *retained;                /* inputs of reduce-scatters, oldest first */
+    uint32_t *unsharded;     /* (params) buffer of the gathered piece */
+    uint32_t *store;         /* (params) buffer of the shard */
+    uint32_t *secondary;     /* (params) secondary shard buffer */
+    uint32_t *offload_event; /* (params) its gradient is on the host; or NONE */
+    uint32_t *host_grad;     /* (params) offloaded: its .grad; or NONE */
+    uint32_t *accumulated;   /* (params) held gradient in the reduce dtype */
+    struct operand *reduced; /* (params) room: gradients that are reduced now, and ... */
+    uint32_t *reduced_params, *reduced_buffers; /* ... whose they are, which die */
+    uint32_t previous_gather, previous_event;   /* forward: the comm context's AllGatherState */
+    uint32_t *order, order_count;               /* post_forward_order */
+    struct retained *retained;                  /* inputs of reduce-scatters, oldest first */
     uint32_t retained_count, retained_most;
     uint32_t last_reduced[2]; /* comm_ctx._last_post_reduce_events: of the reduce-scatter's lane and
                                  of the all-reduce's; NONE: waited for */

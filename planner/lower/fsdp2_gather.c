@@ -244,28 +244,34 @@ static uint32_t wait_alone(struct lowering *low, struct unit *unit)
     return cast;
 }
 
-static void copy_out(struct lowering *low, struct unit *unit)
+/* Of shards by columns: what is copied out of the gather for each parameter, to be joined. */
+static uint32_t *alloc_cut(struct lowering *low, const struct unit *unit)
 {
-    const struct fsdp2 *f = fsdp2_of(low);
-    uint32_t *outs = xmalloc(unit->count * sizeof *outs);
-    for (uint32_t i = 0; i < unit->count; i++)
-        outs[i] = f->unsharded[unit->params[i]];
-    if (!low->strategy->columns)
-        emit_alloc_all(low, unit->count, outs);
-    for (uint32_t i = 0; i < unit->count && low->strategy->columns; i++) {
+    uint32_t *outs = xmalloc((unit->count + 1) * sizeof *outs);
+    for (uint32_t i = 0; i < unit->count; i++) {
+        outs[i] = unit->unsharded.buffers[i];
         emit_alloc(low, outs[i]);
         if (is_by_columns(low, unit->params[i]))
             outs[i] = alloc_buffer(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY_LIKE,
                                    low->strategy->compute, low->plan->buffers[outs[i]].shape);
     }
-    uint32_t *kernel = &unit->kernels->copy_out;
-    if (!emit_again(low, PLAN_COPY_OUT, LANE_COMPUTE, unit->gather_group, kernel))
-        *kernel =
-            emit_work(low, PLAN_COPY_OUT, LANE_COMPUTE, WORK_COPY_OUT, ATEN_SPLIT_WITH_SIZES_COPY,
-                      unit->gather_group, 1, &unit->gather, unit->count, outs);
+    return outs;
+}
+
+static void copy_out(struct lowering *low, struct unit *unit)
+{
+    uint32_t *kernel = &unit->kernels->copy_out, *cut = NULL;
     if (low->strategy->columns)
-        join_columns(low, unit, outs);
-    free(outs);
+        cut = alloc_cut(low, unit);
+    else
+        emit_alloc_all(low, &unit->unsharded);
+    if (!emit_again(low, PLAN_COPY_OUT, LANE_COMPUTE, unit->gather_group, kernel))
+        *kernel = emit_work(low, PLAN_COPY_OUT, LANE_COMPUTE, WORK_COPY_OUT,
+                            ATEN_SPLIT_WITH_SIZES_COPY, unit->gather_group, 1, &unit->gather,
+                            unit->count, cut ? cut : unit->unsharded.buffers);
+    if (cut)
+        join_columns(low, unit, cut);
+    free(cut);
 }
 
 void wait_for_unshard(struct lowering *low, struct unit *unit, bool forward)
@@ -308,12 +314,7 @@ void wait_for_unshard(struct lowering *low, struct unit *unit, bool forward)
 
 static void free_unsharded(struct lowering *low, struct unit *unit)
 {
-    const struct fsdp2 *f = fsdp2_of(low);
-    uint32_t *gone = xmalloc((unit->count + 1) * sizeof *gone);
-    for (uint32_t i = 0; i < unit->count; i++)
-        gone[i] = f->unsharded[unit->params[i]];
-    emit_free_all(low, unit->count, gone);
-    free(gone);
+    emit_free_all(low, &unit->unsharded);
     if (has_float8(low, unit))
         unit->scales_event = emit_record(low, LANE_COMPUTE);
     unit->state = SHARDED;

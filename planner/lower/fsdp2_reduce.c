@@ -270,6 +270,33 @@ static bool scatters_from_caller(const struct lowering *low)
     return torch_does(low->graph->torch, TORCH_SCATTERS_FROM_CALLER);
 }
 
+/* Whether all of the unit's parameters have gradients, of one dtype. */
+static bool has_all_alike(const struct unit *unit, const struct operand *grads, uint32_t count)
+{
+    for (uint32_t i = 1; i < count; i++)
+        if (grads[i].dtype != grads[0].dtype)
+            return false;
+    return count == unit->count;
+}
+
+static void chunk_cat(struct lowering *low, const struct unit *unit, uint8_t lane,
+                      const struct operand *grads, uint32_t count, uint32_t input)
+{
+    struct unit_kernels *kernels = unit->kernels;
+    const uint8_t group = unit->mesh->shard_group;
+    const bool alike = low->tally && has_all_alike(unit, grads, count);
+    if (alike && kernels->gradients == (enum dtype)grads[0].dtype &&
+        emit_again(low, PLAN_COPY_IN, lane, group, &kernels->chunk_cat))
+        return;
+    const struct operand cat = plan_whole_buffer(low->plan, input);
+    const uint32_t kernel = emit_work_on(low, PLAN_COPY_IN, lane, WORK_CHUNK_CAT, ATEN_CHUNK_CAT,
+                                         group, count, grads, 1, &cat);
+    if (!alike)
+        return;
+    kernels->chunk_cat = kernel;
+    kernels->gradients = (enum dtype)grads[0].dtype;
+}
+
 /* The gradients become one input, in unit order and chunk by chunk, and die, a list from its end.
  */
 static uint32_t copy_in(struct lowering *low, const struct unit *unit, const uint32_t *params,
@@ -288,17 +315,15 @@ static uint32_t copy_in(struct lowering *low, const struct unit *unit, const uin
     const uint32_t input =
         alloc_buffer(low, CATEGORY_REDUCE_SCATTER, lane, ATEN_EMPTY, low->strategy->reduce,
                      flat(unit->trained_elements * ranks));
-    const struct operand cat = plan_whole_buffer(low->plan, input);
-    emit_work_on(low, PLAN_COPY_IN, lane, WORK_CHUNK_CAT, ATEN_CHUNK_CAT, unit->mesh->shard_group,
-                 count, grads, 1, &cat);
+    chunk_cat(low, unit, lane, grads, count, input);
     if (lane == scatter) /* the gradients are the compute stream's */
         emit_sync(low, LANE_COMPUTE, scatter);
-    uint32_t *gone = xmalloc(count * sizeof *gone), n = 0;
+    uint32_t *gone = fsdp2_of(low)->reduced_buffers, n = 0;
     for (uint32_t i = count; i-- > 0;)
         if (grads[i].place != held->loop)
             gone[n++] = grads[i].place;
-    emit_free_all(low, n, gone);
-    free(gone);
+    const struct bundle all = bundle_of(low, n, gone);
+    emit_free_all(low, &all);
     return input;
 }
 
@@ -377,8 +402,8 @@ void post_backward(struct lowering *low, struct unit *unit)
         leave_scope(low, before);
         return;
     }
-    struct operand *grads = xmalloc(unit->count * sizeof *grads);
-    uint32_t *params = xmalloc(unit->count * sizeof *params);
+    struct operand *grads = fsdp2_of(low)->reduced;
+    uint32_t *params = fsdp2_of(low)->reduced_params;
     const uint32_t count = take_grads(low, unit, grads, params);
     if (reshards)
         reshard_after_backward(low, unit);
@@ -389,8 +414,6 @@ void post_backward(struct lowering *low, struct unit *unit)
         wait_for_reduction(low, unit);
         foreach_reduce(low, unit, params, grads, count);
     }
-    free(params);
-    free(grads);
     if (input != NONE)
         emit_free(low, input);
     leave_scope(low, before);

@@ -251,13 +251,22 @@ static bool is_of_blocks(const struct lowering *low, uint32_t unit)
     return unit > 0 && low->graph->modules[w->first_module[unit]].role == ROLE_BLOCK;
 }
 
+static void find_blocks(struct lowering *low)
+{
+    struct fsdp2 *f = low->state;
+    f->blocks = arena_lend(&low->scratch, (f->wrapping.units + 1) * sizeof *f->blocks);
+    for (uint32_t u = 1; u < f->wrapping.units; u++)
+        if (is_of_blocks(low, u))
+            f->blocks[f->block_count++] = u;
+}
+
 /* Whether fewer than keep_last units of blocks come after it. */
 static bool is_kept(const struct lowering *low, uint32_t unit)
 {
-    uint32_t after = 0;
-    for (uint32_t u = unit + 1; u < fsdp2_of(low)->wrapping.units; u++)
-        after += is_of_blocks(low, u);
-    return is_of_blocks(low, unit) && after < low->strategy->keep_last;
+    const struct fsdp2 *f = fsdp2_of(low);
+    const uint32_t last =
+        low->strategy->keep_last < f->block_count ? low->strategy->keep_last : f->block_count;
+    return last > 0 && unit >= f->blocks[f->block_count - last] && is_of_blocks(low, unit);
 }
 
 static uint32_t post_ranks(const struct lowering *low, uint32_t unit)
@@ -266,7 +275,7 @@ static uint32_t post_ranks(const struct lowering *low, uint32_t unit)
     const struct strategy *s = low->strategy;
     const bool obeys = torch_does(low->graph->torch, TORCH_ROOT_RESHARDS);
     const uint32_t ranks = mesh_of_unit(low, unit)->shard_ranks;
-    if (s->keep_last > 0 && is_kept(low, unit))
+    if (is_kept(low, unit))
         return 0;
     switch (s->reshard) {
     case RESHARD_NEVER:
@@ -310,6 +319,7 @@ static const struct unit_kernels no_kernels = {
     .reduce_scatter = NONE,
     .all_reduce = NONE,
     .cast = NONE,
+    .chunk_cat = NONE,
 };
 
 /* The nearest unit before it that is alike: blocks of two kinds may take turns. NULL: none. */
@@ -330,9 +340,10 @@ static const struct unit *find_like(struct lowering *low, struct unit *unit)
 }
 
 /* Shards of the unit's parameters; those of a unit like it are as large. */
-static void add_shards(struct lowering *low, struct unit *unit, const struct unit *like)
+static void add_shards(struct lowering *low, struct unit *unit)
 {
     struct fsdp2 *f = low->state;
+    const struct unit *like = unit->like;
     const struct plan_param *params = low->plan->params;
     for (uint32_t i = 0; i < unit->count; i++) {
         const uint32_t p = unit->params[i];
@@ -363,6 +374,7 @@ static void declare_units(struct lowering *low)
     struct fsdp2 *f = low->state;
     const struct plan *plan = low->plan;
     const struct strategy *s = low->strategy;
+    find_blocks(low);
     f->units = arena_alloc(&low->scratch, f->wrapping.units * sizeof *f->units);
     f->padded = arena_lend(&low->scratch, (plan->param_count + 1) * sizeof *f->padded);
     begin_likes(low);
@@ -384,7 +396,8 @@ static void declare_units(struct lowering *low)
             .scales_event = NONE,
             .not_in_backward = u > 0 && names_match(s->not_in_backward, first_module(low, u)),
         };
-        add_shards(low, unit, find_like(low, unit));
+        unit->like = find_like(low, unit);
+        add_shards(low, unit);
     }
 }
 
@@ -444,15 +457,39 @@ static void declare_storages(struct lowering *low)
     }
 }
 
+/* What of each unit comes and goes together. */
+static void bundle_units(struct lowering *low)
+{
+    struct fsdp2 *f = low->state;
+    uint32_t *next = arena_lend(&low->scratch, (low->plan->param_count + 1) * sizeof *next);
+    for (uint32_t u = 0; u < f->wrapping.units; u++) {
+        struct unit *unit = &f->units[u];
+        for (uint32_t i = 0; i < unit->count; i++)
+            next[i] = f->unsharded[unit->params[i]];
+        if (unit->like)
+            unit->unsharded = (struct bundle){unit->count, next, unit->like->unsharded.bytes};
+        else
+            unit->unsharded = bundle_of(low, unit->count, next);
+        next += unit->count;
+    }
+}
+
+/* Room for what post_backward lists of a unit. */
+static void make_lists(struct lowering *low)
+{
+    struct fsdp2 *f = low->state;
+    const uint32_t most = low->plan->param_count + 1;
+    f->reduced = arena_lend(&low->scratch, most * sizeof *f->reduced);
+    f->reduced_params = arena_lend(&low->scratch, most * sizeof *f->reduced_params);
+    f->reduced_buffers = arena_lend(&low->scratch, most * sizeof *f->reduced_buffers);
+}
+
 /* set_modules_to_forward_prefetch / set_modules_to_backward_prefetch on the units of blocks. */
 static void choose_prefetch(struct lowering *low)
 {
     struct fsdp2 *f = low->state;
     const struct strategy *s = low->strategy;
-    uint32_t *blocks = none_array(low, f->wrapping.units), count = 0;
-    for (uint32_t u = 1; u < f->wrapping.units; u++)
-        if (is_of_blocks(low, u))
-            blocks[count++] = u;
+    const uint32_t *blocks = f->blocks, count = f->block_count;
     for (uint32_t i = 0; i < count; i++) {
         struct unit *unit = &f->units[blocks[i]];
         for (uint32_t n = 1; n <= s->forward_prefetch && i + n < count; n++)
@@ -488,5 +525,7 @@ void fsdp2_set_up(struct lowering *low)
     declare_units(low);
     find_in_backward(low);
     declare_storages(low);
+    bundle_units(low);
+    make_lists(low);
     choose_prefetch(low);
 }

@@ -51,24 +51,32 @@ void emit_free(struct lowering *low, uint32_t buffer)
     emit_free_after(low, buffer, low->plan->buffers[buffer].pool);
 }
 
-void emit_alloc_all(struct lowering *low, uint32_t count, const uint32_t *buffers)
+struct bundle bundle_of(const struct lowering *low, uint32_t count, const uint32_t *buffers)
 {
-    if (outline_is_short(low) && !(low->here.flags & PLAN_FIRST_STEP)) {
-        tally_alloc_all(low, count, buffers);
-        return;
-    }
-    for (uint32_t i = 0; i < count; i++)
-        emit_alloc(low, buffers[i]);
+    struct bundle bundle = {.count = count, .buffers = buffers};
+    if (outline_is_short(low))
+        bundle.bytes = tally_bytes(low, count, buffers);
+    return bundle;
 }
 
-void emit_free_all(struct lowering *low, uint32_t count, const uint32_t *buffers)
+void emit_alloc_all(struct lowering *low, const struct bundle *bundle)
 {
-    if (outline_is_short(low)) {
-        tally_free_all(low, count, buffers);
+    if (outline_is_short(low) && !(low->here.flags & PLAN_FIRST_STEP)) {
+        tally_alloc_all(low, bundle);
         return;
     }
-    for (uint32_t i = 0; i < count; i++)
-        emit_free(low, buffers[i]);
+    for (uint32_t i = 0; i < bundle->count; i++)
+        emit_alloc(low, bundle->buffers[i]);
+}
+
+void emit_free_all(struct lowering *low, const struct bundle *bundle)
+{
+    if (outline_is_short(low)) {
+        tally_free_all(low, bundle);
+        return;
+    }
+    for (uint32_t i = 0; i < bundle->count; i++)
+        emit_free(low, bundle->buffers[i]);
 }
 
 void emit_free_after(struct lowering *low, uint32_t buffer, uint8_t lane)

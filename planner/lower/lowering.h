@@ -19,6 +19,7 @@
 
 #include "base/vocabulary.h"
 #include "lower/lower.h"
+#include "lower/outline.h"
 
 #define NONE PLACE_NONE
 
@@ -144,9 +145,15 @@ struct lowering {
 
 void emit_alloc(struct lowering *low, uint32_t buffer);
 void emit_free(struct lowering *low, uint32_t buffer);
-/* So many, one after the other. */
-void emit_alloc_all(struct lowering *low, uint32_t count, const uint32_t *buffers);
-void emit_free_all(struct lowering *low, uint32_t count, const uint32_t *buffers);
+/* Buffers that come and go together, one after the other. */
+struct bundle {
+    uint32_t count;
+    const uint32_t *buffers;    /* (count) lent */
+    struct outline_bytes bytes; /* where outline_is_short: of all of them */
+};
+struct bundle bundle_of(const struct lowering *low, uint32_t count, const uint32_t *buffers);
+void emit_alloc_all(struct lowering *low, const struct bundle *bundle);
+void emit_free_all(struct lowering *low, const struct bundle *bundle);
 /* The host lets go of a buffer that `lane` still works on: its block comes back when the pool's
  * lane has waited for that. */
 void emit_free_after(struct lowering *low, uint32_t buffer, uint8_t lane);

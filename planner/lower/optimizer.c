@@ -481,11 +481,11 @@ static void adam_foreach(struct lowering *low, struct updated u)
                                               DTYPE_FP32, (struct shape){.rank = 0});
         emit_free(low, literal);
     }
-    const uint32_t n = new_roots(low, u, roots);
-    emit_alloc_all(low, n, roots);
+    const struct bundle all = bundle_of(low, new_roots(low, u, roots), roots);
+    emit_alloc_all(low, &all);
     emit_update(low, u, WORK_ADAMW, ATEN_ADAMW);
-    reverse(roots, n); /* a loop variable's first, then the list from its end */
-    emit_free_all(low, n, roots);
+    reverse(roots, all.count); /* a loop variable's first, then the list from its end */
+    emit_free_all(low, &all);
     free(roots);
 }
 

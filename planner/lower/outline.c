@@ -77,8 +77,8 @@ void tally_free(struct lowering *low, uint32_t index, uint8_t lane)
     tally->ledger->broken |= lane != buffer->pool && ledger_has(buffer);
 }
 
-static struct outline_bytes bytes_of_all(const struct lowering *low, uint32_t count,
-                                         const uint32_t *buffers)
+struct outline_bytes tally_bytes(const struct lowering *low, uint32_t count,
+                                 const uint32_t *buffers)
 {
     struct outline_bytes all = {0};
     for (uint32_t i = 0; i < count; i++) {
@@ -89,20 +89,20 @@ static struct outline_bytes bytes_of_all(const struct lowering *low, uint32_t co
     return all;
 }
 
-void tally_alloc_all(struct lowering *low, uint32_t count, const uint32_t *buffers)
+void tally_alloc_all(struct lowering *low, const struct bundle *bundle)
 {
     struct tally *tally = low->tally;
-    grow(&tally->live, &tally->most, bytes_of_all(low, count, buffers));
-    for (uint32_t i = 0; i < count && tally->gaps; i++)
-        gaps_alloc(tally->gaps, &low->plan->buffers[buffers[i]]);
+    grow(&tally->live, &tally->most, bundle->bytes);
+    for (uint32_t i = 0; i < bundle->count && tally->gaps; i++)
+        gaps_alloc(tally->gaps, &low->plan->buffers[bundle->buffers[i]]);
 }
 
-void tally_free_all(struct lowering *low, uint32_t count, const uint32_t *buffers)
+void tally_free_all(struct lowering *low, const struct bundle *bundle)
 {
     struct tally *tally = low->tally;
-    shrink(&tally->live, bytes_of_all(low, count, buffers));
-    for (uint32_t i = 0; i < count && tally->gaps; i++)
-        gaps_free(tally->gaps, &low->plan->buffers[buffers[i]], low->here.flags);
+    shrink(&tally->live, bundle->bytes);
+    for (uint32_t i = 0; i < bundle->count && tally->gaps; i++)
+        gaps_free(tally->gaps, &low->plan->buffers[bundle->buffers[i]], low->here.flags);
 }
 
 void tally_mark(struct lowering *low, enum plan_mark mark)

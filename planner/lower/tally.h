@@ -34,8 +34,10 @@ void tally_begin(struct tally *tally);
 void tally_alloc(struct lowering *low, uint32_t buffer);
 void tally_free(struct lowering *low, uint32_t buffer, uint8_t lane);
 /* The same of several, without a ledger and in every step. */
-void tally_alloc_all(struct lowering *low, uint32_t count, const uint32_t *buffers);
-void tally_free_all(struct lowering *low, uint32_t count, const uint32_t *buffers);
+struct outline_bytes tally_bytes(const struct lowering *low, uint32_t count,
+                                 const uint32_t *buffers);
+void tally_alloc_all(struct lowering *low, const struct bundle *bundle);
+void tally_free_all(struct lowering *low, const struct bundle *bundle);
 /* The step comes to a mark. */
 void tally_mark(struct lowering *low, enum plan_mark mark);
 /* A micro-batch begins; a span of it passes. */

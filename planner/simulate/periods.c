@@ -64,14 +64,14 @@ static uint64_t signature(const struct simulation *s, const struct costs *costs,
 {
     const struct task *task = &s->tasks[i];
     const uint64_t behind = task->after == NEVER ? 0 : i - task->after;
-    const uint64_t hash =
-        mix(behind, (uint64_t)task->kind << 16 | (uint64_t)task->lane << 8 | task->collective);
+    const uint64_t word =
+        behind << 32 | (uint64_t)task->kind << 16 | (uint64_t)task->lane << 8 | task->collective;
     if (task->kind == TASK_SPAN)
-        return mix(hash, sequence_signature(costs->sequence, task->kernel, task->count));
+        return mix(word, sequence_signature(costs->sequence, task->kernel, task->count));
     if (task->kind == TASK_RUN)
-        return mix(hash, kernel_signature(costs, task->kernel, signatures));
+        return mix(word, kernel_signature(costs, task->kernel, signatures));
     assert(task->kind != TASK_STALL); /* outlines have none: what one takes is not looked at */
-    return hash;
+    return word;                      /* a record or a wait is no more than that */
 }
 
 static struct signatures signatures_new(const struct simulation *s, const struct costs *costs)
