@@ -35,7 +35,9 @@ static void load_run(const struct work_operand *x, uint64_t at, uint64_t step, u
             LOAD(float);
         break;
     case DTYPE_BF16:
-        for (uint64_t i = 0; i < count; i++)
+        for (uint64_t i = 0; step == 1 && i < count; i++)
+            out[i] = float_from_bf16(halves[i]);
+        for (uint64_t i = 0; step != 1 && i < count; i++)
             out[i] = float_from_bf16(halves[i * step]);
         break;
     case DTYPE_FP16:
@@ -68,7 +70,9 @@ static void store_run(const struct work_operand *y, uint64_t at, uint64_t step, 
             STORE(float, AS_IT_IS);
         break;
     case DTYPE_BF16:
-        for (uint64_t i = 0; i < count; i++)
+        for (uint64_t i = 0; step == 1 && i < count; i++)
+            halves[i] = bf16_from_float(in[i]);
+        for (uint64_t i = 0; step != 1 && i < count; i++)
             halves[i * step] = bf16_from_float(in[i]);
         break;
     case DTYPE_FP16:
