@@ -229,5 +229,6 @@ int main(void)
         cmocka_unit_test(a_checkpoint_is_never_lost),
         cmocka_unit_test(ranks_that_cannot_be_started_are_an_error),
     };
-    return cmocka_run_group_tests_name("faults", tests, folder_set_up(folder), folder_tear_down);
+    return cmocka_run_group_tests_name("faults", tests, folder_set_up_undrawn(folder),
+                                       folder_tear_down);
 }

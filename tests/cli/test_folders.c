@@ -127,5 +127,6 @@ int main(void)
         cmocka_unit_test(a_command_that_is_ended_leaves_whole_files),
         cmocka_unit_test(a_run_that_is_ended_does),
     };
-    return cmocka_run_group_tests_name("folders", tests, folder_set_up(folder), folder_tear_down);
+    return cmocka_run_group_tests_name("folders", tests, folder_set_up_undrawn(folder),
+                                       folder_tear_down);
 }

@@ -21,7 +21,7 @@ struct emulated_place emulated_thread, emulated_block, emulated_block_size, emul
 void emulate_grid(struct emulated_place blocks, struct emulated_place threads,
                   void (*body)(void *context), void *context);
 int emulate_barrier(int flag);
-void emulate_exchange(const void *own, uint64_t all[LANES]);
+const uint64_t *emulate_exchange(uint64_t own);
 void emulate_fiber_main(void);
 
 enum state { READY, AT_BARRIER, AT_EXCHANGE, ENDED };
@@ -73,11 +73,12 @@ int emulate_barrier(int flag)
     return all.barrier_result;
 }
 
-void emulate_exchange(const void *own, uint64_t values[LANES])
+/* They are there until all lanes have come to the next exchange. */
+const uint64_t *emulate_exchange(uint64_t own)
 {
-    memcpy(&all.fiber[all.current].value, own, sizeof(uint64_t));
+    all.fiber[all.current].value = own;
     give_way(AT_EXCHANGE);
-    memcpy(values, &all.exchanged[all.current / LANES * LANES], LANES * sizeof(uint64_t));
+    return &all.exchanged[all.current / LANES * LANES];
 }
 
 static void start_fiber(unsigned i)

@@ -29,8 +29,9 @@ void emulate_grid(struct emulated_place blocks, struct emulated_place threads,
 extern struct emulated_place emulated_thread, emulated_block, emulated_block_size, emulated_grid;
 /* All threads of the block that have not ended come here; returns whether `flag` was set in one. */
 int emulate_barrier(int flag);
-/* All lanes of the warp come here, each with 8 bytes; *all is those of the 32 lanes. */
-void emulate_exchange(const void *own, uint64_t all[32]);
+/* All lanes of the warp come here, each with 8 bytes. Returns those of the 32 lanes, there until
+ * the lane comes here again. */
+const uint64_t *emulate_exchange(uint64_t own);
 }
 
 /* So few that most operands of the tests take every block round its loop several times. */
@@ -66,11 +67,10 @@ inline struct emulated_place &threadIdx = emulated_thread, &blockIdx = emulated_
 
 template <typename T> static inline T emulated_shuffle(T x, unsigned lane)
 {
-    uint64_t all[32], own = 0;
+    uint64_t own = 0;
     T result;
     memcpy(&own, &x, sizeof x);
-    emulate_exchange(&own, all);
-    memcpy(&result, &all[lane % 32], sizeof result);
+    memcpy(&result, &emulate_exchange(own)[lane % 32], sizeof result);
     return result;
 }
 
@@ -86,13 +86,13 @@ template <typename T> static inline T emulated_shuffle(T x, unsigned lane)
 template <typename T>
 static inline void emulated_multiply(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 {
-    uint64_t low[32], high[32], right[32], own;
+    uint64_t low[32], high[32], own;
     memcpy(&own, &a[0], sizeof own);
-    emulate_exchange(&own, low);
+    memcpy(low, emulate_exchange(own), sizeof low);
     memcpy(&own, &a[2], sizeof own);
-    emulate_exchange(&own, high);
+    memcpy(high, emulate_exchange(own), sizeof high);
     memcpy(&own, &b[0], sizeof own);
-    emulate_exchange(&own, right);
+    const uint64_t *right = emulate_exchange(own);
     const auto half = [](uint64_t pairs, unsigned place) {
         const uint16_t bits = (uint16_t)(pairs >> 16 * place);
         T number;
@@ -115,9 +115,8 @@ static inline void emulated_multiply(float (&d)[4], const uint32_t (&a)[4], cons
 
 static inline unsigned __ballot_sync(unsigned, bool vote)
 {
-    uint64_t all[32], own = vote;
+    const uint64_t *all = emulate_exchange(vote);
     unsigned mask = 0;
-    emulate_exchange(&own, all);
     for (unsigned lane = 0; lane < 32; lane++)
         mask |= (unsigned)(all[lane] != 0) << lane;
     return mask;

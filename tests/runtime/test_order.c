@@ -441,5 +441,6 @@ int main(void)
         cmocka_unit_test(a_plan_gives_the_same_bits_in_every_order),
         cmocka_unit_test(a_lost_record_or_wait_is_found),
     };
-    return cmocka_run_group_tests_name("order", tests, folder_set_up(folder), folder_tear_down);
+    return cmocka_run_group_tests_name("order", tests, folder_set_up_undrawn(folder),
+                                       folder_tear_down);
 }

@@ -93,6 +93,6 @@ int main(void)
         cmocka_unit_test(single_ops_give_the_losses_of_the_kernel),
         cmocka_unit_test(what_is_not_planned_of_it_is_refused),
     };
-    return cmocka_run_group_tests_name("run attention", tests, folder_set_up(folder),
+    return cmocka_run_group_tests_name("run attention", tests, folder_set_up_undrawn(folder),
                                        folder_tear_down);
 }

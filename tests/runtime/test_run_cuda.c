@@ -450,5 +450,6 @@ int main(void)
         cmocka_unit_test(attention_is_what_was_asked_for),
         cmocka_unit_test(attention_that_the_device_lacks_is_refused),
     };
-    return cmocka_run_group_tests_name("run_cuda", tests, folder_set_up(folder), folder_tear_down);
+    return cmocka_run_group_tests_name("run_cuda", tests, folder_set_up_undrawn(folder),
+                                       folder_tear_down);
 }

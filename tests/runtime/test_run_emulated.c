@@ -215,6 +215,6 @@ int main(void)
         cmocka_unit_test(a_rank_that_is_stopped_ends_the_run_after_the_time_out),
         cmocka_unit_test(a_host_that_hangs_in_the_driver_is_ended_by_the_watch),
     };
-    return cmocka_run_group_tests_name("run_emulated", tests, folder_set_up(folder),
+    return cmocka_run_group_tests_name("run_emulated", tests, folder_set_up_undrawn(folder),
                                        folder_tear_down);
 }

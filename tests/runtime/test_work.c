@@ -61,28 +61,49 @@ static bool is_nearest(enum dtype dtype, double value, uint16_t bits)
     return true;
 }
 
+/* Numbers of every size, many of them as far from one of a dtype as from the next. */
+static float number_to_round(uint32_t i)
+{
+    float number;
+    uint32_t bits = noise(i) ^ noise(i + 77) << 16;
+    if (i % 3 == 0) /* exactly between two bf16 numbers; fp16 numbers */
+        bits = (bits & 0xffff0000U) | 0x8000U;
+    if (i % 3 == 1) /* and between two fp16 numbers */
+        bits = (bits & 0x8fffe000U) + 0x30001000U;
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+
+static void check_rounding(enum dtype dtype, uint32_t count, struct shape shape, float *in,
+                           uint16_t *out)
+{
+    const struct work_operand x[2] = {{in, shape, 0, DTYPE_FP32, NULL},
+                                      {out, shape, 0, (uint8_t)dtype, NULL}};
+    run_kind(WORK_CAST, 1, 1, x);
+    for (uint32_t i = 0; i < count; i++)
+        if (isnan(in[i]) ? !isnan(decode(dtype, out[i]))
+                         : !is_nearest(dtype, (double)in[i], out[i]))
+            fail_msg("%s of %.9g (%a) is %04x", dtype_name(dtype), (double)in[i], (double)in[i],
+                     out[i]);
+}
+
+/* All of them at once, and some of them alone. */
 static void stores_round_to_nearest_even(void **state)
 {
+    enum { COUNT = 200000, ALONE = 100 };
+    float *in = malloc(COUNT * sizeof *in);
+    uint16_t *out = malloc(COUNT * sizeof *out);
     (void)state;
+    assert_true(in && out);
+    for (uint32_t i = 0; i < COUNT; i++)
+        in[i] = number_to_round(i);
     for (enum dtype dtype = DTYPE_BF16; dtype <= DTYPE_FP16; dtype = (enum dtype)(dtype + 1)) {
-        for (uint32_t i = 0; i < 200000; i++) {
-            uint32_t bits = noise(i) ^ noise(i + 77) << 16;
-            if (i % 3 == 0) /* exactly between two bf16 numbers; fp16 numbers */
-                bits = (bits & 0xffff0000U) | 0x8000U;
-            if (i % 3 == 1) /* and between two fp16 numbers */
-                bits = (bits & 0x8fffe000U) + 0x30001000U;
-            float value;
-            uint16_t out;
-            memcpy(&value, &bits, sizeof value);
-            const struct work_operand x[2] = {{&value, {.rank = 0}, 0, DTYPE_FP32, NULL},
-                                              {&out, {.rank = 0}, 0, (uint8_t)dtype, NULL}};
-            run_kind(WORK_CAST, 1, 1, x);
-            if (isnan(value))
-                assert_true(isnan(decode(dtype, out)));
-            else if (!is_nearest(dtype, (double)value, out))
-                fail_msg("%s of %.9g (%08x) is %04x", dtype_name(dtype), (double)value, bits, out);
-        }
+        check_rounding(dtype, COUNT, SHAPE(COUNT), in, out);
+        for (uint32_t i = 0; i < ALONE; i++)
+            check_rounding(dtype, 1, (struct shape){.rank = 0}, &in[i], &out[i]);
     }
+    free(in);
+    free(out);
 }
 
 /* ---- matrices ---- */

@@ -83,9 +83,19 @@ static double weighted(const struct layer *layer, double *const x[INPUTS], const
     return sum;
 }
 
-/* dx[i] is the kernel's gradient of in[i]; one without data was not asked for. */
-static void check_gradients(const struct layer *layer, const struct work_operand *in, uint32_t ins,
-                            const struct work_operand *dy, const struct work_operand *dx)
+/* dx[i] is a kernel's gradient of in[i]; one without data was not asked for. */
+static void expect_slope(const struct work_operand *dx, uint64_t at, double slope)
+{
+    double *all = doubles_of(dx);
+    const double most = largest(all, shape_elements(&dx->shape));
+    expect_near(all[at], slope, most, room_of((enum dtype)dx->dtype), "gradient", at);
+    free(all);
+}
+
+/* The gradients of so many `kernels`, one after the other. */
+static void check_gradients_of(const struct layer *layer, const struct work_operand *in,
+                               uint32_t ins, const struct work_operand *dy,
+                               const struct work_operand *dx, uint32_t kernels)
 {
     const uint64_t outs = shape_elements(&dy->shape);
     double *x[INPUTS] = {0}, *r = doubles_of(dy), *out = calloc(outs, sizeof *out);
@@ -95,9 +105,8 @@ static void check_gradients(const struct layer *layer, const struct work_operand
     for (uint32_t i = 0; i < ins; i++) {
         if (!dx[i].data)
             continue;
-        double *all = doubles_of(&dx[i]);
         const uint64_t count = shape_elements(&dx[i].shape);
-        const double most = largest(all, count), e = 1e-4;
+        const double e = 1e-4;
         const uint64_t step = count > SAMPLES ? count / SAMPLES : 1;
         for (uint64_t at = 0; at < count; at += step) {
             const double here = x[i][at];
@@ -106,15 +115,20 @@ static void check_gradients(const struct layer *layer, const struct work_operand
             x[i][at] = here - e;
             const double below = weighted(layer, x, r, outs, out);
             x[i][at] = here;
-            expect_near(all[at], (above - below) / (2 * e), most, room_of((enum dtype)dx[i].dtype),
-                        "gradient", at);
+            for (uint32_t k = 0; k < kernels; k++)
+                expect_slope(&dx[k * ins + i], at, (above - below) / (2 * e));
         }
-        free(all);
     }
     for (uint32_t i = 0; i < ins; i++)
         free(x[i]);
     free(r);
     free(out);
+}
+
+static void check_gradients(const struct layer *layer, const struct work_operand *in, uint32_t ins,
+                            const struct work_operand *dy, const struct work_operand *dx)
+{
+    check_gradients_of(layer, in, ins, dy, dx, 1);
 }
 
 static void run_attr(enum work_kind kind, struct kernel_attr attr, uint32_t ins, uint32_t outs,
@@ -268,11 +282,13 @@ static void attend(const struct layer *l, double *const in[INPUTS], double *out)
             p[j] = exp(score / sqrt(l->d));
             sum += p[j];
         }
-        for (uint32_t c = 0; c < l->d; c++) {
-            double o = 0;
-            for (uint32_t j = 0; j < seen; j++)
-                o += p[j] / sum * in[2][((size_t)(b * l->s_k + j) * l->a + head) * l->d + c];
-            out[(size_t)row * l->d + c] = o;
+        double *o = out + (size_t)row * l->d;
+        memset(o, 0, l->d * sizeof *o);
+        for (uint32_t j = 0; j < seen; j++) {
+            const double *v = in[2] + ((size_t)(b * l->s_k + j) * l->a + head) * l->d;
+            const double share = p[j] / sum;
+            for (uint32_t c = 0; c < l->d; c++)
+                o[c] += share * v[c];
         }
     }
     free(p);
@@ -290,7 +306,9 @@ static void check_attention(enum dtype dtype, struct layer layer, uint32_t pitch
                                  pitched(dtype, k, pitch)};
     struct work_operand o = empty(dtype, turned), dy = filled(dtype, turned);
     struct work_operand lse = empty(DTYPE_FP32, SHAPE(layer.b, layer.a, layer.s));
-    struct work_operand dx[3] = {empty(dtype, turned), empty(dtype, k), empty(dtype, k)};
+    struct work_operand dx[6];
+    for (uint32_t i = 0; i < 6; i++)
+        dx[i] = empty(dtype, i % 3 ? k : turned);
     const struct work_operand unused = {.dtype = DTYPE_UINT64};
     for (uint64_t i = 0; i < shape_elements(&q); i++)
         put(&in[0], i, 4 * value(&in[0], i)); /* a softmax with a few large terms */
@@ -299,12 +317,12 @@ static void check_attention(enum dtype dtype, struct layer layer, uint32_t pitch
     check_output(&layer, in, 3, &o);
     for (uint32_t with_o = 0; with_o < 2; with_o++) {
         struct work_operand operand[9] = {dy, in[0], in[1], in[2], lse, o};
-        memcpy(operand + 5 + with_o, dx, sizeof dx);
+        memcpy(operand + 5 + with_o, dx + 3 * with_o, 3 * sizeof *dx);
         run_attr(WORK_ATTENTION_BACKWARD, attr, 5 + with_o, 3, operand);
-        check_gradients(&layer, in, 3, &dy, dx);
     }
+    check_gradients_of(&layer, in, 3, &dy, dx, 2);
     drop_all(3, in);
-    drop_all(3, dx);
+    drop_all(6, dx);
     drop_all(3, (struct work_operand[]){o, dy, lse});
 }
 

@@ -74,16 +74,44 @@ int folder_tear_down(void **state)
     return folder_remove(groups_path);
 }
 
-int folder_draws_nothing(const char *path)
+/* A folder that programs are looked for in first. *program: gnuplot's place there. */
+static int own_programs(const char *path, char program[1100])
 {
-    char folder[1024], program[1100], search[4096];
+    char folder[1024], search[4096];
     const char *before = getenv("PATH");
     snprintf(folder, sizeof folder, "%s/bin", path);
-    snprintf(program, sizeof program, "%s/gnuplot", folder);
+    snprintf(program, 1100, "%s/gnuplot", folder);
     snprintf(search, sizeof search, "%s:%s", folder, before ? before : "");
-    if (mkdir(folder, 0777) != 0 || symlink("/bin/false", program) != 0)
+    return mkdir(folder, 0777) != 0 ? -1 : setenv("PATH", search, 1);
+}
+
+int folder_draws_nothing(const char *path)
+{
+    char program[1100];
+    return own_programs(path, program) != 0 ? -1 : symlink("/bin/false", program);
+}
+
+/* The first two lines of a script are data = 'FILE' and out = 'FILE' (planner/report/picture.c). */
+int folder_draws_at_once(const char *path)
+{
+    static const char script[] = "#!/bin/sh\n{ read -r _ _ data; read -r _ _ out; } <\"$1\"\n"
+                                 "eval \"{ echo '<svg>'; cat $data; echo '</svg>'; } >$out\"\n";
+    char program[1100];
+    if (own_programs(path, program) != 0)
         return -1;
-    return setenv("PATH", search, 1);
+    file_write(program, script, sizeof script - 1);
+    return chmod(program, 0755);
+}
+
+static int make_undrawn(void **state)
+{
+    return make_groups(state) != 0 ? -1 : folder_draws_at_once(groups_path);
+}
+
+folder_fixture *folder_set_up_undrawn(char *path)
+{
+    groups_path = path;
+    return make_undrawn;
 }
 
 bool file_exists(const char *folder, const char *name)
