@@ -12,6 +12,7 @@
 #define SHARDPLAN_ALLOCATOR_H
 
 #include "base/err.h"
+#include "base/request.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -130,7 +131,7 @@ enum err_code allocator_check(const struct allocator *allocator, struct err *err
 /* Rounds a request as the allocator does with default settings: up to a multiple of 512. */
 static inline uint64_t allocator_round(uint64_t bytes)
 {
-    return bytes < 512 ? 512 : (bytes + 511) & ~(uint64_t)511;
+    return request_round(bytes ? bytes : 1);
 }
 
 #endif

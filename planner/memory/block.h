@@ -6,7 +6,7 @@
 
 #include <assert.h>
 
-#define MIN_BLOCK_BYTES ((uint64_t)512) /* and what every size is a multiple of */
+#define MIN_BLOCK_BYTES ((uint64_t)REQUEST_UNIT) /* and what every size is a multiple of */
 
 enum pool_kind { POOL_LARGE, POOL_SMALL, POOL_COUNT }; /* in the order they are released */
 

@@ -11,9 +11,10 @@
 #ifndef SHARDPLAN_LEDGER_H
 #define SHARDPLAN_LEDGER_H
 
+#include "base/request.h"
 #include "plan/plan.h"
 
-#define LEDGER_UNIT 512U                   /* bytes, to which the allocator rounds */
+#define LEDGER_UNIT REQUEST_UNIT           /* bytes, to which the allocator rounds */
 #define LEDGER_SMALL ((uint64_t)1 << 20)   /* bytes of the largest request of a small pool */
 #define LEDGER_LARGEST ((uint64_t)1 << 38) /* a larger request breaks the ledger */
 
@@ -72,7 +73,7 @@ static inline uint32_t ledger_pool_of(uint8_t lane, uint64_t bytes)
 /* As the allocator rounds a request, which is for more than nothing. */
 static inline uint64_t ledger_round(uint64_t bytes)
 {
-    return (bytes + LEDGER_UNIT - 1) & ~(uint64_t)(LEDGER_UNIT - 1);
+    return request_round(bytes);
 }
 
 static inline uint32_t ledger_units(uint64_t bytes)
