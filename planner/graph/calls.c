@@ -53,6 +53,8 @@ static uint32_t find(const struct graph_calls *calls, const char *name, size_t l
 static uint32_t call_of(const struct graph *graph, struct graph_calls *calls, const char *name,
                         size_t length)
 {
+    const size_t leaf = graph_leaf_around(graph, name, length);
+    length = leaf ? leaf : length;
     while (is_list(graph, name, length))
         length = parent_length(name, length);
     if (length == 0)
@@ -65,6 +67,7 @@ static uint32_t call_of(const struct graph *graph, struct graph_calls *calls, co
         .name = arena_printf(&calls->arena, "%.*s", (int)length, name),
         .parent = parent,
         .depth = calls->at[parent].depth + 1,
+        .leaf = leaf > 0,
     };
     return calls->count++;
 }
@@ -83,23 +86,19 @@ static uint32_t param_of(const struct graph *graph, const struct graph_op *op)
 }
 
 /* Whether the op takes what was computed outside of the call, and that needs a gradient. */
-enum taken { TAKES_NOTHING, TAKES_PLAIN, TAKES_TRACKED };
-static enum taken taken_by(const struct graph *graph, const struct graph_calls *calls,
-                           const struct graph_op *op, uint32_t call)
+static bool takes_tracked(const struct graph *graph, const struct graph_calls *calls,
+                          const struct graph_op *op, uint32_t call)
 {
-    enum taken taken = TAKES_NOTHING;
     for (uint32_t i = 0; i < op->ins; i++) {
         if (op->in[i] == GRAPH_NONE)
             continue;
         const struct graph_tensor *t = &graph->tensors[op->in[i]];
         const struct graph_storage *s = &graph->storages[t->storage];
-        if (s->kind != STORAGE_ACTIVATION || graph_call_within(calls, calls->of_op[s->index], call))
-            continue;
-        if (t->requires_grad)
-            return TAKES_TRACKED;
-        taken = TAKES_PLAIN;
+        if (s->kind == STORAGE_ACTIVATION && t->requires_grad &&
+            !graph_call_within(calls, calls->of_op[s->index], call))
+            return true;
     }
-    return taken;
+    return false;
 }
 
 /* Another module that has the same parameter: a tied one. */
@@ -136,8 +135,8 @@ static void assign_ops(const struct graph *graph, struct graph_calls *calls,
                        const uint32_t *of_param, size_t most)
 {
     bool *met = arena_alloc(&calls->arena, most * sizeof *met);
-    bool *entered = arena_alloc(&calls->arena, most * sizeof *entered); /* its input was seen */
     uint32_t before = GRAPH_NONE; /* the last op that had one */
+    uint32_t node = GRAPH_NONE;   /* the call of the last that has a node, too */
     for (uint32_t i = 0; i < graph->op_count; i++) {
         const struct graph_op *op = &graph->ops[i];
         const uint32_t param = op->of_hook ? GRAPH_NONE : param_of(graph, op);
@@ -150,15 +149,14 @@ static void assign_ops(const struct graph *graph, struct graph_calls *calls,
             call != calls->model)
             call = tied_call(calls, call, param);
         calls->of_op[i] = call;
-        if (before != GRAPH_NONE) {
+        if (before != GRAPH_NONE)
             calls->next[before] = call;
-            calls->last[i] = calls->of_op[before];
-        }
         before = i;
+        calls->last[i] = node;
+        node = op->requires_grad ? call : node;
         for (uint32_t c = call; c != GRAPH_NONE; c = calls->at[c].parent) {
-            const enum taken taken = entered[c] ? TAKES_NOTHING : taken_by(graph, calls, op, c);
-            calls->at[c].input_grad |= taken == TAKES_TRACKED;
-            entered[c] |= taken != TAKES_NOTHING;
+            if (!calls->at[c].input_grad)
+                calls->at[c].input_grad = takes_tracked(graph, calls, op, c);
             met[c] = true;
         }
     }
@@ -222,6 +220,7 @@ static struct graph_calls *listed_calls(const struct graph *graph)
         const struct graph_called *called = &graph->called[c];
         calls->at[c] = (struct graph_call){
             .name = called->name,
+            .parent = GRAPH_NONE,
             .first_param = params,
             .params = called->count,
             .external = called->count - called->own,

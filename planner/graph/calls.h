@@ -20,8 +20,9 @@ struct graph_call {
     const char *name; /* "layers.0.mlp.0"; "" for the root. Of the calls' arena */
     uint32_t parent;  /* GRAPH_NONE: the root */
     uint32_t depth;   /* modules around it */
-    bool bordered;    /* a block: graph_enter and graph_exit say when */
-    bool input_grad;  /* what it is first called with needs a gradient: a hook behind backward */
+    bool leaf;       /* what is in it is not called (graph_leaf): its parameters are all of those */
+    bool bordered;   /* a block: graph_enter and graph_exit say when */
+    bool input_grad; /* what it is called with needs a gradient: a hook behind backward */
     uint32_t first_param, params; /* range of `params`: its own */
     uint32_t external;            /* that many of them, the last ones, are others' which it reads */
     uint32_t tied; /* the parameter + 1 that it shares with another module; 0: it shares none */
@@ -35,7 +36,8 @@ struct graph_calls {
         model; /* what named modules are in: the root, or behind it peft's two modules around it */
     uint32_t *params;      /* of every call, in the order of the graph */
     uint32_t *of_op;       /* (ops) the call whose parameters an op uses; GRAPH_NONE: none */
-    uint32_t *next, *last; /* (ops that have one) of_op of the next such op, of the one before */
+    uint32_t *next, *last; /* (ops that have one) of_op of the next such op, of the one before
+                               that has a node */
     uint32_t *of_module;   /* (modules) the bordered call; GRAPH_NONE: none */
 };
 

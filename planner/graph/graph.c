@@ -444,6 +444,30 @@ void graph_call_is(struct graph *graph, uint32_t tensor, const char *fmt, ...)
     graph->ops[storage->index].call = arena_strdup(&graph->arena, name);
 }
 
+void graph_leaf(struct graph *graph, const char *class_name, const char *fmt, ...)
+{
+    char name[96];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(name, sizeof name, fmt, args);
+    va_end(args);
+    struct graph_leaf *leaf = arena_alloc(&graph->arena, sizeof *leaf);
+    *leaf = (struct graph_leaf){arena_strdup(&graph->arena, name), class_name, graph->leaves};
+    graph->leaves = leaf;
+}
+
+size_t graph_leaf_around(const struct graph *graph, const char *name, size_t length)
+{
+    size_t shortest = 0;
+    for (const struct graph_leaf *leaf = graph->leaves; leaf; leaf = leaf->before) {
+        const size_t n = strlen(leaf->name);
+        if (n <= length && strncmp(leaf->name, name, n) == 0 && (n == length || name[n] == '.') &&
+            (shortest == 0 || n < shortest))
+            shortest = n;
+    }
+    return shortest;
+}
+
 void graph_call_begin(struct graph *graph, const char *fmt, ...)
 {
     char name[96];

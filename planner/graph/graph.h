@@ -156,6 +156,11 @@ struct graph_autocast {
     int kind;
 };
 
+struct graph_leaf { /* graph_leaf */
+    const char *name, *class_name;
+    const struct graph_leaf *before;
+};
+
 struct graph_called { /* a module that a recording lists */
     const char *name;
     const uint32_t *params; /* its own, and those of others that it reads */
@@ -207,6 +212,7 @@ struct graph {
     uint32_t current_module; /* while building: where new params belong */
     const char *calling[8];  /* graph_call_begin: calling_depth of them, the innermost last */
     uint32_t calling_depth;
+    const struct graph_leaf *leaves; /* the last that was said first; NULL: none */
     const char *uncalled; /* a module that its children are called past; NULL: none. Lent */
     const char *frozen;
     bool all_frozen; /* while building: parameters declared now are not trained */
@@ -294,6 +300,15 @@ void graph_mark(struct graph *graph, enum graph_mark mark);
 /* The op that births `tensor` is the forward of a module without parameters. */
 void graph_call_is(struct graph *graph, uint32_t tensor, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* A system with hooks on every module has none within this one, which brings all of its parameters
+ * (DeepSpeed's leaf modules). `class_name`: the module's, where it is one by that; lent,
+ * or NULL. */
+void graph_leaf(struct graph *graph, const char *class_name, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Whether the first `length` characters of a module's or parameter's name are such a module or are
+ * in one: how many of them are the outermost one's name; 0: they are not. */
+size_t graph_leaf_around(const struct graph *graph, const char *name, size_t length);
 
 /* The ops from here to graph_call_end are the forward of this module, but for those of modules that
  * begin within it: what a system does where modules are called, it does before the first of them,

@@ -37,8 +37,9 @@ struct op_class {
     /* What its function does where that is more than one kernel: it births its outputs, too. NULL:
      * outputs are born in order, and one kernel fills them. */
     void (*forward)(struct tape *tape, const struct graph *graph, const struct graph_op *op);
-    bool in_place;  /* writes its first operand: it runs though it births nothing */
-    bool in_python; /* a torch.autograd.Function: what it saves is packed behind its kernels */
+    bool in_place;     /* writes its first operand: it runs though it births nothing */
+    bool turns_weight; /* its second operand transposed: its node saves that view */
+    bool in_python;    /* a torch.autograd.Function: what it saves is packed behind its kernels */
 };
 
 #define X(KIND, name, autocast) extern const struct op_class name##_class;

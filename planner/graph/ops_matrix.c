@@ -107,6 +107,7 @@ OP_CLASS(linear) = {
     .backward = linear_backward,
     .flops = product_flops,
     .keep = KEEP_EVERY_SECOND,
+    .turns_weight = true,
 };
 
 OP_BACKWARD(linear_bias)
@@ -136,6 +137,7 @@ OP_CLASS(linear_bias) = {
     .backward = linear_bias_backward,
     .flops = product_flops,
     .keep = KEEP_ALWAYS,
+    .turns_weight = true,
 };
 
 /* ---- Conv1D: a Linear whose weight is (in, out) ---- */
@@ -302,6 +304,7 @@ OP_CLASS(grouped_mm) = {
     .saved = grouped_mm_saved,
     .backward = grouped_mm_backward,
     .flops = product_flops,
+    .turns_weight = true,
 };
 
 OP_CLASS(grouped_mm_nn) = {

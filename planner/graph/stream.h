@@ -32,8 +32,10 @@ enum step_kind {
     STEP_RETURN_FORWARD,  /* behind it; not where recomputation stops in it */
     STEP_CALL_BACKWARD,   /* the gradient of its output is there */
     STEP_RETURN_BACKWARD, /* that of its input; not where it needs none */
-    STEP_UNSAVED, /* arg: param: a node of a recomputed region lets go of what it saved of it.
-                     Other nodes save the parameter itself, whatever its memory is */
+    STEP_SAVED,   /* likewise; arg: param: a node saves the memory that it has now: a view of it, or
+                     of a recomputed region anything. Other nodes save the parameter itself,
+                     whatever its memory is */
+    STEP_UNSAVED, /* ... and lets go of it: the last that was saved, as nodes run from behind */
 };
 
 enum { MODULE_ROOT = 0x0ffffff };
@@ -46,8 +48,8 @@ enum stream_mark { /* the marks of data/truth: bytes live here are reported */
 };
 
 struct stream_step {
-    uint32_t kind : 4;
-    uint32_t arg : 28;
+    uint32_t kind : 5;
+    uint32_t arg : 27;
 };
 
 /* Whether the stream goes on without a hook after this step. */

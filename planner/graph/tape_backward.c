@@ -132,11 +132,6 @@ static bool is_param(const struct tape *tape, uint32_t tensor)
     return tape->graph->storages[t->storage].kind == STORAGE_PARAM;
 }
 
-static uint32_t param_index(const struct tape *tape, uint32_t tensor)
-{
-    return tape->graph->storages[tape->graph->tensors[tape->root[tensor]].storage].index;
-}
-
 /* ---- one node ---- */
 
 static void release_saved(struct tape *tape, uint32_t op, const uint32_t *saved, uint32_t count,
@@ -146,8 +141,8 @@ static void release_saved(struct tape *tape, uint32_t op, const uint32_t *saved,
         const uint32_t tensor = saved[reversed ? count - 1 - i : i];
         if (tape_is_activation(tape, tensor))
             tape_release(tape, tape_buffer(tape, tensor));
-        else if (reversed && tape->calls && is_param(tape, tensor))
-            tape_step(tape, STEP_UNSAVED, param_index(tape, tensor));
+        else if (tape_saves_memory(tape, op, tensor))
+            tape_step(tape, STEP_UNSAVED, tape_param_index(tape, tensor));
     }
     tape->node_holds[op] = false;
 }
@@ -236,25 +231,37 @@ static void release_added(struct tape *tape)
 /* One of the uses of a parameter has given its gradient, perhaps the last. */
 static void count_down(struct tape *tape, uint32_t tensor)
 {
-    const uint32_t param = param_index(tape, tensor);
+    const uint32_t param = tape_param_index(tape, tensor);
     assert(tape->param_uses[param] > 0);
     if (--tape->param_uses[param] == 0)
         give_out(tape, param, &tape->slot[tape->root[tensor]]);
 }
 
-/* Hands on the gradients of parameters, of others, or both. That of a parameter goes to a node of
- * its own, before which the one that made it has ended. */
-static void hand_on(struct tape *tape, bool params, bool others)
+/* Gradients that a node hands on: of parameters; of what others in the leaf module that it is in
+ * take, too; of what else. */
+enum { OF_PARAMS = 1, OF_INNER = 2, OF_OUTER = 4, OF_ALL = 7 };
+
+static unsigned kind_of(const struct tape *tape, uint32_t tensor)
+{
+    if (is_param(tape, tensor))
+        return OF_PARAMS;
+    const bool called = tape->calls && tape->calls->of_op[tape->current_op] != GRAPH_NONE;
+    return called && tape_adds_within(tape, tape->current_op, tensor) ? OF_INNER : OF_OUTER;
+}
+
+/* Hands on those of the wanted kinds. That of a parameter goes to a node of its own, before which
+ * the one that made it has ended. */
+static void hand_on(struct tape *tape, unsigned kinds)
 {
     for (uint32_t i = 0; i < tape->pending_count; i++) {
         struct pending *pending = &tape->pending[i];
-        const bool param = is_param(tape, pending->tensor);
-        if (!(param ? params : others))
+        const unsigned kind = kind_of(tape, pending->tensor);
+        if (!(kinds & kind))
             continue;
-        if (param)
+        if (kind == OF_PARAMS)
             release_added(tape);
         accumulate(tape, pending);
-        if (!param)
+        if (kind != OF_PARAMS)
             continue;
         release_added(tape);
         count_down(tape, pending->tensor);
@@ -266,9 +273,14 @@ static void hand_on(struct tape *tape, bool params, bool others)
  * first, then its hook runs, then those of inputs are added up. */
 static void return_gradients(struct tape *tape, uint32_t op)
 {
-    hand_on(tape, true, false);
+    if (tape_is_inner(tape, op)) {
+        hand_on(tape, OF_ALL);
+        return;
+    }
+    hand_on(tape, OF_PARAMS);
+    hand_on(tape, OF_INNER);
     tape_leave_op(tape, op);
-    hand_on(tape, false, true);
+    hand_on(tape, OF_OUTER);
 }
 
 void tape_node(struct tape *tape, uint32_t index)
@@ -298,7 +310,7 @@ void tape_node(struct tape *tape, uint32_t index)
     /* Checkpointed nodes unpack into locals of the backward function, which die first and in
      * reverse; otherwise the gradients given die first, then release_variables() runs. */
     if (region && tape->node_holds[index])
-        release_saved(tape, index, saved, saved_count, true);
+        release_saved(tape, index, saved, saved_count, !tape_is_own_linear(tape, op));
     validate_pending(tape);
     for (uint32_t o = 0; o < given_count; o++) {
         uint32_t *slot = &tape->slot[tape->root[given[o]]];
@@ -316,7 +328,7 @@ void tape_node(struct tape *tape, uint32_t index)
     if (tape->calls && tape->calls->of_op[index] != GRAPH_NONE)
         return_gradients(tape, index);
     else
-        hand_on(tape, true, true);
+        hand_on(tape, OF_ALL);
     while (tape->unasked_count > 0)
         tape_release(tape, tape->unasked[--tape->unasked_count]);
 }

@@ -97,6 +97,36 @@ void tape_return_before(struct tape *tape, const struct graph_item *next)
     tape_leave_op(tape, op);
 }
 
+static bool takes(const struct tape *tape, const struct graph_op *op, uint32_t root)
+{
+    for (uint32_t i = 0; i < op->ins; i++)
+        if (op->in[i] != GRAPH_NONE && tape->root[op->in[i]] == root)
+            return true;
+    return false;
+}
+
+bool tape_is_inner(const struct tape *tape, uint32_t op)
+{
+    const uint32_t call = tape->calls->of_op[op];
+    return tape->calls->at[call].leaf && tape->calls->last[op] == call;
+}
+
+bool tape_adds_within(const struct tape *tape, uint32_t op, uint32_t tensor)
+{
+    const struct graph *graph = tape->graph;
+    const uint32_t *of_op = tape->calls->of_op, call = of_op[op], root = tape->root[tensor];
+    if (!tape->calls->at[call].leaf)
+        return false;
+    for (uint32_t i = op + 1; i < graph->op_count && (of_op[i] == GRAPH_NONE || of_op[i] == call);
+         i++)
+        if (of_op[i] == call && takes(tape, &graph->ops[i], root))
+            return true;
+    for (uint32_t i = op; i-- > 0 && (of_op[i] == GRAPH_NONE || of_op[i] == call);)
+        if (of_op[i] == call && takes(tape, &graph->ops[i], root))
+            return true;
+    return false;
+}
+
 void tape_enter_module(struct tape *tape, uint32_t module, bool wrapped)
 {
     if (!tape->calls || tape->calls->of_module[module] == GRAPH_NONE)

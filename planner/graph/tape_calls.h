@@ -19,6 +19,12 @@ void tape_leave_op(struct tape *tape, uint32_t op);
 void tape_return_from_op(struct tape *tape, uint32_t op);
 void tape_return_before(struct tape *tape, const struct graph_item *next);
 
+/* Whether the op is in a leaf module and not the last of it in backward. */
+bool tape_is_inner(const struct tape *tape, uint32_t op);
+/* Whether the op, which is in a leaf module, shares its input with others in that: gradients of
+ * such are added up before the module returns. */
+bool tape_adds_within(const struct tape *tape, uint32_t op, uint32_t tensor);
+
 /* At the borders of a module of the graph. `wrapped`: in a checkpoint's wrapper. */
 void tape_enter_module(struct tape *tape, uint32_t module, bool wrapped);
 void tape_leave_module(struct tape *tape, uint32_t module, bool wrapped);

@@ -13,7 +13,7 @@ void tape_step(struct tape *tape, enum step_kind kind, uint32_t arg)
 {
     struct stream *s = tape->stream;
     ARRAY_GROW(s->steps, s->step_count, s->step_cap);
-    s->steps[s->step_count++] = (struct stream_step){.kind = kind & 0xfU, .arg = arg & 0xfffffffU};
+    s->steps[s->step_count++] = (struct stream_step){.kind = kind & 31U, .arg = arg & 0x7ffffffU};
 }
 
 uint32_t tape_new_buffer(struct tape *tape, enum aten aten, enum dtype dtype, struct shape shape,

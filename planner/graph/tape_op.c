@@ -8,12 +8,31 @@
 uint32_t tape_saved(const struct tape *tape, const struct graph_op *op, uint32_t saved[SAVED_MOST])
 {
     const struct op_class *class = op_class(op);
-    if (tape_is_own_linear(tape, op) && op->requires_grad) { /* all, last to first */
+    if (tape_is_own_linear(tape, op) && op->requires_grad) { /* all, and lets go in that order */
         for (uint32_t i = 0; i < op->ins; i++)
-            saved[i] = op->in[op->ins - 1 - i];
+            saved[i] = op->in[i];
         return op->ins;
     }
     return op->requires_grad && class->saved ? class->saved(tape->graph, op, saved) : 0;
+}
+
+/* A checkpoint's hooks detach what needs a gradient (torch.utils.checkpoint, _recomputation_hook):
+ * that is another tensor of the same memory, as a view is. Else a parameter itself is saved by
+ * reference, and its memory may be exchanged. */
+bool tape_saves_memory(const struct tape *tape, uint32_t index, uint32_t tensor)
+{
+    const struct graph *graph = tape->graph;
+    const struct graph_op *op = &graph->ops[index];
+    const struct graph_tensor *t = &graph->tensors[tensor];
+    if (!tape->calls || graph->storages[t->storage].kind != STORAGE_PARAM)
+        return false;
+    return (tape->op_region[index] != GRAPH_NONE && t->requires_grad) || t->base != tensor ||
+           (op_class(op)->turns_weight && tensor == op->in[1] && !tape_is_own_linear(tape, op));
+}
+
+uint32_t tape_param_index(const struct tape *tape, uint32_t tensor)
+{
+    return tape->graph->storages[tape->graph->tensors[tensor].storage].index;
 }
 
 void tape_save(struct tape *tape, uint32_t op)
@@ -23,6 +42,8 @@ void tape_save(struct tape *tape, uint32_t op)
     for (uint32_t i = 0; i < count; i++)
         if (tape_is_activation(tape, saved[i]))
             tape_hold(tape, tape_buffer(tape, saved[i]));
+        else if (tape_saves_memory(tape, op, saved[i]))
+            tape_step(tape, STEP_SAVED, tape_param_index(tape, saved[i]));
     tape->node_holds[op] = count > 0;
 }
 

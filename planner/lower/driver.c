@@ -266,6 +266,9 @@ static void run_step(struct lowering *low, struct stream_step step)
         if (system->called)
             system->called(low, (enum step_kind)step.kind, step.arg);
         break;
+    case STEP_SAVED:
+        call_for(low, system->saved, step.arg);
+        break;
     case STEP_UNSAVED:
         call_for(low, system->unsaved, step.arg);
         break;

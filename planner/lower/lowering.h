@@ -57,7 +57,8 @@ struct system {
     void (*back)(struct lowering *low, uint32_t module); /* where post_backward is not called */
     /* With call_hooks: any module (graph/calls.h) is called or returns, as `kind` says. */
     void (*called)(struct lowering *low, enum step_kind kind, uint32_t call);
-    /* Likewise: a recomputed node lets go of a parameter's memory that it saved. */
+    /* Likewise: a node saves the memory that a parameter has now, and lets go of it again. */
+    void (*saved)(struct lowering *low, uint32_t param);
     void (*unsaved)(struct lowering *low, uint32_t param);
     /* AccumulateGrad has run: low->grad[param] has this micro-batch's gradient in it. A system that
      * keeps .grad elsewhere copies it there and calls move_gradient. */

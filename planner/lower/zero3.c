@@ -41,25 +41,9 @@ static enum err_code check_quantized(const struct strategy *s, const struct grap
     return ERR_OK;
 }
 
-/* Recorded, and other than the rules here make it: DeepSpeed takes some classes' blocks of experts
- * as one module each (leaf_module_config.py), and transposes that autograd saves of experts hold
- * them gathered, whatever is released. */
-static enum err_code check_experts(const struct graph *graph, struct err *err)
-{
-    for (uint32_t p = 0; p < graph->param_count; p++)
-        if (strstr(graph->params[p].name, "experts."))
-            return err_set(err, ERR_UNSUPPORTED,
-                           "%s: a mixture of experts under zero3 is not planned: what autograd "
-                           "saves of experts holds them gathered, and some of DeepSpeed's leaf "
-                           "modules are blocks of experts; zero1 and zero2 are planned",
-                           graph->params[p].name);
-    return ERR_OK;
-}
-
 static enum err_code check(const struct strategy *s, const struct graph *graph,
                            const struct stream *stream, struct err *err)
 {
-    TRY(check_experts(graph, err));
     if (s->world % s->zero.hpz_partition_size != 0)
         return err_set(err, ERR_INVALID,
                        "--zero: zero_hpz_partition_size: %llu does not divide the %u ranks",
@@ -67,6 +51,7 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
     if (s->zero.quantized_weights)
         TRY(check_quantized(s, graph, err));
     TRY(zero3_check_qgz(s, err));
+    TRY(zero3_check_leaves(s, graph, err));
     return zero_check_used(graph, stream, err);
 }
 
@@ -99,7 +84,6 @@ static void mark_persistent(struct lowering *low)
         z->params[p] = (struct zero3_param){.fetched = -1,
                                             .buffer = NONE,
                                             .home = NONE,
-                                            .saved = NONE,
                                             .owner = NONE,
                                             .secondary = NONE,
                                             .group = NONE,
@@ -307,6 +291,7 @@ static void set_up(struct lowering *low)
     z->in = none_array(low, plan->param_count);
     z->normed = none_array(low, plan->param_count);
     z->copied = arena_alloc(&low->scratch, plan->param_count + 1);
+    z->waits = arena_alloc(&low->scratch, plan->param_count + 1);
     low->gathered = arena_alloc(&low->scratch, (plan->param_count + 1) * sizeof *low->gathered);
     mark_persistent(low);
     list_external(low);
@@ -526,7 +511,7 @@ static void flush(struct lowering *low)
     leave_scope(low, before);
 }
 
-static void gradient(struct lowering *low, uint32_t p)
+void zero3_reduce(struct lowering *low, uint32_t p)
 {
     struct zero3 *z = low->state;
     const uint64_t n = zero3_elements(low, p), most = low->strategy->zero.reduce_bucket_size;
@@ -548,6 +533,15 @@ static void gradient(struct lowering *low, uint32_t p)
     leave_scope(low, before);
 }
 
+/* Those of a leaf module wait for all of that (reduce_leaf_module_grads). */
+static void gradient(struct lowering *low, uint32_t p)
+{
+    struct zero3 *z = low->state;
+    z->waits[p] = z->calls->at[z->home_call[p]].leaf;
+    if (!z->waits[p])
+        zero3_reduce(low, p);
+}
+
 /* ---- hooks ---- */
 
 static void begin(struct lowering *low)
@@ -563,6 +557,8 @@ static void called(struct lowering *low, enum step_kind kind, uint32_t call)
         zero3_fetch(low, call, kind == STEP_CALL_FORWARD);
         break;
     default:
+        if (kind == STEP_RETURN_BACKWARD)
+            zero3_reduce_leaf(low, call);
         zero3_release(low, call, kind == STEP_RETURN_FORWARD);
         break;
     }
@@ -592,10 +588,12 @@ const struct system system_zero3 = {
     .own_programs = true,
     .call_hooks = true,
     .own_linear = true,
+    .prepare = zero3_prepare,
     .check = check,
     .set_up = set_up,
     .begin = begin,
     .called = called,
+    .saved = zero3_save,
     .unsaved = zero3_unsave,
     .gradient = gradient,
     .final = final,

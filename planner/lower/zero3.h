@@ -4,6 +4,7 @@
  *     zero3_fetch.c    the coordinator: gathers and releases by its trace
  *     zero3_quantize.c what is gathered in 8 bits
  *     zero3_qgz.c      what is reduced in 4 bits
+ *     zero3_leaf.c     modules that are fetched as one
  *     zero3_whole.c    reductions without reduce_scatter
  *     zero3_step.c     the step */
 #ifndef SHARDPLAN_ZERO3_H
@@ -25,21 +26,26 @@ struct zero3_handle { /* of a gather */
 };
 
 struct zero3_param {
-    uint8_t status;  /* enum zero3_status */
-    bool persistent; /* small: never partitioned within a step */
-    uint32_t users;  /* called modules that use it */
-    int64_t fetched; /* the last call of the trace that it was fetched for; -1: none */
-    uint32_t buffer; /* where it is; NONE */
-    uint32_t home;   /* of a persistent one */
-    uint32_t saved;  /* released in a recomputation, but saved by its node: still there. NONE */
-    uint32_t owner;  /* frozen, fetched in a recomputation: the call in whose backward that was, and
-                        which releases it. NONE */
+    uint8_t status;            /* enum zero3_status */
+    bool persistent;           /* small: never partitioned within a step */
+    uint32_t users;            /* called modules that use it */
+    int64_t fetched;           /* the last call of the trace that it was fetched for; -1: none */
+    uint32_t buffer;           /* where it is; NONE */
+    uint32_t home;             /* of a persistent one */
+    struct zero3_saved *saved; /* by nodes, the last one first; NULL: by none */
+    uint32_t owner; /* frozen, fetched in a recomputation: the call in whose backward that was, and
+                       which releases it. NONE */
     struct zero3_handle *handle; /* in flight */
     uint32_t secondary; /* hpZ: a piece of fewer ranks, from its first release to the step; frozen:
                            always. NONE */
     uint32_t group;     /* of the update; NONE: it is not trained, */
     uint32_t frozen;    /* ... and this is its piece */
     uint64_t at, part;  /* elements before its piece in the group; of the piece, padded */
+};
+
+struct zero3_saved { /* a node's: it holds memory that a parameter had, whatever is released */
+    uint32_t buffer;
+    struct zero3_saved *before;
 };
 
 struct zero3_group {       /* sub_group_size: parameters updated at once */
@@ -73,14 +79,17 @@ struct zero3 {
     uint32_t *in, in_count;
     uint64_t filled;
     bool *copied; /* (params) .grad is a view of the bucket */
+    bool *waits;  /* (params) .grad is there, and its leaf module has not returned */
     /* the trace of one micro-batch */
     uint32_t *trace, trace_count; /* calls in order */
     struct zero3_use {            /* a parameter of a call */
         uint32_t param, call;     /* index into trace */
     } * uses;
     uint32_t use_count;
-    uint32_t step, next_use;        /* where it is */
-    uint64_t available;             /* elements that are gathered, or about to be */
+    uint64_t *whole;         /* (calls) elements of its parameters and of those of modules in it */
+    uint32_t *home_call;     /* (params) the first call that has it */
+    uint32_t step, next_use; /* where it is */
+    uint64_t available;      /* elements that are gathered, or about to be */
     uint32_t *active, active_count; /* calls that backward is in */
 };
 
@@ -126,6 +135,17 @@ void zero3_set_up_qgz(struct lowering *low);
 /* The bucket's gradients, and what is kept of them. */
 void zero3_reduce_qgz(struct lowering *low);
 
+/* ---- modules that are fetched as one: zero3_leaf.c ---- */
+
+/* Which they are, before the graph is run; and whether that is planned. */
+void zero3_prepare(const struct strategy *strategy, struct graph *graph);
+enum err_code zero3_check_leaves(const struct strategy *strategy, const struct graph *graph,
+                                 struct err *err);
+/* Those of its gradients that have waited. */
+void zero3_reduce_leaf(struct lowering *low, uint32_t call);
+/* A parameter's gradient goes into the bucket. */
+void zero3_reduce(struct lowering *low, uint32_t param);
+
 /* ---- without reduce_scatter: zero3_whole.c ---- */
 
 /* Whether the bucket is reduced so, and that. */
@@ -140,7 +160,8 @@ void zero3_trace(struct lowering *low);
 void zero3_reset(struct lowering *low);
 void zero3_fetch(struct lowering *low, uint32_t call, bool forward);
 void zero3_release(struct lowering *low, uint32_t call, bool forward);
-/* A recomputed node has let go of what it saved of the parameter. */
+/* A node saves the memory that a parameter has now, and lets go of the last that one saved. */
+void zero3_save(struct lowering *low, uint32_t param);
 void zero3_unsave(struct lowering *low, uint32_t param);
 /* Calls whose hook behind backward never came. */
 void zero3_release_leftovers(struct lowering *low);

@@ -11,8 +11,9 @@
  *               not gathered for a later call already, is partitioned: its memory goes
  *
  * Modules without parameters fetch and release nothing, but gather ahead all the same. What is
- * released while a checkpointed region runs again stays until its node has used it, because that
- * saved the memory and not the parameter; backward gathers it a second time.
+ * released stays as long as a node holds the memory itself (a view of it, or anything that was
+ * saved while a checkpointed region ran again) and not the parameter; backward gathers it a second
+ * time.
  *
  * hpZ (zero_hpz_partition_size): at its first release a parameter leaves a piece for a smaller
  * group of ranks, near each other, which later gathers of the step take instead; what is frozen has
@@ -28,9 +29,31 @@ static bool is_call(const struct stream_step *step)
     return step->kind == STEP_CALL_FORWARD || step->kind == STEP_CALL_BACKWARD;
 }
 
+/* Elements of every call's parameters and of those in it, each counted once. */
+static void count_whole(struct lowering *low)
+{
+    struct zero3 *z = low->state;
+    z->whole = arena_alloc(&low->scratch, (z->calls->count + 1) * sizeof *z->whole);
+    z->home_call = none_array(low, low->plan->param_count);
+    for (uint32_t c = 0; c < z->calls->count; c++) {
+        const struct graph_call *call = &z->calls->at[c];
+        for (uint32_t i = 0; i < call->params; i++) {
+            const uint32_t p = z->calls->params[call->first_param + i];
+            const uint32_t home = z->home_call[p];
+            for (uint32_t a = c;
+                 a != GRAPH_NONE && !(home != NONE && graph_call_within(z->calls, home, a));
+                 a = z->calls->at[a].parent)
+                z->whole[a] += zero3_elements(low, p);
+            if (home == NONE)
+                z->home_call[p] = c;
+        }
+    }
+}
+
 void zero3_trace(struct lowering *low)
 {
     struct zero3 *z = low->state;
+    count_whole(low);
     uint32_t calls = 0, uses = 0;
     for (uint32_t i = 0; i < low->hook_count; i++)
         if (is_call(&low->hooks[i])) {
@@ -318,46 +341,85 @@ void zero3_drop_secondary(struct lowering *low)
     }
 }
 
-/* `saved`: a node has its memory, too. */
-static void partition(struct lowering *low, uint32_t p, bool saved)
+/* Whether a node has saved it. */
+static bool is_saved(const struct zero3_param *param, uint32_t buffer)
+{
+    const struct zero3_saved *s = param->saved;
+    while (s && s->buffer != buffer)
+        s = s->before;
+    return s != NULL;
+}
+
+static void partition(struct lowering *low, uint32_t p)
 {
     struct zero3 *z = low->state;
     struct zero3_param *param = &z->params[p];
     if (param->status != ZERO3_AVAILABLE || param->users > 0)
         return;
     keep_secondary(low, p);
-    if (saved && param->saved == NONE)
-        param->saved = param->buffer;
-    else if (param->buffer != NONE)
+    if (param->buffer != NONE && !is_saved(param, param->buffer))
         drop(low, param->buffer);
     param->buffer = NONE;
     param->status = ZERO3_PARTITIONED;
     z->available -= zero3_elements(low, p);
 }
 
+void zero3_save(struct lowering *low, uint32_t p)
+{
+    struct zero3_param *param = &zero3_of(low)->params[p];
+    struct zero3_saved *saved = arena_alloc(&low->scratch, sizeof *saved);
+    *saved = (struct zero3_saved){param->buffer, param->saved};
+    param->saved = saved;
+}
+
 void zero3_unsave(struct lowering *low, uint32_t p)
 {
     struct zero3_param *param = &zero3_of(low)->params[p];
-    if (param->saved != NONE)
-        drop(low, param->saved);
-    param->saved = NONE;
+    const uint32_t buffer = param->saved->buffer;
+    param->saved = param->saved->before;
+    if (buffer != NONE && buffer != param->buffer && !is_saved(param, buffer))
+        drop(low, buffer);
 }
 
-/* Calls from `step` on, until they have used max_reuse_distance elements, use the parameter. */
-static bool is_reused(const struct lowering *low, uint32_t p)
+/* What is_reused sees of a call: with those of modules in it where `whole`; else its own alone, of
+ * which a leaf module of others' parameters has none. */
+static uint64_t elements_seen(const struct lowering *low, uint32_t index, bool whole)
 {
     const struct zero3 *z = zero3_of(low);
+    const struct graph_call *call = &z->calls->at[index];
+    uint64_t elements = 0;
+    if (whole)
+        return z->whole[index];
+    for (uint32_t i = 0; i < call->params && !call->leaf; i++)
+        elements += zero3_elements(low, z->calls->params[call->first_param + i]);
+    return elements;
+}
+
+static bool sees(const struct zero3 *z, uint32_t index, uint32_t p, bool whole)
+{
+    const struct graph_call *call = &z->calls->at[index];
+    if (whole && graph_call_within(z->calls, z->home_call[p], index))
+        return true;
+    for (uint32_t i = 0; i < call->params && (whole || !call->leaf); i++)
+        if (z->calls->params[call->first_param + i] == p)
+            return true;
+    return false;
+}
+
+/* Calls from `step` on, until they have used max_reuse_distance elements, use the parameter, which
+ * `call` releases. __params_to_release looks at every one of them as it looks at that call: into
+ * the modules within it where that is a leaf module, else not. */
+static bool is_reused(const struct lowering *low, uint32_t call, uint32_t p)
+{
+    const struct zero3 *z = zero3_of(low);
+    const bool whole = z->calls->at[call].leaf;
     uint64_t distance = 0;
     for (uint32_t i = z->step; i < z->trace_count; i++) {
-        const struct graph_call *call = &z->calls->at[z->trace[i]];
         if (distance >= low->strategy->zero.max_reuse_distance)
             return false;
-        for (uint32_t j = 0; j < call->params; j++) {
-            const uint32_t used = z->calls->params[call->first_param + j];
-            if (used == p)
-                return true;
-            distance += zero3_elements(low, used);
-        }
+        if (sees(z, z->trace[i], p, whole))
+            return true;
+        distance += elements_seen(low, z->trace[i], whole);
     }
     return false;
 }
@@ -386,7 +448,7 @@ static void release_owned(struct lowering *low, uint32_t call)
         param->owner = NONE;
         param->users--;
         if (!param->persistent)
-            partition(low, p, false);
+            partition(low, p);
     }
 }
 
@@ -398,7 +460,7 @@ void zero3_reset(struct lowering *low)
     for (uint32_t p = 0; p < low->plan->param_count; p++)
         if (z->params[p].handle) {
             wait_for(low, p, LANE_COMPUTE);
-            partition(low, p, false);
+            partition(low, p);
         }
     for (uint32_t p = 0; p < low->plan->param_count; p++)
         z->params[p].fetched = -1;
@@ -487,7 +549,6 @@ void zero3_release(struct lowering *low, uint32_t index, bool forward)
 {
     struct zero3 *z = low->state;
     const struct graph_call *call = &z->calls->at[index];
-    const bool recomputed = forward && low->here.phase == PLAN_BACKWARD;
     const uint32_t before = enter_named_scope(low, "ds_release", call->name);
     for (uint32_t i = z->active_count; !forward && i-- > 0;)
         if (z->active[i] == index) {
@@ -501,8 +562,8 @@ void zero3_release(struct lowering *low, uint32_t index, bool forward)
         struct zero3_param *param = &z->params[p];
         param->users -= z->in_use[call->first_param + i];
         z->in_use[call->first_param + i] = false;
-        if (!param->persistent && param->fetched <= (int64_t)z->step && !is_reused(low, p))
-            partition(low, p, recomputed);
+        if (!param->persistent && param->fetched <= (int64_t)z->step && !is_reused(low, index, p))
+            partition(low, p);
     }
     if (!forward)
         release_owned(low, index);
@@ -512,8 +573,6 @@ void zero3_release(struct lowering *low, uint32_t index, bool forward)
 void zero3_release_leftovers(struct lowering *low)
 {
     struct zero3 *z = low->state;
-    for (uint32_t p = 0; p < low->plan->param_count; p++)
-        zero3_unsave(low, p);
     while (z->active_count > 0) {
         const struct graph_call *call = &z->calls->at[z->active[--z->active_count]];
         for (uint32_t i = 0; i < call->params; i++) {
@@ -521,7 +580,7 @@ void zero3_release_leftovers(struct lowering *low)
             z->params[p].users -= z->in_use[call->first_param + i];
             z->in_use[call->first_param + i] = false;
             if (!z->params[p].persistent)
-                partition(low, p, false);
+                partition(low, p);
         }
         release_owned(low, z->active[z->active_count]);
     }
@@ -535,7 +594,7 @@ void zero3_partition_all(struct lowering *low)
             wait_for(low, p, LANE_COMPUTE);
         z->params[p].users = 0;
         z->params[p].owner = NONE;
-        partition(low, p, false);
+        partition(low, p);
     }
     for (uint32_t c = 0; c < z->calls->count; c++)
         for (uint32_t i = 0; i < z->calls->at[c].params; i++)

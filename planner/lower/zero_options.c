@@ -17,6 +17,7 @@ enum key_kind {
     KEY_OFFLOAD, /* an object with a device, or null */
     KEY_SHARE,   /* a number from 0 to 1 */
     KEY_OBJECT,
+    KEY_LEAVES,  /* an object of lists of names */
     KEY_IGNORED, /* of checkpoints, messages or checks: changes no byte of a step */
 };
 
@@ -108,7 +109,7 @@ static const struct zero_key keys[] = {
     {"log_trace_cache_warnings", KEY_IGNORED, ZERO3, NO_FIELD, 0, 0, NULL},
     {"enable_sanity_checks", KEY_IGNORED, ZERO12 | ZERO3, NO_FIELD, 0, 0, NULL},
     {"save_muon_momentum_buffer_in_memory", KEY_IGNORED, ZERO3, NO_FIELD, 0, 0, NULL},
-    {"leaf_module", KEY_OBJECT, ZERO3, NO_FIELD, 0, 0, "every module fetches its own parameters"},
+    {"leaf_module", KEY_LEAVES, ZERO3, NO_FIELD, 0, 0, NULL},
 };
 
 enum { KEYS = sizeof keys / sizeof keys[0] };
@@ -122,6 +123,20 @@ static void set_field(struct zero_options *o, const struct zero_key *key, double
         *(uint64_t *)(void *)field = (uint64_t)value;
 }
 
+/* DEFAULT_LEAF_MODULE_CLASSES. What other classes a model has is not known here. */
+#define LEAF_CLASSES "MixtralSparseMoeBlock,Qwen2MoeSparseMoeBlock,Qwen3MoeSparseMoeBlock"
+
+bool zero_is_listed(const char *list, const char *name, size_t length)
+{
+    for (const char *at = list; *at;) {
+        const size_t n = strcspn(at, ",");
+        if (n == length && strncmp(at, name, n) == 0)
+            return true;
+        at += n + (at[n] == ',');
+    }
+    return false;
+}
+
 struct zero_options zero_defaults(uint32_t stage)
 {
     struct zero_options o = {0};
@@ -129,6 +144,7 @@ struct zero_options zero_defaults(uint32_t stage)
         if (keys[i].field != NO_FIELD && keys[i].kind != KEY_OFFLOAD)
             set_field(&o, &keys[i], keys[i].initial);
     o.optimizer.ratio = o.param.ratio = 1;
+    memcpy(o.leaf_classes, LEAF_CLASSES, sizeof LEAF_CLASSES);
     o.overlap_comm = stage == 3; /* overlap_comm_valid */
     return o;
 }
@@ -305,6 +321,60 @@ static enum err_code read_offload(const struct reading *r, const struct zero_key
     return ERR_OK;
 }
 
+/* ---- leaf_module ---- */
+
+/* One name, or a list; of a class "package.module.Class" the last part. */
+static enum err_code read_leaf_names(const struct reading *r, const char *member,
+                                     const json_t *value, bool classes, char *out)
+{
+    const size_t count = json_is_string(value) ? 1 : json_array_size(value);
+    size_t used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < count; i++) {
+        const json_t *one = json_is_string(value) ? value : json_array_get(value, i);
+        const char *name = json_string_value(one);
+        const char *dot = name && classes ? strrchr(name, '.') : NULL;
+        name = dot ? dot + 1 : name;
+        if (!name || !*name || strchr(name, ','))
+            return err_set(r->err, ERR_INVALID, "%s: leaf_module: %s: allowed are names", r->path,
+                           member);
+        if (classes && !zero_is_listed(LEAF_CLASSES, name, strlen(name)))
+            return err_set(r->err, ERR_UNSUPPORTED,
+                           "%s: leaf_module: classes: which modules are a %s is not known here: "
+                           "give names or name_suffixes",
+                           r->path, name);
+        if (used + strlen(name) + 2 > ZERO_LEAVES)
+            return err_set(r->err, ERR_UNSUPPORTED,
+                           "%s: leaf_module: %s: more than %d characters are not planned", r->path,
+                           member, ZERO_LEAVES);
+        used += (size_t)snprintf(out + used, ZERO_LEAVES - used, "%s%s", used ? "," : "", name);
+    }
+    return ERR_OK;
+}
+
+static enum err_code read_leaves(const struct reading *r, const json_t *value)
+{
+    const char *member;
+    json_t *names;
+    if (!json_is_object(value) && !json_is_null(value))
+        return err_set(r->err, ERR_INVALID,
+                       "%s: leaf_module: allowed is an object: classes, names, name_suffixes",
+                       r->path);
+    json_object_foreach((json_t *)(uintptr_t)value, member, names)
+    {
+        char *out = strcmp(member, "classes") == 0         ? r->out->leaf_classes
+                    : strcmp(member, "names") == 0         ? r->out->leaf_names
+                    : strcmp(member, "name_suffixes") == 0 ? r->out->leaf_suffixes
+                                                           : NULL;
+        if (!out || (!json_is_array(names) && !json_is_string(names)))
+            return err_set(r->err, ERR_INVALID,
+                           "%s: leaf_module: %s: allowed are lists: classes, names, name_suffixes",
+                           r->path, member);
+        TRY(read_leaf_names(r, member, names, out == r->out->leaf_classes, out));
+    }
+    return ERR_OK;
+}
+
 static enum err_code read_key(const struct reading *r, const char *name, const json_t *value)
 {
     const struct zero_key *key = NULL;
@@ -331,6 +401,8 @@ static enum err_code read_key(const struct reading *r, const char *name, const j
         return ERR_OK;
     case KEY_OFFLOAD:
         return read_offload(r, key, value);
+    case KEY_LEAVES:
+        return read_leaves(r, value);
     case KEY_OBJECT:
         if (json_is_null(value) || (json_is_object(value) && json_object_size(value) == 0))
             return ERR_OK;

@@ -14,6 +14,8 @@
 
 #define ZERO_VERSION "0.19.8"
 
+enum { ZERO_LEAVES = 256 }; /* characters of such a list */
+
 struct zero_offload {  /* to the memory of the node */
     bool on, pageable; /* device cpu; pin_memory false */
     double ratio;      /* of stage 3's groups of parameters, the last ones; 1: all */
@@ -31,15 +33,21 @@ struct zero_options {
     uint64_t param_persistence_threshold; /* smaller parameters are never released */
     uint64_t model_persistence_threshold; /* of all those together */
     uint64_t max_live_parameters, max_reuse_distance;
-    bool quantized_weights;               /* parameters are gathered in 8 bits */
-    bool quantized_gradients;             /* matrices are reduced in 4 bits, across nodes */
-    uint32_t node_ranks;                  /* of a node, which DeepSpeed asks the driver; 0: all */
-    uint64_t hpz_partition_size;          /* ranks that share a secondary copy; 1: none */
+    bool quantized_weights;      /* parameters are gathered in 8 bits */
+    bool quantized_gradients;    /* matrices are reduced in 4 bits, across nodes */
+    uint32_t node_ranks;         /* of a node, which DeepSpeed asks the driver; 0: all */
+    uint64_t hpz_partition_size; /* ranks that share a secondary copy; 1: none */
+    /* Modules whose parameters are fetched at once, without hooks within them: by the last part of
+     * their class, by name, by what a name ends in; each a list with commas. */
+    char leaf_classes[ZERO_LEAVES], leaf_names[ZERO_LEAVES], leaf_suffixes[ZERO_LEAVES];
     struct zero_offload optimizer, param; /* offload_optimizer; offload_param (stage 3) */
 };
 
 /* The defaults of a stage (1, 2, 3): overlap_comm depends on it. */
 struct zero_options zero_defaults(uint32_t stage);
+
+/* Whether a list with commas has the first `length` characters of a name. */
+bool zero_is_listed(const char *list, const char *name, size_t length);
 
 /* Reads a `zero_optimization` object, or a DeepSpeed configuration that has one, on top of the
  * defaults; `path` is the file of messages. "auto" is what transformers' Trainer and accelerate put

@@ -17,6 +17,7 @@
 #include "model/experts.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static void declare_experts(struct graph *graph, const struct model_config *c,
                             const struct hf_moe_way *way, const char *prefix, struct hf_moe *moe)
@@ -67,6 +68,8 @@ struct hf_moe hf_moe_declare(struct graph *graph, const struct model_config *c,
              way->shared      ? way->shared
              : c->shared_gate ? "shared_expert"
                               : "shared_experts");
+    if (way->leaf)
+        graph_leaf(graph, way->leaf, "%.*s", (int)strlen(prefix) - 1, prefix);
     if (way->experts_first)
         declare_experts(graph, c, way, prefix, &moe);
     moe.router = build_weights(graph, prefix, way->router, SHAPE(c->experts, c->hidden),
@@ -265,6 +268,15 @@ static uint32_t run_wrapped(struct graph *graph, const struct model_config *c,
     return out;
 }
 
+static uint32_t shared_mlp(struct graph *graph, const struct model_config *c,
+                           const struct hf_moe *moe, uint32_t x)
+{
+    hf_call_outer(graph, moe->shared.gate.weight);
+    const uint32_t out = hf_mlp(graph, c, &moe->shared, x);
+    graph_call_end(graph);
+    return out;
+}
+
 /* sigmoid(gate y) · what all tokens passed, added to `out`; drops both. */
 static uint32_t add_gated(struct graph *graph, const struct hf_moe *moe, uint32_t rows,
                           uint32_t shared, uint32_t out)
@@ -296,7 +308,7 @@ static uint32_t add_behind(struct graph *graph, const struct model_config *c,
 {
     const enum dtype dtype = c->wide_sum ? DTYPE_FP32 : graph->compute;
     const uint32_t a = op_to(graph, routed, dtype);
-    const uint32_t shared = hf_mlp(graph, c, &moe->shared, rows), b = op_to(graph, shared, dtype);
+    const uint32_t shared = shared_mlp(graph, c, moe, rows), b = op_to(graph, shared, dtype);
     if (b != shared)
         graph_drop(graph, shared);
     const uint32_t sum = op_add(graph, a, b);
@@ -310,17 +322,18 @@ static uint32_t add_behind(struct graph *graph, const struct model_config *c,
 }
 
 /* What all tokens pass may be computed first, of y or of its rows, or last. */
-uint32_t hf_moe(struct graph *graph, const struct model_config *c, const struct hf_moe_way *way,
-                const struct hf_moe *moe, uint32_t y, uint32_t *scores)
+static uint32_t run_block(struct graph *graph, const struct model_config *c,
+                          const struct hf_moe_way *way, const struct hf_moe *moe, uint32_t y,
+                          uint32_t *scores)
 {
     const struct shape shape = graph->tensors[y].shape;
     const struct shape flat = SHAPE(shape.dim[0] * shape.dim[1], shape.dim[2]);
     uint32_t shared = GRAPH_NONE, routed = GRAPH_NONE;
     if (way->when == HF_SHARED_FIRST)
-        shared = hf_mlp(graph, c, &moe->shared, y);
+        shared = shared_mlp(graph, c, moe, y);
     uint32_t rows = way->flattens ? y : op_view_node(graph, y, flat);
     if ((way->when == HF_SHARED_ROWS || way->when == HF_SHARED_HELD) && shared_within(c, way))
-        shared = hf_mlp(graph, c, &moe->shared, rows);
+        shared = shared_mlp(graph, c, moe, rows);
     const struct hf_routing r = way->route(graph, c, moe, rows);
     if (way->flattens)
         rows = op_view_node(graph, y, flat);
@@ -342,7 +355,7 @@ uint32_t hf_moe(struct graph *graph, const struct model_config *c, const struct 
     } else if (shared_within(c, way)) {
         routed = out;
         if (way->when == HF_SHARED_LAST)
-            shared = hf_mlp(graph, c, &moe->shared, y);
+            shared = shared_mlp(graph, c, moe, y);
         out = add_shared(graph, shape, shared, routed);
         if (way->when == HF_SHARED_LAST)
             graph_drop(graph, routed);
@@ -357,4 +370,16 @@ uint32_t hf_moe(struct graph *graph, const struct model_config *c, const struct 
     if (routed != GRAPH_NONE && way->when != HF_SHARED_LAST)
         graph_drop(graph, routed);
     return graph_view(graph, out, shape);
+}
+
+/* A leaf module has none in it that would say where it begins and ends. */
+uint32_t hf_moe(struct graph *graph, const struct model_config *c, const struct hf_moe_way *way,
+                const struct hf_moe *moe, uint32_t y, uint32_t *scores)
+{
+    if (strchr(way->router, '.')) /* none of these is one, unless somebody says so */
+        return run_block(graph, c, way, moe, y, scores);
+    hf_call_outer(graph, moe->router.weight);
+    const uint32_t out = run_block(graph, c, way, moe, y, scores);
+    graph_call_end(graph);
+    return out;
 }

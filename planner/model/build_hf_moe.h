@@ -97,6 +97,7 @@ struct hf_moe_way {
     bool transposed;     /* experts' matrices: multiplied as they are */
     bool returns_scores; /* the weights are the block's second result */
     bool flattens;       /* the router and the experts flatten y themselves */
+    const char *leaf;    /* its class, where DeepSpeed takes that as one (leaf_module_config.py) */
     bool corrected;      /* the router has that buffer */
     const char *statics; /* the router's module that has that parameter: "gate.moe_statics" */
     enum hf_shared when;

@@ -261,6 +261,7 @@ struct hf_routing hf_route_hy_v3(struct graph *graph, const struct model_config 
 struct hf_routing hf_route_deepseek_v3(struct graph *graph, const struct model_config *c,
                                        const struct hf_moe *moe, uint32_t y)
 {
+    hf_call(graph, moe->router.weight);
     struct hf_routing r = {.logits = wide_logits(graph, moe, y)};
     const struct shape all = graph->tensors[r.logits].shape;
     const uint32_t scores = op_unary(graph, OP_SIGMOID, r.logits);
@@ -292,12 +293,14 @@ struct hf_routing hf_route_deepseek_v3(struct graph *graph, const struct model_c
     drop_groups(graph, &g);
     if (sum != GRAPH_NONE)
         graph_drop(graph, sum);
+    graph_call_end(graph);
     return r;
 }
 
 struct hf_routing hf_route_deepseek_v2(struct graph *graph, const struct model_config *c,
                                        const struct hf_moe *moe, uint32_t y)
 {
+    hf_call(graph, moe->router.weight);
     struct hf_routing r = {.logits = wide_logits(graph, moe, y)};
     const uint32_t upcast = op_to(graph, r.logits, DTYPE_FP32);
     uint32_t scores = op_softmax_as_is(graph, upcast), places;
@@ -319,5 +322,6 @@ struct hf_routing hf_route_deepseek_v2(struct graph *graph, const struct model_c
     graph_drop(graph, scores);
     if (c->limited_groups)
         drop_groups(graph, &g);
+    graph_call_end(graph);
     return r;
 }

@@ -34,7 +34,10 @@ static void build(struct graph *graph, const struct model_config *config,
     static const struct hf_decoder way = {
         .positions_first = true,
         HF_LLAMA_NORMS,
-        .moe = {.route = hf_route_mixtral, .gate = hf_gate_halves, .router = "gate"},
+        .moe = {.route = hf_route_mixtral,
+                .gate = hf_gate_halves,
+                .router = "gate",
+                .leaf = "MixtralSparseMoeBlock"},
     };
     hf_decoder_build(graph, config, job, &way);
 }

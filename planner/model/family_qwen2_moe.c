@@ -32,6 +32,7 @@ static void build(struct graph *graph, const struct model_config *config,
         .moe = {.route = hf_route_qwen,
                 .gate = hf_gate_halves,
                 .router = "gate",
+                .leaf = "Qwen2MoeSparseMoeBlock",
                 .when = HF_SHARED_ROWS},
     };
     hf_decoder_build(graph, config, job, &way);

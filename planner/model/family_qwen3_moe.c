@@ -48,6 +48,7 @@ static void build(struct graph *graph, const struct model_config *config,
         .moe = {.route = hf_route_qwen,
                 .gate = hf_gate_halves,
                 .router = "gate",
+                .leaf = "Qwen3MoeSparseMoeBlock",
                 .experts_first = true},
     };
     hf_decoder_build(graph, config, job, &way);

@@ -41,7 +41,7 @@ static void add_step(struct making *m, enum step_kind kind, uint32_t arg)
     struct stream *s = m->stream;
     ARRAY_GROW(s->steps, s->step_count, s->step_cap);
     s->steps[s->step_count++] =
-        (struct stream_step){.kind = (uint32_t)kind & 15U, .arg = arg & MODULE_ROOT};
+        (struct stream_step){.kind = (uint32_t)kind & 31U, .arg = arg & MODULE_ROOT};
 }
 
 static uint32_t add_buffer(struct making *m, uint32_t label, enum dtype dtype,

@@ -92,7 +92,7 @@ uint64_t stream_class_device_floor(const struct stream_class *c)
 static void add_step(struct stream *hooks, enum step_kind kind, uint32_t arg)
 {
     hooks->steps[hooks->step_count++] =
-        (struct stream_step){.kind = (uint32_t)kind & 15U, .arg = arg & MODULE_ROOT};
+        (struct stream_step){.kind = (uint32_t)kind & 31U, .arg = arg & MODULE_ROOT};
 }
 
 static void fill_hooks(struct stream_class *c)

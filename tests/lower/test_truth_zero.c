@@ -66,6 +66,13 @@ static void events_of_transformers_models_do(void **state)
     check_of("tests/data/truth/zero_hf_events.jsonl", true, truth_read_hf);
 }
 
+/* Blocks of experts that are fetched as one, and views of gathered matrices that nodes save. */
+static void events_of_experts_do(void **state)
+{
+    (void)state;
+    truth_check_file("tests/data/truth/zero_moe_events.jsonl", SYSTEM_ZERO3, true, truth_read_hf);
+}
+
 static void events_where_some_blocks_are_checkpointed_do(void **state)
 {
     (void)state;
@@ -93,6 +100,7 @@ int main(void)
         cmocka_unit_test(events_of_quantised_gathers_do),
         cmocka_unit_test(events_with_adapters_do),
         cmocka_unit_test(events_of_transformers_models_do),
+        cmocka_unit_test(events_of_experts_do),
         cmocka_unit_test(events_where_some_blocks_are_checkpointed_do),
         cmocka_unit_test(events_of_a_toy_do),
         cmocka_unit_test(numbers_of_real_sizes_do),

@@ -82,6 +82,28 @@ static void experts_on_their_own_mesh_follow_transformers(void **state)
     }
 }
 
+/* Nothing is kept between uses, so blocks of experts are gathered, released and held by nodes. */
+static void experts_under_zero3_follow_transformers(void **state)
+{
+    static const char *const types[] = {"qwen3_moe", "mixtral", "deepseek_v3", "gpt_oss"};
+    char options[256];
+    (void)state;
+    snprintf(options, sizeof options, "%s/zero.json", folder);
+    FILE *file = fopen(options, "w");
+    assert_non_null(file);
+    fputs("{\"stage3_param_persistence_threshold\": 0, "
+          "\"stage3_prefetch_bucket_size\": 5000, "
+          "\"stage3_max_reuse_distance\": 0, \"reduce_bucket_size\": 9000}",
+          file);
+    fclose(file);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        snprintf(options, sizeof options,
+                 HF "--strategy zero3 --param-dtype fp32 --zero %s/zero.json%s", folder,
+                 i % 2 ? "" : " --checkpointing full");
+        check_model(first_of(types[i]), 2, options, TRAJECTORY_SOME);
+    }
+}
+
 static void other_systems_follow_transformers(void **state)
 {
     static const char *const types[] = {"qwen3", "gpt2", "gemma2", "qwen3_moe"};
@@ -207,6 +229,7 @@ int main(void)
         cmocka_unit_test(every_family_follows_transformers_on_two_ranks),
         cmocka_unit_test(experts_on_their_own_mesh_follow_transformers),
         cmocka_unit_test(adapters_are_trained_alike),
+        cmocka_unit_test(experts_under_zero3_follow_transformers),
         cmocka_unit_test(other_systems_follow_transformers),
         cmocka_unit_test(sixteen_bits_stay_near),
         cmocka_unit_test(what_cannot_run_is_said_first),

@@ -2,7 +2,8 @@
 """Random jobs under real PyTorch and DeepSpeed, beside what shardplan says of them.
 
     random_jobs.py --count 100 --seed 1 [--system fsdp2 fsdp1 ddp zero real] [--out ROWS.jsonl]
-    random_jobs.py ... [--models written] [--with offload ...]      models of models.py alone; jobs that have a key
+    random_jobs.py ... [--models written|mixtures] [--with offload ...]    models of models.py, or of experts, alone; jobs that
+                                                                have a key
     random_jobs.py --check ROWS.jsonl ... [--only NAME ...]     rows recorded before, beside shardplan as it is now
 
 Every job is drawn from what `shardplan fit --help` offers (draw.py), recorded as record.py and its like do, and planned by
@@ -25,6 +26,7 @@ import warnings
 
 import beside
 import draw
+from draw_models import MIXTURES
 
 
 def system_of(row):
@@ -38,7 +40,7 @@ LIBRARIES = ("torch._dynamo", "transformers.models.llama.modeling_llama", "peft"
 
 def prepare(system, models):
     """What many jobs need is there before the first; a recorder that changes what others see is not."""
-    for name in LIBRARIES if models == "all" else ():
+    for name in LIBRARIES if models != "written" else ():
         if importlib.util.find_spec(name.split(".")[0]):
             importlib.import_module(name)
     if system == "zero":
@@ -90,7 +92,8 @@ def one_each(systems, jobs, models):
 
 
 def wanted(config, args):
-    return (args.models == "all" or config["model"]["kind"] != "hf") and all(key in config["strategy"] for key in args.having)
+    kind = config["model"].get("model_type") in MIXTURES if args.models == "mixtures" else config["model"]["kind"] != "hf"
+    return (args.models == "all" or kind) and all(key in config["strategy"] for key in args.having)
 
 
 def recordable(config):
@@ -124,7 +127,7 @@ def main():
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--seed", default="1")
     parser.add_argument("--system", nargs="*", default=[*draw.SYSTEMS, "real"])
-    parser.add_argument("--models", choices=["all", "written"], default="all")
+    parser.add_argument("--models", choices=["all", "written", "mixtures"], default="all")
     parser.add_argument("--with", dest="having", nargs="*", default=[])
     parser.add_argument("--out", default="/dev/null")
     parser.add_argument("--check", nargs="*")

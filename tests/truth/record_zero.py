@@ -20,7 +20,7 @@ import torch                        # noqa: E402
 import deepspeed                    # noqa: E402
 from deepspeed.accelerator import get_accelerator                                   # noqa: E402
 from deepspeed.utils import groups                                                  # noqa: E402
-from deepspeed.runtime.zero import (partition_parameters, partitioned_param_coordinator,      # noqa: E402
+from deepspeed.runtime.zero import (parameter_offload, partition_parameters, partitioned_param_coordinator,      # noqa: E402
                                     stage3, stage_1_and_2)
 
 import models                       # noqa: E402
@@ -68,9 +68,35 @@ def like_cuda(accelerator):
 
 
 like_cuda(get_accelerator())
+deepspeed.comm.torch.build_shm_op = lambda: None    # collectives of CPUs, which it would compile
 for _module in (partitioned_param_coordinator, partition_parameters):       # a broadcast that nobody sends
     _module.assert_ints_same_as_other_ranks = lambda ints: None
 torch.Tensor.record_stream = lambda tensor, stream: None
+
+
+class Ordered(dict):
+    """A set of parameters, whose order Python leaves to their addresses, in the order in which they were put in."""
+
+    def __init__(self, items=()):
+        super().__init__((x, None) for x in items)
+
+    def update(self, items):
+        super().update((x, None) for x in items)
+
+    def add(self, item):
+        self[item] = None
+
+    def discard(self, item):
+        self.pop(item, None)
+
+    def __eq__(self, other):
+        return self.keys() == other.keys()
+
+    def __ne__(self, other):
+        return self.keys() != other.keys()
+
+
+partitioned_param_coordinator.set = parameter_offload.set = Ordered
 
 
 # --------------------------------------------------------------------------------------------

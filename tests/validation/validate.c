@@ -160,6 +160,9 @@ static void print_zero(struct sums *sums)
         print_random(sums);
     if (sums->system != SYSTEM_ZERO3)
         return;
+    print_file("zero_moe_events.jsonl",
+               "Mixtures of experts of Hugging Face transformers: whole event lists.", true,
+               truth_read_hf, sums);
     print_file("zero_quantized_events.jsonl",
                "zero_quantized_weights, alone and with hpZ: whole event lists.", true,
                truth_read_written, sums);
