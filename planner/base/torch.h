@@ -12,7 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TORCH_OLDEST = 4, TORCH_NEWEST = 14 }; /* 2.x */
+/* 2.x. All that is planned was recorded under TORCH_WHOLE, which is the default; of what is refused
+ * of versions before it, samples were recorded under those after it. */
+enum { TORCH_OLDEST = 4, TORCH_WHOLE = 14, TORCH_NEWEST = 15 };
 
 /* X(NAME, from 2.x on, until 2.x, whose, what others do, what these did, source): from TORCH_OLDEST
  * on unless a version began it; of one sharding system, or of all jobs. */
@@ -52,11 +54,11 @@ enum { TORCH_OLDEST = 4, TORCH_NEWEST = 14 }; /* 2.x */
       "a unit that backward prefetched and did not come to stays whole, and the next forward "     \
       "reads it",                                                                                  \
       "recorded, 2.5.1 and 2.6.0; _fsdp_param_group.py, finalize_backward")                        \
-    X(LOOPS_OVER_GRADIENTS, 4, 6, FSDP2,                                                           \
+    X(GRADIENTS_GO, 6, 15, FSDP2, "gradients go when they are copied into the reduction's input",  \
       "the last gradient of a unit lives until its reduction has been issued: a loop variable "    \
       "of foreach_reduce holds it",                                                                \
-      "gradients go when they are copied into the reduction's input",                              \
-      "recorded, 2.5.1 and 2.6.0; _fsdp_collectives.py, foreach_reduce")                           \
+      "recorded, 2.5.1, 2.6.0, 2.14.1 and 2.15.0; _fsdp_collectives.py, foreach_reduce and "       \
+      "_default_reduce_scatter_input_fn")                                                          \
     X(NORMS_GO_FIRST, 4, 6, ALL,                                                                   \
       "clip_grad_norm_ lets the norms of parameters go when it has their total",                   \
       "clip_grad_norm_ holds the norms of parameters until gradients are scaled",                  \
@@ -120,7 +122,30 @@ enum { TORCH_OLDEST = 4, TORCH_NEWEST = 14 }; /* 2.x */
       "recorded, 2.9.1 and 2.10.0; distributed/tensor/_ops/_math_ops.py, _NormPartial")            \
     X(NORMS_REDUCED, 4, 10, FSDP2, "clip_grad_norm_ all-reduces the norm of each parameter",       \
       "clip_grad_norm_ all-reduces the total norm alone",                                          \
-      "recorded, 2.9.1 and 2.10.0; distributed/tensor/_ops/_math_ops.py, stack of partial norms")
+      "recorded, 2.9.1 and 2.10.0; distributed/tensor/_ops/_math_ops.py, stack of partial norms")  \
+    X(GATHER_LET_GO, 4, 15, FSDP2,                                                                 \
+      "the output of the all-gather before goes before the next is copied out in forward",         \
+      "the output of the all-gather before lives until the next is copied out in forward: a "      \
+      "local variable of wait_for_unshard holds it",                                               \
+      "recorded, 2.14.1 and 2.15.0; _fsdp_param_group.py, "                                        \
+      "release_all_gather_state_for_comm_reuse")                                                   \
+    X(GRADIENTS_CAST, 4, 15, FSDP2,                                                                \
+      "autograd casts gradients to the dtype they are reduced in where that is no wider, and "     \
+      "those kept for a later micro-batch as each comes",                                          \
+      "gradients are cast as they are reduced, or, kept for a later micro-batch, behind their "    \
+      "unit's backward",                                                                           \
+      "recorded, 2.14.1 and 2.15.0; _fsdp_param_group.py, _set_unsharded_grad_dtypes")             \
+    X(FINALIZES_LAST, 4, 15, FSDP2,                                                                \
+      "what a unit holds until backward ends goes when all units are reduced",                     \
+      "what a unit holds until backward ends goes before units that backward did not come to are " \
+      "reduced",                                                                                   \
+      "recorded, 2.14.1 and 2.15.0; _fsdp_state.py, _end_backward_iteration")                      \
+    X(NUMBER_FILLS, 4, 15, ALL, "x[i] = number fills x[i]",                                        \
+      "x[i] = number copies a tensor that is made of the number", "recorded, 2.14.1 and 2.15.0")   \
+    X(REDUCES_AS_STORED, 4, 15, FSDP2,                                                             \
+      "without a reduce_dtype (--reduce-dtype same) gradients are reduced in the stored dtype",    \
+      "without a reduce_dtype (--reduce-dtype same) gradients are reduced in the computed dtype",  \
+      "recorded, 2.14.1 and 2.15.0; _fsdp_api.py, MixedPrecisionPolicy")
 
 enum torch_change {
 #define X(NAME, from, until, whose, now, then, source) TORCH_##NAME,
@@ -141,10 +166,16 @@ struct torch_row {
 /* Lent, one an enum torch_change. */
 const struct torch_row *torch_row(enum torch_change change);
 
+/* Whether everything that is planned at all is planned as 2.`minor` has it; 0: TORCH_WHOLE. */
+static inline bool torch_is_whole(uint32_t minor)
+{
+    return minor == 0 || minor >= TORCH_WHOLE;
+}
+
 /* "2.14.1+cu130" is 14; 0: none that is known. */
 uint32_t torch_minor(const char *version);
 
-/* Whether version 2.`minor` does what the newest does; 0 stands for that. */
+/* Whether version 2.`minor` does what the newest does; 0 stands for TORCH_WHOLE. */
 static inline bool torch_does(uint32_t minor, enum torch_change change)
 {
     static const struct {
@@ -154,7 +185,8 @@ static inline bool torch_does(uint32_t minor, enum torch_change change)
         TORCH_MAP(X)
 #undef X
     };
-    return minor == 0 || minor < ranges[change].from || minor >= ranges[change].until;
+    const uint32_t version = minor ? minor : TORCH_WHOLE;
+    return version < ranges[change].from || version >= ranges[change].until;
 }
 
 #endif

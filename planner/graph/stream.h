@@ -36,6 +36,9 @@ enum step_kind {
                      of a recomputed region anything. Other nodes save the parameter itself,
                      whatever its memory is */
     STEP_UNSAVED, /* ... and lets go of it: the last that was saved, as nodes run from behind */
+    STEP_GIVEN,   /* arg: index into grads: the node that gives a parameter its whole gradient has
+                     returned, and holds what it saved. Not where a view or a sum is what arrives;
+                     of versions of PyTorch that may cast it there */
 };
 
 enum { MODULE_ROOT = 0x0ffffff };

@@ -1,6 +1,7 @@
 /* tape_backward.c - autograd's engine (see tape.h, tape_state.h): nodes run in reverse order of
  * creation, gradients are added up where they arrive. */
 #include "base/layout.h"
+#include "base/torch.h"
 #include "graph/op_table.h"
 #include "graph/tape_calls.h"
 
@@ -167,6 +168,26 @@ static struct shape sum_shape(const struct shape *gradient, const struct shape *
     return summed;
 }
 
+static bool is_last_use(const struct tape *tape, const struct pending *pending)
+{
+    return is_param(tape, pending->tensor) &&
+           tape->param_uses[param_index(tape, pending->tensor)] == 1;
+}
+
+/* A pending gradient as it is will be a parameter's. */
+static void note_given(struct tape *tape, const struct pending *pending)
+{
+    uint32_t index = tape->stream->grad_count;
+    if (!torch_does(tape->graph->torch, TORCH_GRADIENTS_CAST))
+        return; /* nobody asks */
+    for (const struct pending *before = tape->pending; before < pending; before++)
+        index += is_last_use(tape, before);
+    if (is_last_use(tape, pending) && (!pending->viewed || pending->broadcast) &&
+        tape->slot[tape->root[pending->tensor]] == NO_BUFFER &&
+        tape->holds[pending->gradient.place] == 1)
+        tape_step(tape, STEP_GIVEN, index);
+}
+
 /* validate_outputs() in the engine, after the node's function has returned: gradients of broadcast
  * inputs are summed to their shape, then cast to their dtype. */
 static void validate_pending(struct tape *tape)
@@ -188,6 +209,7 @@ static void validate_pending(struct tape *tape)
                                           grad.shape, -1.0, 1, &grad);
             tape_release(tape, grad.place);
         }
+        note_given(tape, pending);
     }
 }
 

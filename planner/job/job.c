@@ -13,7 +13,7 @@ void job_defaults(struct job *job, const struct model_config *config)
                   .seq = 1024,
                   .code = model_default_code(config->arch),
                   .compute = DTYPE_BF16,
-                  .torch = TORCH_NEWEST},
+                  .torch = TORCH_WHOLE},
         .strategy = {.world = 8,
                      .replicate = 1,
                      .per_unit = 1,
@@ -88,7 +88,7 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
                          : tape.no_early_stop              ? "--early-stop off"
                                                            : NULL;
     const char *made = recording_info(job->config.recording).torch;
-    if (m->torch != 0 && m->torch != TORCH_NEWEST && m->torch != torch_minor(made))
+    if (!torch_is_whole(m->torch) && m->torch != torch_minor(made))
         return err_set(err, ERR_INVALID,
                        "--torch 2.%u: the model was recorded with torch %s, whose calls it has; "
                        "record it again with that version",
@@ -257,7 +257,7 @@ static enum err_code check_version(const struct job *job, struct err *err)
     const struct model_job *m = &job->model;
     const struct tape_options tape = job_tape(job);
     const uint32_t torch = m->torch;
-    if (torch == 0 || torch == TORCH_NEWEST)
+    if (torch_is_whole(torch))
         return ERR_OK;
     if (tape.checkpointing == CHECKPOINTING_SELECTIVE &&
         !torch_does(torch, TORCH_SELECTIVE_CHECKPOINTS))
@@ -273,8 +273,8 @@ static enum err_code check_version(const struct job *job, struct err *err)
                                                 : NULL;
     if (option)
         return err_set(err, ERR_UNSUPPORTED,
-                       "%s under %s: not known of torch 2.%u; it is planned only as 2.%d does it",
-                       option, system_name(job->strategy.system), torch, TORCH_NEWEST);
+                       "%s under %s: not known of torch 2.%u; it is planned as of 2.%d", option,
+                       system_name(job->strategy.system), torch, TORCH_WHOLE);
     return ERR_OK;
 }
 

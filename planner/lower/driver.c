@@ -67,15 +67,42 @@ static void declare_inputs(struct lowering *low)
 
 /* ---- one micro-batch ---- */
 
+static struct operand gradient_of(const struct lowering *low, const struct stream_grad *grad)
+{
+    const uint32_t buffer =
+        low->base + (low->tally ? (uint32_t)(grad - low->stream->grads) : grad->buffer);
+    struct operand gradient = plan_whole_buffer(low->plan, buffer);
+    gradient.shape = low->plan->params[grad->param].shape;
+    return gradient;
+}
+
+/* What the engine makes of a gradient where its node needs another dtype (engine.cpp,
+ * validate_outputs). */
+static void cast_gradient(struct lowering *low, const struct stream_grad *grad)
+{
+    const uint32_t param = grad->param;
+    const struct operand gradient = gradient_of(low, grad);
+    enum dtype dtype;
+    if (low->cast[param].place != NONE || !low->system->casts_gradient ||
+        !low->system->casts_gradient(low, param, (enum dtype)gradient.dtype, &dtype))
+        return;
+    const uint32_t buffer = alloc_buffer(low, CATEGORY_BACKWARD, LANE_COMPUTE, ATEN_TO_COPY, dtype,
+                                         low->plan->params[param].shape);
+    low->cast[param] = plan_whole_buffer(low->plan, buffer);
+    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_CAST, ATEN_TO_COPY, PLAN_NO_GROUP, 1,
+                 &gradient, 1, &low->cast[param]);
+    emit_free(low, gradient.place);
+}
+
 /* AccumulateGrad: the first gradient is kept as it is, later ones are added in place. The engine
  * lets go of the gradient that came when the system's hook is done. */
 static void take_gradient(struct lowering *low, const struct stream_grad *grad)
 {
     const uint32_t p = grad->param;
-    const uint32_t buffer =
-        low->base + (low->tally ? (uint32_t)(grad - low->stream->grads) : grad->buffer);
-    struct operand gradient = plan_whole_buffer(low->plan, buffer);
-    gradient.shape = low->plan->params[p].shape;
+    cast_gradient(low, grad);
+    const struct operand gradient =
+        low->cast[p].place == NONE ? gradient_of(low, grad) : low->cast[p];
+    low->cast[p] = no_operand();
     low->incoming = gradient.place;
     if (low->grad[p].place == NONE)
         low->grad[p] = gradient;
@@ -229,6 +256,9 @@ static void run_step(struct lowering *low, struct stream_step step)
         break;
     case STEP_KERNEL:
         pass_kernel(low, step.arg);
+        break;
+    case STEP_GIVEN:
+        cast_gradient(low, &low->stream->grads[step.arg]);
         break;
     case STEP_GRAD:
         take_gradient(low, &low->stream->grads[step.arg]);
@@ -419,8 +449,9 @@ static void lower(const struct system *system, const struct graph *graph,
     };
     low.state = arena_alloc(&low.scratch, system->state_bytes);
     low.grad = arena_lend(&low.scratch, (graph->param_count + 1) * sizeof *low.grad);
+    low.cast = arena_lend(&low.scratch, (graph->param_count + 1) * sizeof *low.cast);
     for (uint32_t p = 0; p < graph->param_count; p++)
-        low.grad[p] = no_operand();
+        low.grad[p] = low.cast[p] = no_operand();
     if (tally)
         low.last = arena_lend(&low.scratch, WORK_KIND_COUNT * sizeof *low.last);
     forget_issued(&low);

@@ -1,11 +1,11 @@
-/* fsdp2.c - PyTorch FSDP2 (fully_shard, torch 2.14), event for event.
+/* fsdp2.c - PyTorch FSDP2 (fully_shard, torch 2.15), event for event.
  *
  * Each unit is one FSDPParamGroup. The functions of fsdp2_gather.c and fsdp2_reduce.c are named
  * after the methods they follow (_fsdp_param_group.py, _fsdp_collectives.py, _fsdp_state.py) and do
  * what those do to memory and streams, in the same order:
  *
  *     forward   unshard        cast buffer, gather output, copy-in, all-gather, cast buffer dies
- *               wait           unsharded parameters, copy-out; the PREVIOUS gather output dies
+ *               wait           the PREVIOUS gather output dies; unsharded parameters, copy-out
  *               ...compute...
  *               post_forward   reshard: unsharded parameters die, or shrink to a secondary shard
  *     backward  pre_backward   wait; own gather output dies; unshard the unit before
@@ -15,7 +15,8 @@
  *     final     what post_backward has not run (the root, whose inputs need no gradient)
  *
  * Frees that come later than one would think, because a Python local still refers to the tensor:
- * the previous gather output, the cast buffer, the last gradient of a unit. They set the peaks.
+ * the cast buffer, up to 2.14 the previous gather output, the last gradient of a unit. They set the
+ * peaks.
  */
 #include "lower/fsdp2.h"
 
@@ -130,16 +131,19 @@ static void drop_unused_gather(struct lowering *low, struct unit *unit)
     unit->pending = false;
 }
 
-/* What is reduced, of all units so far, is waited for before any of it is let go. A root without
- * parameters has no group to do so. */
-static void finalize_backward(struct lowering *low, struct unit *unit)
+/* What is reduced, of all units so far, is waited for before any of it is let go. */
+static void wait_for_reductions(struct lowering *low)
 {
     struct fsdp2 *f = fsdp2_of(low);
-    for (int lane = 0; lane < 2 && unit->count; lane++) {
+    for (int lane = 0; lane < 2; lane++) {
         if (f->last_reduced[lane] != NONE)
             emit_wait(low, LANE_COMPUTE, f->last_reduced[lane]);
         f->last_reduced[lane] = NONE;
     }
+}
+
+static void finalize_backward(struct lowering *low, struct unit *unit)
+{
     unit->reduce_event = NONE;
     if (unit->all_reduce_held != NONE) {
         emit_free(low, unit->all_reduce_held);
@@ -162,16 +166,24 @@ static void final(struct lowering *low)
 {
     struct fsdp2 *f = fsdp2_of(low);
     const bool last = !low->strategy->finalize_last || is_last_micro_batch(low);
+    const bool each = !torch_does(low->graph->torch, TORCH_FINALIZES_LAST);
     for (uint32_t u = 0; u < f->wrapping.units; u++) {
         struct unit *unit = &f->units[u];
         if (!unit->post_backward_ran)
             post_backward(low, unit);
         unit->post_backward_ran = unit->in_pre_backward = false;
-        if (last)
-            finalize_backward(low, unit);
+        if (!last || !each)
+            continue;
+        if (unit->count) /* a root without parameters has no group to do so */
+            wait_for_reductions(low);
+        finalize_backward(low, unit);
     }
-    if (last)
-        finish_backward(low);
+    if (!last)
+        return;
+    wait_for_reductions(low);
+    for (uint32_t u = 0; u < f->wrapping.units && !each; u++)
+        finalize_backward(low, &f->units[u]);
+    finish_backward(low);
 }
 
 /* ---- the step ---- */
@@ -214,6 +226,7 @@ const struct system system_fsdp2 = {
     .post_forward = post_forward,
     .pre_backward = pre_backward,
     .post_backward = post_backward_hook,
+    .casts_gradient = fsdp2_casts_gradient,
     .final = final,
     .before_step = before_step,
     .after_step = precompute_scales,

@@ -166,6 +166,8 @@ void precompute_scales(struct lowering *low);
 /* ---- gradients: fsdp2_reduce.c ---- */
 
 void post_backward(struct lowering *low, struct unit *unit);
+bool fsdp2_casts_gradient(const struct lowering *low, uint32_t param, enum dtype from,
+                          enum dtype *to);
 /* The host waits until the unit's gradients are there. */
 void wait_for_offload(struct lowering *low, const struct unit *unit);
 /* The compute stream waits for the reductions of all retained inputs, which then die. */

@@ -33,7 +33,7 @@ static void join(struct lowering *low, uint32_t param, uint32_t gathered)
                 plan_push_kernel(low->plan, WORK_CAT, ATEN_CAT, ranks, 1, operands), PLAN_NO_GROUP);
 }
 
-/* A list of them dies from its end, but for the last, which a loop variable holds. */
+/* A list of them dies from its end; up to 2.14 the last one last, which a loop variable holds. */
 void join_columns(struct lowering *low, const struct unit *unit, const uint32_t *gathered)
 {
     uint32_t last = NONE;
@@ -42,7 +42,12 @@ void join_columns(struct lowering *low, const struct unit *unit, const uint32_t 
             join(low, unit->params[i], gathered[i]);
             last = i;
         }
-    for (uint32_t i = last == NONE ? 0 : last; i-- > 0;)
+    const uint32_t end = last == NONE ? 0 : last;
+    if (last != NONE && torch_does(low->graph->torch, TORCH_GRADIENTS_GO)) {
+        emit_free(low, gathered[last]);
+        last = NONE;
+    }
+    for (uint32_t i = end; i-- > 0;)
         if (gathered[i] != fsdp2_of(low)->unsharded[unit->params[i]])
             emit_free(low, gathered[i]);
     if (last != NONE)

@@ -285,6 +285,10 @@ void wait_for_unshard(struct lowering *low, struct unit *unit, bool forward)
         release_gather(low, f->previous_event);
         previous = f->previous_gather;
         f->previous_gather = NONE;
+        if (torch_does(low->graph->torch, TORCH_GATHER_LET_GO)) {
+            emit_free(low, previous);
+            previous = NONE;
+        }
     }
     if (unit->gather == NONE) {
         cast = wait_alone(low, unit);

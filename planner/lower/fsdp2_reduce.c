@@ -5,6 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* FSDPParamGroup._set_unsharded_grad_dtypes: a parameter's gradient has the dtype that is reduced,
+ * but for one in a narrower dtype that is reduced, or added to the sum, as it is. */
+bool fsdp2_casts_gradient(const struct lowering *low, uint32_t param, enum dtype from,
+                          enum dtype *to)
+{
+    const enum dtype reduce = low->strategy->reduce;
+    const bool deferred = dtype_bytes(reduce) > dtype_bytes(low->strategy->compute) &&
+                          (low->sync || low->grad[param].place != NONE);
+    *to = reduce;
+    return torch_does(low->graph->torch, TORCH_GRADIENTS_CAST) && from != reduce && !deferred;
+}
+
 /* FSDPParam.accumulate_unsharded_grad_if_needed, for gradients held in the reduce dtype. */
 static void accumulate_unsharded(struct lowering *low, struct unit *unit)
 {
@@ -305,8 +317,12 @@ static uint32_t copy_in(struct lowering *low, const struct unit *unit, const uin
     const uint32_t ranks = unit->mesh->shard_ranks;
     const uint32_t last = grads[count - 1].place;
     held->chunks = cut_columns(low, params, grads, count);
-    const bool loops = torch_does(low->graph->torch, TORCH_LOOPS_OVER_GRADIENTS) &&
+    const bool loops = !torch_does(low->graph->torch, TORCH_GRADIENTS_GO) &&
                        (ranks > 1 || !torch_does(low->graph->torch, TORCH_ALONE_REDUCES));
+    if (held->chunks != NONE && torch_does(low->graph->torch, TORCH_GRADIENTS_GO)) {
+        emit_free(low, held->chunks); /* the function that cut it returns */
+        held->chunks = NONE;
+    }
     held->loop = loops && last != held->chunks ? last : NONE; /* alone there is no loop */
     const uint8_t scatter = fsdp2_of(low)->reduce_scatter;
     const uint8_t lane = scatters_from_caller(low) ? LANE_COMPUTE : scatter;
@@ -395,9 +411,11 @@ void post_backward(struct lowering *low, struct unit *unit)
         accumulate_unsharded(low, unit);
     const bool reshards = !s->reshard_last || is_last_micro_batch(low);
     if (!low->sync) {
+        const bool casts =
+            s->reduce != s->compute && !torch_does(low->graph->torch, TORCH_GRADIENTS_CAST);
         if (reshards)
             reshard_after_backward(low, unit);
-        if (!held && s->reduce != s->compute)
+        if (!held && casts)
             hold_unsharded(low, unit);
         leave_scope(low, before);
         return;

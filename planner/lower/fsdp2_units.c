@@ -121,7 +121,7 @@ static bool races(const struct strategy *s, uint32_t torch)
            !torch_does(torch, TORCH_ALL_REDUCE_HELD);
 }
 
-/* What a version of PyTorch does not have, or is not known to do as 2.14. */
+/* What a version of PyTorch does not have, or is not known to do as newer ones. */
 static enum err_code check_version(const struct strategy *s, uint32_t torch, struct err *err)
 {
     TRY(check_options(s, torch, err));
@@ -137,10 +137,10 @@ static enum err_code check_version(const struct strategy *s, uint32_t torch, str
     const char *newest = s->experts_replicate ? "--experts-replicate"
                          : s->offload         ? "--offload"
                                               : NULL;
-    if (newest && torch != 0 && torch != TORCH_NEWEST)
+    if (newest && !torch_is_whole(torch))
         return err_set(err, ERR_UNSUPPORTED,
-                       "%s: not known of torch 2.%u; it is planned only as 2.%d does it", newest,
-                       torch, TORCH_NEWEST);
+                       "%s: not known of torch 2.%u; it is planned as of 2.%d", newest, torch,
+                       TORCH_WHOLE);
     return ERR_OK;
 }
 

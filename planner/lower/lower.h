@@ -156,6 +156,9 @@ bool system_copies_outputs(const struct strategy *strategy);
  * perhaps. */
 void system_prepare(const struct strategy *strategy, struct graph *graph);
 
+/* The dtype in which gradients are reduced where nothing says another, of 2.`torch`. */
+enum dtype strategy_own_reduce(const struct strategy *strategy, uint32_t torch);
+
 /* Puts in the simplest strategy that comes to the same program, for a model of `blocks` blocks. Two
  * strategies that it makes equal have one program; those that it leaves different may, too. */
 void strategy_simplify(struct strategy *strategy, uint32_t blocks);

@@ -60,6 +60,10 @@ struct system {
     /* Likewise: a node saves the memory that a parameter has now, and lets go of it again. */
     void (*saved)(struct lowering *low, uint32_t param);
     void (*unsaved)(struct lowering *low, uint32_t param);
+    /* Whether autograd casts a parameter's gradient, of dtype `from`, before AccumulateGrad is
+     * called with it; then *to is set. */
+    bool (*casts_gradient)(const struct lowering *low, uint32_t param, enum dtype from,
+                           enum dtype *to);
     /* AccumulateGrad has run: low->grad[param] has this micro-batch's gradient in it. A system that
      * keeps .grad elsewhere copies it there and calls move_gradient. */
     void (*gradient)(struct lowering *low, uint32_t param);
@@ -125,6 +129,8 @@ struct lowering {
     struct plan_instruction here; /* phase, flags and scope of what is emitted next */
     struct operand *grad; /* (params) .grad: what AccumulateGrad adds to. The first gradient itself
                              until the system puts it elsewhere; place NONE: there is none */
+    struct operand *cast; /* (params) what autograd made of the gradient that is to come; place
+                             NONE: nothing */
     struct operand *gathered; /* (params) where kernels find them from now on; NULL: always where
                                  their pieces say */
     uint32_t incoming; /* the gradient that AccumulateGrad was called with; NONE outside of it */

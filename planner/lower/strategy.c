@@ -1,9 +1,17 @@
 /* strategy.c - strategies that come to the same program. */
 #include "lower/lower.h"
 
+#include "base/torch.h"
+
 static uint32_t least(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
+}
+
+enum dtype strategy_own_reduce(const struct strategy *s, uint32_t torch)
+{
+    const bool stored = s->system == SYSTEM_FSDP2 && torch_does(torch, TORCH_REDUCES_AS_STORED);
+    return stored ? s->store : s->compute;
 }
 
 void strategy_simplify(struct strategy *s, uint32_t blocks)

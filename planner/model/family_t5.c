@@ -322,9 +322,9 @@ static uint32_t shift_right(struct graph *graph, const struct model_job *job, ui
         op_slice_copied(graph, graph_view(graph, labels, SHAPE(b, s)), SHAPE(b, s - 1), 0);
     op_put_slice(graph, ids, rest, 1, s);
     graph_drop(graph, rest);
-    const uint32_t start =
-        op_fill(graph, ATEN_LIFT_FRESH, DTYPE_INT64, (struct shape){.rank = 0}, 0.0F);
-    graph_drop(graph, start);
+    if (!torch_does(graph->torch, TORCH_NUMBER_FILLS))
+        graph_drop(graph,
+                   op_fill(graph, ATEN_LIFT_FRESH, DTYPE_INT64, (struct shape){.rank = 0}, 0.0F));
     const uint32_t ignored =
         op_number(graph, WORK_EQUAL_NUMBER, ATEN_EQ, DTYPE_BOOL, SHAPE(b, s), ids, -100.0F);
     graph_drop(graph, ignored);

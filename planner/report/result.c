@@ -288,9 +288,9 @@ static void print_notes(FILE *file, const struct job *job, bool all)
 {
     char first[2];
     const uint32_t torch = job->model.torch;
-    const bool older = torch != 0 && torch != TORCH_NEWEST;
+    const bool other = torch != 0 && torch != TORCH_WHOLE;
     const char *idle = idle_note(job);
-    if (!model_note(&job->config, 0, first, sizeof first) && !older && !idle)
+    if (!model_note(&job->config, 0, first, sizeof first) && !other && !idle)
         return;
     model_notes_print(file, "", &job->config);
     version_notes_print(file, job, all);

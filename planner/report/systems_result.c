@@ -147,7 +147,7 @@ static void write_torch(const struct system_point *at, int which, struct cell *o
     if (version)
         snprintf(out->text, sizeof out->text, "%s", version);
     else
-        snprintf(out->text, sizeof out->text, "2.%u", (unsigned)TORCH_NEWEST);
+        snprintf(out->text, sizeof out->text, "2.%u", (unsigned)TORCH_WHOLE);
 }
 
 static bool differs(const struct systems *systems, cell_writer *write)

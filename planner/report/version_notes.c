@@ -5,13 +5,29 @@
 
 enum { LINES = 4 }; /* more are folded */
 
-/* The job's version does it otherwise, and its system can meet that. */
+/* The job's version does it otherwise than the default, and its system can meet that. */
 static bool is_met(const struct job *job, enum torch_change change)
 {
     const enum torch_whose whose = torch_row(change)->whose;
-    return !torch_does(job->model.torch, change) &&
+    return torch_does(job->model.torch, change) != torch_does(TORCH_WHOLE, change) &&
            (whose == TORCH_OF_ALL ||
             job->strategy.system == (whose == TORCH_OF_FSDP1 ? SYSTEM_FSDP1 : SYSTEM_FSDP2));
+}
+
+/* What a version does, and between which it does. */
+struct note {
+    const char *does;
+    const char *word; /* "until", "from" */
+    uint32_t version; /* 2.x */
+};
+
+static struct note note_of(uint32_t torch, enum torch_change change)
+{
+    const struct torch_row *row = torch_row(change);
+    if (!torch_does(torch, change))
+        return (struct note){row->then, "until", row->until};
+    return torch < row->from ? (struct note){row->now, "until", row->from}
+                             : (struct note){row->now, "from", row->until};
 }
 
 void version_notes_print(FILE *file, const struct job *job, bool all)
@@ -23,13 +39,14 @@ void version_notes_print(FILE *file, const struct job *job, bool all)
         fprintf(file,
                 "torch 2.%u: %u things are planned as it does them, not as 2.%u does: "
                 "--explain and --json list them\n",
-                job->model.torch, count, (unsigned)TORCH_NEWEST);
+                job->model.torch, count, (unsigned)TORCH_WHOLE);
         return;
     }
     for (int i = 0; i < TORCH_CHANGES; i++) {
-        const struct torch_row *row = torch_row((enum torch_change)i);
+        const struct note note = note_of(job->model.torch, (enum torch_change)i);
         if (is_met(job, (enum torch_change)i))
-            fprintf(file, "torch 2.%u: %s (until 2.%u)\n", job->model.torch, row->then, row->until);
+            fprintf(file, "torch 2.%u: %s (%s 2.%u)\n", job->model.torch, note.does, note.word,
+                    note.version);
     }
 }
 
@@ -39,14 +56,15 @@ void version_notes_set(json_t *object, const struct job *job)
     char version[16];
     json_t *otherwise = json_array();
     for (int i = 0; i < TORCH_CHANGES; i++) {
-        const struct torch_row *row = torch_row((enum torch_change)i);
+        const struct note note = note_of(torch, (enum torch_change)i);
         if (!is_met(job, (enum torch_change)i))
             continue;
-        snprintf(version, sizeof version, "2.%u", row->until);
-        json_array_append_new(otherwise, json_pack("{s:s, s:s, s:s}", "does", row->then, "until",
-                                                   version, "source", row->source));
+        snprintf(version, sizeof version, "2.%u", note.version);
+        json_array_append_new(otherwise,
+                              json_pack("{s:s, s:s, s:s}", "does", note.does, note.word, version,
+                                        "source", torch_row((enum torch_change)i)->source));
     }
-    snprintf(version, sizeof version, "2.%u", torch ? torch : TORCH_NEWEST);
+    snprintf(version, sizeof version, "2.%u", torch ? torch : TORCH_WHOLE);
     json_object_set_new(object, "torch",
                         json_pack("{s:s, s:o}", "version", version, "otherwise", otherwise));
 }

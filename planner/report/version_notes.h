@@ -12,7 +12,8 @@
  * do (until 2.9)"; of many their number, unless `all` are wanted. */
 void version_notes_print(FILE *file, const struct job *job, bool all);
 
-/* The member "torch" of an object: {"version", "otherwise": [{"does", "until", "source"}, ...]}. */
+/* The member "torch" of an object: {"version", "otherwise": [{"does", "until" or "from", "source"},
+ * ...]}. */
 void version_notes_set(json_t *object, const struct job *job);
 
 #endif

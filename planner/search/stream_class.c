@@ -69,7 +69,7 @@ static void fill_gaps(struct stream_class *c)
             c->first_gap = c->gap_count < c->first_gap ? c->gap_count : c->first_gap;
             c->last_gap = c->gap_count;
         }
-        if (stream_step_is_within(step))
+        if (stream_step_is_within(step) || step.kind == STEP_GIVEN)
             continue;
         if (step.kind == STEP_GRAD) /* from here on it is the strategy's */
             live -= buffer_device_bytes(&s->buffers[s->grads[step.arg].buffer]);
@@ -117,7 +117,7 @@ static void fill_hooks(struct stream_class *c)
     uint32_t gap = 0;
     for (uint32_t i = 0; i < s->step_count; i++) {
         const struct stream_step step = s->steps[i];
-        if (stream_step_is_within(step))
+        if (stream_step_is_within(step) || step.kind == STEP_GIVEN)
             continue;
         add_step(hooks, STEP_KERNEL, gap++);
         if (step.kind == STEP_GRAD)

@@ -6,8 +6,10 @@
 #include "settings/settings.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -194,12 +196,45 @@ const char *setting_allowed(const struct setting *row, char *text, size_t size)
     return text;
 }
 
+/* "2.15.1": 2 and 15. False: that is no version. */
+static bool read_version(const char *text, long *major, long *minor)
+{
+    char *end;
+    if (!isdigit((unsigned char)text[0]))
+        return false;
+    *major = strtol(text, &end, 10);
+    if (end[0] != '.' || !isdigit((unsigned char)end[1]))
+        return false;
+    *minor = strtol(end + 1, &end, 10);
+    return *end == '\0' || *end == '.';
+}
+
+/* Where words are versions, the one with the nearest number; NULL: they are not. */
+static const char *nearest_version(const struct setting *row, const char *text)
+{
+    const char *nearest = NULL;
+    long major, minor, best = 0, other, number;
+    for (const struct setting_word *w = row->words; w && w->text; w++) {
+        if (w->hidden || !read_version(text, &major, &minor) ||
+            !read_version(w->text, &other, &number) || other != major)
+            continue;
+        const long distance = labs(number - minor);
+        if (!nearest || distance < best) {
+            nearest = w->text;
+            best = distance;
+        }
+    }
+    return nearest;
+}
+
 /* The word or name that was probably meant, NULL: none is near. */
 static const char *nearest_value(const struct setting *row, const char *text)
 {
-    const char *nearest = NULL;
+    const char *nearest = nearest_version(row, text);
     if (row->kind == SETTING_NAME)
         return row->names->nearest(text);
+    if (nearest)
+        return nearest;
     for (const struct setting_word *w = row->words; w && w->text; w++)
         if (is_offered(row, w) && names_near(text, w->text) &&
             (!nearest || names_distance(text, w->text) < names_distance(text, nearest)))

@@ -116,12 +116,13 @@ static const struct setting_word attention_to_run_words[] = {
 static const struct setting_word torch_words[] = {
 #define VERSION(minor)                                                                             \
     WORD("2." #minor, minor), ALSO("2." #minor ".0", minor), ALSO("2." #minor ".1", minor)
-    VERSION(4),       WORD("2.5", 5), ALSO("2.5.1", 5), VERSION(6),  VERSION(7),  VERSION(8),
-    VERSION(9),       VERSION(10),    VERSION(11),      VERSION(12), VERSION(13), VERSION(14),
+    VERSION(4),       WORD("2.5", 5), ALSO("2.5.1", 5), VERSION(6),  VERSION(7),
+    VERSION(8),       VERSION(9),     VERSION(10),      VERSION(11), VERSION(12),
+    VERSION(13),      VERSION(14),    VERSION(15),
 #undef VERSION
     {NULL, 0, false},
 };
-_Static_assert(TORCH_OLDEST == 4 && TORCH_NEWEST == 14, "the words of --torch");
+_Static_assert(TORCH_OLDEST == 4 && TORCH_NEWEST == 15, "the words of --torch");
 
 static const struct setting_word system_words[] = {
 #define X(name, text) WORD(text, SYSTEM_##name),

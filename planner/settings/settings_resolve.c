@@ -20,7 +20,7 @@ static void resolve_dtypes(const struct settings *settings, struct job *job)
     if (s->compute == same || !has(settings, "param-dtype"))
         s->compute = s->store;
     if (s->reduce == same || !has(settings, "reduce-dtype"))
-        s->reduce = s->compute;
+        s->reduce = strategy_own_reduce(s, job->model.torch);
     if (!has(settings, "autocast"))
         job->model.autocast = false;
     job->model.compute = s->compute;

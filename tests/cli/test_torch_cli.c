@@ -26,8 +26,9 @@ static json_int_t requested(const char *job, const char *options)
     return bytes;
 }
 
-/* The newest is the default. RMSNorm in small kernels keeps fp32 copies. 2.12 holds the input of
- * one more reduction than its neighbours, the fp32 gradients of a block. */
+/* The default is what everything was recorded under. RMSNorm in small kernels keeps fp32
+ * copies. 2.12 holds the input of one more reduction than its neighbours, the fp32 gradients of a
+ * block. */
 static void versions_hold_what_they_hold(void **state)
 {
     (void)state;
@@ -39,6 +40,7 @@ static void versions_hold_what_they_hold(void **state)
     /* up to 2.5 RMSNorm keeps no fp32 copies */
     assert_true(requested(FIT, "--torch 2.5") < requested(FIT, "--torch 2.6"));
     assert_int_equal(requested(FIT, "--torch 2.5.1"), requested(FIT, "--torch 2.5"));
+    assert_int_equal(requested(FIT, "--torch 2.15.0"), requested(FIT, "--torch 2.15"));
 }
 
 /* The table's own sentences, of the rows that the version's range is in. */
@@ -65,6 +67,25 @@ static void what_a_version_does_otherwise_is_said(void **state)
     assert_string_equal(json_string_value(json_object_get(torch, "version")), "2.14");
     assert_int_equal(json_array_size(json_object_get(torch, "otherwise")), 0);
     json_decref(result);
+    /* of a newer one than the default, what it began */
+    assert_int_equal(shardplan(FIT "--torch 2.15 --explain"), 0);
+    assert_non_null(strstr(program_output(), torch_row(TORCH_GATHER_LET_GO)->now));
+    assert_non_null(strstr(program_output(), "(from 2.15)"));
+    assert_null(strstr(program_output(), torch_row(TORCH_INPUT_LET_GO)->now));
+    /* what a version before the default and the newest do alike */
+    assert_int_equal(shardplan(FIT "--torch 2.5 --explain"), 0);
+    assert_non_null(strstr(program_output(), torch_row(TORCH_GRADIENTS_GO)->now));
+    assert_non_null(strstr(program_output(), "(until 2.6)"));
+}
+
+/* MixedPrecisionPolicy(reduce_dtype=None): gradients of fp32 parameters, as of 2.15. */
+static void gradients_own_dtype_is_the_stored_one_since_2_15(void **state)
+{
+    (void)state;
+    assert_int_equal(requested(LLAMA, "--torch 2.15 --reduce-dtype same"),
+                     requested(LLAMA, "--torch 2.15 --reduce-dtype fp32"));
+    assert_int_equal(requested(LLAMA, "--torch 2.14 --reduce-dtype same"),
+                     requested(LLAMA, "--torch 2.14 --reduce-dtype bf16"));
 }
 
 static void what_is_not_known_of_a_version_is_refused(void **state)
@@ -73,6 +94,8 @@ static void what_is_not_known_of_a_version_is_refused(void **state)
         const char *options, *says;
     } refused[] = {
         {"--torch 2.3", "allowed are 2.4"},
+        {"--torch 2.16", "did you mean 2.15?"},
+        {"--torch 2.150", "did you mean 2.15?"},
         {"--torch 2.5.0", "allowed are 2.4"}, /* it alone preferred cuDNN's attention */
         {"--torch 2.8 --strategy zero3", "is known as of torch 2.14 alone"},
         {"--torch 2.8 --strategy ddp --autocast bf16", "not known of torch 2.8"},
@@ -107,6 +130,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(versions_hold_what_they_hold),
         cmocka_unit_test(what_a_version_does_otherwise_is_said),
+        cmocka_unit_test(gradients_own_dtype_is_the_stored_one_since_2_15),
         cmocka_unit_test(what_is_not_known_of_a_version_is_refused),
     };
     return cmocka_run_group_tests_name("torch", tests, NULL, NULL);

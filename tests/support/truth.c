@@ -218,7 +218,8 @@ static void read_strategy(const json_t *s, struct job *job)
         t->frozen_low = true;
         t->store = dtype_of(truth_text(s, "lora_dtype", NULL), t->store);
     }
-    t->reduce = dtype_of(truth_text(s, "reduce_dtype", NULL), t->compute);
+    t->reduce =
+        dtype_of(truth_text(s, "reduce_dtype", NULL), strategy_own_reduce(t, job->model.torch));
     job->model.compute = t->compute;
     t->accumulate = truth_number(s, "accumulate", 1);
     t->accumulate_sync = !truth_bool(s, "no_sync", true);
@@ -407,7 +408,7 @@ struct plan *truth_plan(const json_t *row, truth_read_model read)
     job.model.code = model_job.code;
     job.model.autograd =
         strcmp(truth_text(row, "autograd", ""), "gpu") == 0 ? AUTOGRAD_GPU : AUTOGRAD_RECORDED;
-    job.model.torch = torch_minor(truth_text(row, "torch", ""));
+    job.model.torch = torch_minor(truth_text(row, "torch", "2.14"));
     read_strategy(json_object_get(row, "strategy"), &job);
     struct plan *plan = NULL;
     struct graph *graph = NULL;

@@ -1,4 +1,4 @@
-"""FSDP2 of torch 2.4 to 2.14 under the names that 2.14 has for it.
+"""FSDP2 of torch 2.4 to 2.15 under the names that 2.14 has for it.
 
 What FSDP2 does is left alone: only what None stands for, and that collectives on fake tensors and streams of a CPU
 do nothing, as they do by themselves in 2.14.
@@ -88,12 +88,14 @@ def results(name, args, out):
     return out
 
 
-# What FSDP2 calls by operators of its own since 2.5.
+# What FSDP2 calls by operators of its own since 2.5, and one of them by another since 2.15.
 OF_FSDP = {"aten._foreach_copy_": "fsdp.all_gather_copy_in", "aten.split_with_sizes_copy": "fsdp.split_with_sizes_copy",
            "aten._chunk_cat": "fsdp.chunk_cat"}
 
 
 def of_fsdp(name):
+    if name == "fsdp.chunk_cat_mixed_dtype":
+        return "fsdp.chunk_cat"
     return OF_FSDP.get(name, name) if VERSION < (2, 5) else name
 
 

@@ -348,9 +348,9 @@ int main(void)
 {
     size_t mpts, hoppers, carrieds, thunders, left_out;
     struct compiled_row compiled[8] = {
-        {torchtitan_row(8, 6667, TORCH_NEWEST, false), torchtitan_row(8, 6667, TORCH_NEWEST, true)},
-        {torchtitan_row(128, 6514, TORCH_NEWEST, false),
-         torchtitan_row(128, 6514, TORCH_NEWEST, true)},
+        {torchtitan_row(8, 6667, TORCH_WHOLE, false), torchtitan_row(8, 6667, TORCH_WHOLE, true)},
+        {torchtitan_row(128, 6514, TORCH_WHOLE, false),
+         torchtitan_row(128, 6514, TORCH_WHOLE, true)},
     };
     const size_t compileds = 2 + thunder_compiled(compiled + 2);
     struct row *mpt = mpt_rows("tests/data/published/llmfoundry_a100.csv", NULL, &mpts);
