@@ -18,6 +18,9 @@ enum step_kind {
     STEP_DEATH,         /* arg: buffer */
     STEP_KERNEL,        /* arg: kernel */
     STEP_GRAD,          /* arg: index into grads: a parameter's gradient is complete */
+    STEP_GIVEN,         /* arg: index into grads: the node that gives a parameter its whole gradient
+                           has returned, and holds what it saved. Not where a view or a sum is what
+                           arrives; of versions of PyTorch that may cast it there */
     STEP_PRE_FORWARD,   /* arg: module, MODULE_ROOT for the root */
     STEP_POST_FORWARD,  /* likewise */
     STEP_PRE_BACKWARD,  /* likewise: the gradient of the module's output is there */
@@ -36,9 +39,6 @@ enum step_kind {
                      of a recomputed region anything. Other nodes save the parameter itself,
                      whatever its memory is */
     STEP_UNSAVED, /* ... and lets go of it: the last that was saved, as nodes run from behind */
-    STEP_GIVEN,   /* arg: index into grads: the node that gives a parameter its whole gradient has
-                     returned, and holds what it saved. Not where a view or a sum is what arrives;
-                     of versions of PyTorch that may cast it there */
 };
 
 enum { MODULE_ROOT = 0x0ffffff };

@@ -171,7 +171,7 @@ static struct shape sum_shape(const struct shape *gradient, const struct shape *
 static bool is_last_use(const struct tape *tape, const struct pending *pending)
 {
     return is_param(tape, pending->tensor) &&
-           tape->param_uses[param_index(tape, pending->tensor)] == 1;
+           tape->param_uses[tape_param_index(tape, pending->tensor)] == 1;
 }
 
 /* A pending gradient as it is will be a parameter's. */
