@@ -144,7 +144,7 @@ $(BUILD)/%.cu.o: %.cu
 $(BUILD)/runtime/comm/%.o: CPPFLAGS += $(MPI_CFLAGS)
 
 # Kernels of the host backend are loops over elements, which -O2 leaves as they are; these turn them
-# into vectors and change no result: sums stay in their order, nobody reads errno or traps.
+# into vectors and change no result: sums stay in their order, nobody reads what mathematics leave in errno, or traps.
 $(BUILD)/runtime/host/%.o $(BUILD)/runtime/comm/comm_sum.o: \
   LOOPS = $(if $(filter -O2,$(CFLAGS)),-O3 -fno-math-errno -fno-trapping-math)
 

@@ -193,7 +193,7 @@ static struct settings in_effect(const struct settings *settings)
     if (s->compute == DTYPE_COUNT)
         s->compute = s->store;
     if (s->reduce == DTYPE_COUNT)
-        s->reduce = s->compute;
+        s->reduce = strategy_own_reduce(s, out.job.model.torch);
     if (s->accumulate == 1)
         s->accumulate_sync = false;
     if (out.job.tape.checkpointing == CHECKPOINTING_NONE)

@@ -147,6 +147,8 @@ const char *import_value(const struct import *import, const char *setting,
 
 /* Whether an option of the command line, or of the file's own, says it. */
 bool import_is_given(const struct import *import, const char *setting);
+/* ... as what; NULL: it was not. */
+const char *import_given(const struct import *im, const char *setting);
 
 /* Whether the keys of the file that this one names have been read. */
 bool import_has_named(const struct import *import);

@@ -142,11 +142,12 @@ static bool is_uncast(const struct settings *s)
 /* The keys have one dtype for both. */
 static bool reduces_otherwise(const struct settings *s)
 {
-    const struct strategy *strategy = &s->job.strategy;
-    const enum dtype compute =
-        strategy->compute == DTYPE_COUNT ? strategy->store : strategy->compute;
-    return (strategy->system == SYSTEM_FSDP1 || strategy->system == SYSTEM_FSDP2) &&
-           strategy->reduce != DTYPE_COUNT && strategy->reduce != compute;
+    struct strategy own = s->job.strategy;
+    if (own.compute == DTYPE_COUNT)
+        own.compute = own.store;
+    if (own.reduce == DTYPE_COUNT)
+        own.reduce = strategy_own_reduce(&own, s->job.model.torch);
+    return (own.system == SYSTEM_FSDP1 || own.system == SYSTEM_FSDP2) && own.reduce != own.compute;
 }
 
 /* FSDP's plugin has a key for it. */

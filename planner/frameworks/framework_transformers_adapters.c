@@ -112,8 +112,11 @@ static enum err_code take_adapters(struct import *im, const struct key_row *row,
     const bool llama_factory = import_node(im, "disable_gradient_checkpointing") != NULL;
     const long long rank = import_integer(im, "lora_rank", RANK_OF_LLAMA_FACTORY);
     const char *targets = targets_of(im, text);
-    if (import_is_given(im, "lora"))
-        return import_set(im, "lora", "none", row, node, err);
+    const char *given = import_given(im, "lora");
+    if (given) {
+        TRY(import_set(im, "lora", "none", row, node, err));
+        return strcmp(given, "none") == 0 ? ERR_OK : read_frozen(im, row, node, err);
+    }
     if (!llama_factory && !import_node(im, "lora_rank"))
         return import_refuse(im, row->path, node, err, "peft asks for a rank: lora_r");
     if (!targets)
@@ -125,6 +128,10 @@ static enum err_code take_adapters(struct import *im, const struct key_row *row,
                              "lora_target_modules %.60s: a pattern is not read: name the layers "
                              "in a list, or --lora %lld,NAMES",
                              targets, rank);
+    if (import_node(im, "lora_target_modules") &&
+        transformers_is_on(import_node(im, "lora_target_linear")))
+        import_list(im, import_node(im, "lora_target_modules"), "lora_target_modules",
+                    "beside lora_target_linear only linear layers have adapters here");
     if (!node->line)
         import_open(im, NULL, row->path,
                     "--lora: adapters are LLaMA-Factory's default; finetuning_type: full trains "

@@ -109,7 +109,7 @@ static uint32_t given_index(const struct import *im, const char *setting)
     return found;
 }
 
-static const char *given_text(const struct import *im, const char *setting)
+const char *import_given(const struct import *im, const char *setting)
 {
     const uint32_t i = given_index(im, setting);
     return i < im->given_count ? im->given[i].text : NULL;
@@ -117,13 +117,13 @@ static const char *given_text(const struct import *im, const char *setting)
 
 const char *import_value(const struct import *im, const char *setting, char buffer[NUMBER_TEXT])
 {
-    const char *given = given_text(im, setting);
+    const char *given = import_given(im, setting);
     return given ? given : settings_get(im->settings, setting, buffer);
 }
 
 bool import_is_given(const struct import *im, const char *setting)
 {
-    return given_text(im, setting) != NULL;
+    return import_given(im, setting) != NULL;
 }
 
 bool import_has_named(const struct import *im)
@@ -134,7 +134,7 @@ bool import_has_named(const struct import *im)
 bool import_has(const struct import *im, const char *setting)
 {
     const struct setting *row = settings_find(im->settings, setting, NULL);
-    return given_text(im, setting) || (row && is_set(im, row));
+    return import_given(im, setting) || (row && is_set(im, row));
 }
 
 /* Whether any system of the command has a setting of that name. */
@@ -153,7 +153,7 @@ enum err_code import_set(struct import *im, const char *setting, const char *val
 {
     const char *path = row ? row->path : NULL;
     const struct setting *target = settings_find(im->settings, setting, NULL);
-    const char *given = given_text(im, setting);
+    const char *given = import_given(im, setting);
     if (!target && !node)
         return ERR_OK; /* a default of the framework that nobody asks for */
     if (!target) {
@@ -479,7 +479,7 @@ static enum err_code take_implied(struct import *im, struct err *err)
             is_set(im, target))
             continue;
         TRY(import_set(im, s->setting, s->value, NULL, NULL, err));
-        if (s->source && import_has(im, s->setting) && !given_text(im, s->setting))
+        if (s->source && import_has(im, s->setting) && !import_given(im, s->setting))
             add_note(im, NOTE_LAUNCHED, NULL, NULL,
                      import_text(im, "--%s %s: %s", s->setting, s->value, s->source));
     }
@@ -686,7 +686,7 @@ static enum err_code take_named_last(struct import *im, struct err *err)
 
 static enum err_code take_all(struct import *im, const struct option_list *own, struct err *err)
 {
-    const char *system = given_text(im, "strategy");
+    const char *system = import_given(im, "strategy");
     if (system)
         TRY(settings_set(im->settings, "strategy", system, err));
     TRY(take_named(im, err));

@@ -88,7 +88,7 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
                          : tape.no_early_stop              ? "--early-stop off"
                                                            : NULL;
     const char *made = recording_info(job->config.recording).torch;
-    if (!torch_is_whole(m->torch) && m->torch != torch_minor(made))
+    if (m->torch != 0 && m->torch != TORCH_WHOLE && m->torch != torch_minor(made))
         return err_set(err, ERR_INVALID,
                        "--torch 2.%u: the model was recorded with torch %s, whose calls it has; "
                        "record it again with that version",

@@ -60,6 +60,28 @@ static bool is_of_experts(const struct graph *graph, const char *leaf)
     return false;
 }
 
+/* DeepSpeed reduces a leaf module's gradients in its hook behind backward, which comes only to a
+ * module whose input needs a gradient. */
+static enum err_code check_inputs(const struct graph *graph, struct err *err)
+{
+    enum err_code code = ERR_OK;
+    struct graph_calls *calls = graph_calls_new(graph);
+    for (uint32_t c = 0; c < calls->count && code == ERR_OK; c++) {
+        const struct graph_call *call = &calls->at[c];
+        bool trained = false;
+        for (uint32_t i = 0; i < call->params; i++)
+            trained = trained || graph->params[calls->params[call->first_param + i]].trainable;
+        if (call->leaf && trained && !call->input_grad)
+            code = err_set(err, ERR_UNSUPPORTED,
+                           "--freeze: nothing before %s is trained, so its input needs no "
+                           "gradient: when DeepSpeed reduces the gradients of such a leaf module "
+                           "is not planned; train an embedding, or --strategy zero2",
+                           call->name);
+    }
+    graph_calls_free(calls);
+    return code;
+}
+
 enum err_code zero3_check_leaves(const struct strategy *s, const struct graph *graph,
                                  struct err *err)
 {
@@ -81,7 +103,7 @@ enum err_code zero3_check_leaves(const struct strategy *s, const struct graph *g
                            "leaf module alone",
                            class_name, leaf->name);
     }
-    return ERR_OK;
+    return graph->leaves ? check_inputs(graph, err) : ERR_OK;
 }
 
 /* reduce_leaf_module_grads. */

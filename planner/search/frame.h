@@ -26,8 +26,8 @@ struct frame {
     struct busy busy, middle; /* of the strategy's own work: with up to FRAME_BATCHES micro-batches;
                                  of one more */
     struct served served;     /* first, at any one time */
-    double idle_s, middle_idle_s; /* the compute stream stands still at least: before a micro-batch,
-                                     and after the last; of one more */
+    double idle_s, middle_idle_s; /* the compute stream stands still at least: before and within
+                                     a micro-batch, and after the last; of one more */
 };
 
 /* A step of more micro-batches repeats the one in the middle. */

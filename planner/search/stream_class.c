@@ -69,6 +69,8 @@ static void fill_gaps(struct stream_class *c)
             c->first_gap = c->gap_count < c->first_gap ? c->gap_count : c->first_gap;
             c->last_gap = c->gap_count;
         }
+        /* A gradient that was cast since STEP_GIVEN counts as it was computed until STEP_GRAD: at
+         * the cast the plan holds both. */
         if (stream_step_is_within(step) || step.kind == STEP_GIVEN)
             continue;
         if (step.kind == STEP_GRAD) /* from here on it is the strategy's */

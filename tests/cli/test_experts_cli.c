@@ -67,6 +67,8 @@ static void what_such_experts_cannot_be_is_refused(void **state)
     refuses("mixtral-8x7b --experts-replicate 1 --torch 2.12", "not known of torch 2.12");
     refuses("mixtral-8x7b --experts-replicate 1 --start-up", "--start-up is not planned with");
     refuses("mixtral-8x7b --experts-replicate 1 --strategy zero3", "it belongs to fsdp2");
+    refuses("mixtral-8x7b --strategy zero3 --seq 128 --freeze '*embed*,*self_attn*,*layernorm*'",
+            "nothing before");
 }
 
 /* As many ranks as experts, half as many, or fewer: each has whole rows. So it has of experts on a

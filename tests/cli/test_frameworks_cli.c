@@ -116,6 +116,32 @@ static void what_is_not_planned_is_beside_the_verdict(void **state)
                         120);
 }
 
+/* The adapters that a file has already, given once more: no byte more or less. */
+static void adapters_given_beside_a_file_change_nothing(void **state)
+{
+    (void)state;
+    char *both[2];
+    const char *given[2] = {"", "--lora 16,q_proj,v_proj"};
+    char path[256];
+    snprintf(path, sizeof path, "%s/lora.yml", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("base_model: Qwen/Qwen3-8B\nbf16: true\nadapter: lora\nlora_r: 16\nlora_alpha: 32\n"
+          "lora_target_modules:\n  - q_proj\n  - v_proj\nfsdp_version: 2\nfsdp_config:\n"
+          "  auto_wrap_policy: TRANSFORMER_BASED_WRAP\nsequence_len: 512\n",
+          file);
+    fclose(file);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(shardplan("fit qwen3-8b --from %s --gpus 8 %s", path, given[i]), 0);
+        const char *line = strstr(program_output(), "sharded parameters");
+        assert_non_null(line);
+        both[i] = strndup(line, strcspn(line, "\n"));
+    }
+    assert_string_equal(both[0], both[1]);
+    free(both[0]);
+    free(both[1]);
+}
+
 static void a_sweep_starts_from_a_file(void **state)
 {
     (void)state;
@@ -214,6 +240,7 @@ int main(void)
         cmocka_unit_test(a_file_is_its_options),
         cmocka_unit_test(programs_get_every_note),
         cmocka_unit_test(what_is_not_planned_is_beside_the_verdict),
+        cmocka_unit_test(adapters_given_beside_a_file_change_nothing),
         cmocka_unit_test(a_sweep_starts_from_a_file),
         cmocka_unit_test(a_model_may_be_in_the_file_or_on_the_line),
         cmocka_unit_test(an_exported_plan_comes_back_whole),

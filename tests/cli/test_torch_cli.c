@@ -123,6 +123,12 @@ static void what_is_not_known_of_a_version_is_refused(void **state)
         if (!strstr(program_output(), refused[i].says))
             fail_msg("%s: %s", refused[i].options, program_output());
     }
+    /* a recording has the calls of its own version, be others known or not */
+    for (const char *const *other = (const char *const[]){"2.13", "2.15", NULL}; *other; other++) {
+        assert_int_equal(
+            shardplan("fit tests/data/recorded/bert.stream.json.gz --torch %s", *other), 2);
+        assert_non_null(strstr(program_output(), "recorded with torch 2.14"));
+    }
 }
 
 int main(void)
