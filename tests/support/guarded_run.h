@@ -308,7 +308,9 @@ static inline enum err_code guarded_run(const char *text, size_t length, uint32_
     struct plan *plan;
     *ran = false;
     TRY(plan_parse_json("plan.json", text, length, &plan, err));
-    enum err_code rc = plan->world > GUARDED_WORLD ? ERR_UNSUPPORTED : ERR_OK; /* that takes long */
+    enum err_code rc = ERR_OK;
+    if (plan->world > GUARDED_WORLD)
+        rc = err_set(err, ERR_UNSUPPORTED, "%u ranks take long", plan->world);
     if (rc == ERR_OK && rank != plan->rank && rank < plan->world && !plan->own_programs)
         rc = plan_for_rank(plan, rank, err);
     struct guarded g = {.device.ops = &guarded_ops, .events = plan->event_count};
