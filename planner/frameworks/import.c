@@ -561,6 +561,8 @@ static enum err_code read_options(struct import *im, struct option_list *out, st
         out->at[out->count++] =
             (struct setting_given){import_text(im, "%.*s", (int)name - 2, at + 2),
                                    import_text(im, "%.*s", (int)length, value + quoted)};
+        if (settings_is_others(im->settings, out->at[out->count - 1].name))
+            out->count--; /* what `plan` wrote down, and this command does not ask for */
         at = value + quoted + length + (quoted && value[quoted + length]);
     }
     return ERR_OK;
@@ -600,7 +602,7 @@ static enum err_code take_settings(struct import *im, const char *path, struct e
             const struct key_row row = {.path = n->key};
             if ((strcmp(n->key, "strategy") == 0) != system)
                 continue;
-            if (n->kind != NODE_NULL)
+            if (n->kind != NODE_NULL && !settings_is_others(im->settings, n->key))
                 TRY(import_set(im, n->key, n->text ? n->text : "", &row, n, err));
             n->read = true;
         }

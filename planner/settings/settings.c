@@ -118,6 +118,21 @@ const struct setting *settings_find(const struct settings *settings, const char 
     return row;
 }
 
+bool settings_is_others(const struct settings *settings, const char *name)
+{
+    uint32_t count;
+    bool others = false;
+    const struct setting *rows = setting_rows(&count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!is_called(&rows[i], name))
+            continue;
+        if (setting_is_of(&rows[i], settings->command))
+            return false;
+        others = true;
+    }
+    return others;
+}
+
 /* Rows of two systems may have one field: what another system left there is none of the chosen
  * one's. */
 static void begin_system(struct settings *settings)

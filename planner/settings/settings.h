@@ -112,6 +112,9 @@ void settings_defaults(struct settings *settings, enum command command);
 const struct setting *settings_find(const struct settings *settings, const char *name,
                                     struct err *err);
 
+/* Whether a name is of settings that only other commands have: what `plan` wrote into a file. */
+bool settings_is_others(const struct settings *settings, const char *name);
+
 /* Sets a setting by name, from text that the caller keeps. Errors are those of settings_find and
  * setting_write. The system (`strategy`) is to be set before what belongs to it. */
 enum err_code settings_set(struct settings *settings, const char *name, const char *text,

@@ -188,6 +188,10 @@ static void comes_back(const char *options, const char *target, const char *file
         shardplan("plan --from %s -q -o %s", file_in(folder, file), plans[1]) != 0)
         fail_msg("%s", program_output());
     json_t *there = plan_of(plans[0]), *back = plan_of(plans[1]);
+    const int status = shardplan("fit --from %s", file_in(folder, file));
+    if ((status != 0 && status != 1) || strstr(program_output(), "of another job") ||
+        strstr(program_output(), "init"))
+        fail_msg("exit %d: %s", status, program_output());
     assert_true(json_array_size(json_object_get(there, "instructions")) > 100);
     assert_true(json_equal(there, back));
     json_decref(there);
@@ -198,7 +202,7 @@ static void an_exported_plan_comes_back_whole(void **state)
 {
     (void)state;
     comes_back("--gpus 8 --replicate 2 --units torchtitan --accumulate 2 --accumulate-sync each "
-               "--clip 1 --checkpointing selective --gpu a100-sxm-80gb",
+               "--clip 1 --checkpointing selective --gpu a100-sxm-80gb --init model",
                "torchtitan", "x.toml");
     comes_back("--gpus 8 --code hf --units torchtitan --reduce-dtype bf16 --checkpointing full "
                "--reshard never --micro-batch 2",

@@ -54,12 +54,12 @@ static void expect_same(const struct settings *a, const struct settings *b, cons
         fail_msg("%s\ncame back with %s", text, difference);
 }
 
-static void import_back(size_t target, const char *text, struct settings *out,
+static void import_back(size_t target, const char *text, enum command command, struct settings *out,
                         struct import *import)
 {
     struct document document;
     struct err err = {0};
-    settings_defaults(out, COMMAND_PLAN);
+    settings_defaults(out, command);
     if (document_parse(targets[target].path, targets[target].syntax, text, NULL, &document, &err) !=
             ERR_OK ||
         import_document(import, out, &document, NULL, 0, &err) != ERR_OK)
@@ -195,6 +195,28 @@ static void try_change(size_t target, const struct settings *settings, const cha
     tally->changed++;
 }
 
+static void expect_silent(const struct import *import, const char *text)
+{
+    for (uint32_t i = 0; i < import->note_count; i++)
+        if (import->notes[i].kind == NOTE_UNKNOWN || import->notes[i].kind == NOTE_UNPLANNED ||
+            import->notes[i].kind == NOTE_OVERRIDDEN)
+            fail_msg("%s\nlists %s", text, import->notes[i].key);
+}
+
+/* Commands that have fewer settings than `plan`, of which the file is: --init is its alone. */
+static void read_by_others(size_t target, const char *text)
+{
+    static const enum command others[] = {COMMAND_FIT, COMMAND_SWEEP, COMMAND_TUNE};
+    for (size_t i = 0; i < COUNT(others); i++) {
+        struct settings settings;
+        struct import import = {.note_count = 0};
+        import_back(target, text, others[i], &settings, &import);
+        expect_silent(&import, text);
+        assert_null(settings.unplanned);
+        import_free(&import);
+    }
+}
+
 static void round_trip(size_t target, const struct settings *settings, struct tally *tally)
 {
     struct exported exported;
@@ -207,14 +229,12 @@ static void round_trip(size_t target, const struct settings *settings, struct ta
     if (rc == ERR_OK) {
         struct settings back;
         struct import import = {.note_count = 0};
-        import_back(target, exported.text, &back, &import);
+        import_back(target, exported.text, COMMAND_PLAN, &back, &import);
         back.zero = settings->zero; /* the file itself */
         expect_same(settings, &back, exported.text);
-        for (uint32_t i = 0; i < import.note_count; i++)
-            if (import.notes[i].kind == NOTE_UNKNOWN || import.notes[i].kind == NOTE_UNPLANNED ||
-                import.notes[i].kind == NOTE_OVERRIDDEN)
-                fail_msg("%s\nlists %s", exported.text, import.notes[i].key);
+        expect_silent(&import, exported.text);
         import_free(&import);
+        read_by_others(target, exported.text);
         tally->said++;
     } else {
         if (rc != ERR_UNSUPPORTED || !strstr(err.text, "cannot say --"))
