@@ -2,6 +2,7 @@
 #include "report/compare_print.h"
 #include "report/difference_report.h"
 #include "report/style.h"
+#include "report/time_result.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -196,11 +197,6 @@ static void print_time(FILE *file, const struct style *s, const struct differenc
     static const struct {
         const char *name, *path;
     } rows[] = {
-        {"arithmetic", "spent_s.compute"},
-        {"memory bandwidth", "spent_s.memory"},
-        {"waiting: network", "spent_s.network"},
-        {"waiting: copies", "spent_s.copy"},
-        {"waiting: host", "spent_s.host"},
         {"communication", "communication_s"},
         {"of it exposed", "exposed_communication_s"},
     };
@@ -211,6 +207,11 @@ static void print_time(FILE *file, const struct style *s, const struct differenc
     fprintf(file, "%s", s->bold);
     print_member_seconds(file, r, "step", "step_s");
     fprintf(file, "%s", s->off);
+    for (int i = 0; i < SPENT_COUNT; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "spent_s.%s", spent_name((enum spent)i));
+        print_member_seconds(file, r, time_title((enum spent)i), path);
+    }
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         print_member_seconds(file, r, rows[i].name, rows[i].path);
     fprintf(file, "  %-*s %16s %16s\n", NAME, "tokens/s of a GPU",

@@ -118,6 +118,46 @@ static void tables_summarise_units(void **state)
                 "33 of 33 units (root first): the same; ");
 }
 
+/* "13.4 ms" of side A, and half of its last digit. */
+static double seconds_of_a(const char *row, double *half)
+{
+    static const struct {
+        const char *unit;
+        double seconds;
+    } units[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
+    char number[32], unit[8];
+    assert_int_equal(sscanf(row, "%31s %7s", number, unit), 2);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(units[i].unit, unit) == 0) {
+            const char *dot = strchr(number, '.');
+            *half = 0.5 * units[i].seconds * pow(10, dot ? -(double)strlen(dot + 1) : 0);
+            return strtod(number, NULL) * units[i].seconds;
+        }
+    fail_msg("%s: no time", row);
+    return 0;
+}
+
+/* Between "step" and "communication" stands all that a step is spent on. */
+static void rows_of_time_add_up_to_the_step(void **state)
+{
+    (void)state;
+    enum { NAMES = 28 }; /* columns */
+    double sum = 0, slack = 0, half;
+    bool ranks = false;
+    assert_int_equal(shardplan("diff llama-3.2-1b reshard=never --gpus 64 --seq 2048"), 0);
+    const char *row = strstr(program_output(), "\n  step ");
+    assert_non_null(row);
+    const double step = seconds_of_a(++row + NAMES, &slack);
+    while ((row = strchr(row, '\n') + 1), strncmp(row, "  communication", 15) != 0) {
+        const double seconds = seconds_of_a(row + NAMES, &half);
+        sum += seconds;
+        slack += half;
+        ranks |= strncmp(row, "  waiting: slower ranks", 23) == 0 && seconds > 0;
+    }
+    if (!ranks || fabs(sum - step) > slack + 1e-12)
+        fail_msg("%g of %g s: %s", sum, step, program_output());
+}
+
 static void files_are_left_in_the_folder(void **state)
 {
     (void)state;
@@ -160,6 +200,7 @@ int main(void)
         cmocka_unit_test(every_form_says_the_same),
         cmocka_unit_test(a_plan_is_set_beside_another_system),
         cmocka_unit_test(tables_summarise_units),
+        cmocka_unit_test(rows_of_time_add_up_to_the_step),
         cmocka_unit_test(files_are_left_in_the_folder),
         cmocka_unit_test(bad_questions_exit_with_2),
     };
