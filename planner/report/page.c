@@ -15,10 +15,10 @@ void page_verdict(FILE *to, const struct settings *settings, const struct predic
     const double capacity = profile_value(profile, PROFILE_CAPACITY);
     fprintf(
         to,
-        "<p class=\"verdict\"><b class=\"%s\">%s</b>: %.2f of %.2f GiB a GPU; a step of %.4g s, "
+        "<p class=\"verdict\"><b class=\"%s\">%s</b>%s: %.2f of %.2f GiB a GPU; a step of %.4g s, "
         "%s tokens/s a GPU%s.</p>\n",
-        p->fits ? "good" : "bad", p->fits ? "fits" : "does not fit", gib((double)p->device_bytes),
-        gib(capacity), time->timeline.step_s,
+        p->fits ? "good" : "bad", p->fits ? "fits" : "does not fit", p->tight ? ", tight" : "",
+        gib((double)p->device_bytes), gib(capacity), time->timeline.step_s,
         style_grouped((uint64_t)(time->tokens_per_s + 0.5), number),
         settings->unplanned ? ": of another job than the file's, of which not all is planned (the "
                               "list is below)"

@@ -1,5 +1,6 @@
 /* test_page.c - report.html: the verdict comes first, what its script reads is JSON in order, and
  * nothing of it is fetched; the modules' names are in the memory snapshot. */
+#include "report/page.h"
 #include "tests/support/program.h"
 
 #include <setjmp.h>
@@ -56,6 +57,34 @@ static void the_verdict_is_first_and_nothing_is_fetched(void **state)
     assert_non_null(strstr(page, "prefers-color-scheme:dark"));
     assert_non_null(strstr(page, "units")); /* the table */
     free(page);
+}
+
+/* In the words of the terminal (result.c). */
+static void a_tight_fit_is_called_so(void **state)
+{
+    (void)state;
+    static const struct {
+        struct prediction prediction;
+        const char *says;
+    } cases[] = {
+        {{.fits = true}, "<b class=\"good\">fits</b>: "},
+        {{.fits = true, .tight = true}, "<b class=\"good\">fits</b>, tight: "},
+        {{.fits = false}, "<b class=\"bad\">does not fit</b>: "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct settings settings = {.unplanned = NULL};
+        const struct profile profile = {.title = ""};
+        const struct step_time time = {.mfu = 0};
+        char *text = NULL;
+        size_t size = 0;
+        FILE *file = open_memstream(&text, &size);
+        assert_non_null(file);
+        page_verdict(file, &settings, &cases[i].prediction, &profile, &time);
+        fclose(file);
+        if (!strstr(text, cases[i].says))
+            fail_msg("no \"%s\" in: %s", cases[i].says, text);
+        free(text);
+    }
 }
 
 /* Rows of [x, text], by x: the script looks them up by halves. Without gnuplot there are none. */
@@ -128,6 +157,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_verdict_is_first_and_nothing_is_fetched),
+        cmocka_unit_test(a_tight_fit_is_called_so),
         cmocka_unit_test(what_the_script_reads_is_in_order),
         cmocka_unit_test(frames_of_the_snapshot_are_named_by_module),
         cmocka_unit_test(the_hosts_bytes_are_apart),
