@@ -56,6 +56,7 @@ struct zero3_group {       /* sub_group_size: parameters updated at once */
 };
 
 struct zero3 {
+    uint64_t saved_bytes;             /* of parameters that are released, but that nodes hold */
     uint8_t shard_group;              /* PLAN_NO_GROUP: one rank */
     uint8_t secondary_group;          /* hpZ; PLAN_NO_GROUP: none */
     uint8_t node_group, across_group; /* qgZ: a node's ranks; one of each node */

@@ -350,6 +350,19 @@ static bool is_saved(const struct zero3_param *param, uint32_t buffer)
     return s != NULL;
 }
 
+/* What is released stays, as nodes hold it until backward. */
+static void leave_to_nodes(struct lowering *low, uint32_t buffer)
+{
+    struct plan *plan = low->plan;
+    uint64_t *held = &zero3_of(low)->saved_bytes;
+    const uint64_t bytes = plan->buffers[buffer].bytes;
+    *held += bytes;
+    if (plan->saved_views_bytes < *held)
+        plan->saved_views_bytes = *held;
+    if (plan->saved_view_bytes < bytes)
+        plan->saved_view_bytes = bytes;
+}
+
 static void partition(struct lowering *low, uint32_t p)
 {
     struct zero3 *z = low->state;
@@ -357,7 +370,9 @@ static void partition(struct lowering *low, uint32_t p)
     if (param->status != ZERO3_AVAILABLE || param->users > 0)
         return;
     keep_secondary(low, p);
-    if (param->buffer != NONE && !is_saved(param, param->buffer))
+    if (param->buffer != NONE && is_saved(param, param->buffer))
+        leave_to_nodes(low, param->buffer);
+    else if (param->buffer != NONE)
         drop(low, param->buffer);
     param->buffer = NONE;
     param->status = ZERO3_PARTITIONED;
@@ -377,8 +392,10 @@ void zero3_unsave(struct lowering *low, uint32_t p)
     struct zero3_param *param = &zero3_of(low)->params[p];
     const uint32_t buffer = param->saved->buffer;
     param->saved = param->saved->before;
-    if (buffer != NONE && buffer != param->buffer && !is_saved(param, buffer))
-        drop(low, buffer);
+    if (buffer == NONE || buffer == param->buffer || is_saved(param, buffer))
+        return;
+    zero3_of(low)->saved_bytes -= low->plan->buffers[buffer].bytes;
+    drop(low, buffer);
 }
 
 /* What is_reused sees of a call: with those of modules in it where `whole`; else its own alone, of

@@ -228,8 +228,11 @@ struct plan {
     struct plan_micro_batch *micro_batches; /* none where it was read from a file, unless it repeats
                                              */
     uint32_t micro_batch_count, micro_batch_cap;
-    uint32_t repeats;  /* so often again does a step issue the micro-batch before the last
-                          (plan/repeat.h); 0 in a plan that is run */
+    uint32_t repeats; /* so often again does a step issue the micro-batch before the last
+                         (plan/repeat.h); 0 in a plan that is run */
+    /* Of gathered parameters that were released while nodes held views of them: most bytes at once,
+     * and of the largest one. Not in a file. */
+    uint64_t saved_views_bytes, saved_view_bytes;
     bool own_programs; /* each rank has a program of its own: others do not follow from this one */
 };
 

@@ -449,6 +449,27 @@ void padding_print(FILE *file, const struct padding *p, uint64_t device_bytes)
         fprintf(file, "\n  nor by columns: %s\n", p->refusal.text);
 }
 
+json_t *saved_views_json(const struct saved_views *v)
+{
+    json_t *checkpointed = v->checkpointed_bytes ? bytes_json(v->checkpointed_bytes) : json_null();
+    return json_pack("{s:I, s:o, s:s}", "bytes", (json_int_t)v->bytes, "checkpointed_device_bytes",
+                     checkpointed, "checkpointed_refusal",
+                     v->checkpointed_bytes ? "" : v->refusal.text);
+}
+
+void saved_views_print(FILE *file, const struct saved_views *v, uint64_t device_bytes)
+{
+    fprintf(file,
+            "\n  saved views: up to %.2f GiB of gathered parameters are released and not freed: "
+            "autograd\n  saved views of them, which hold their memory until backward",
+            gib(v->bytes));
+    if (v->checkpointed_bytes)
+        fprintf(file, "\n  with --checkpointing full, a block's at a time: %.2f GiB, not %.2f\n",
+                gib(v->checkpointed_bytes), gib(device_bytes));
+    else
+        fprintf(file, "\n  --checkpointing full: %s\n", v->refusal.text);
+}
+
 void result_print(FILE *file, const struct settings *settings, const struct job *job,
                   const struct machine *machine, const struct prediction *p,
                   const struct remedy *remedies, uint32_t remedy_count)

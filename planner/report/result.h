@@ -5,6 +5,7 @@
 #include "report/style.h"
 #include "search/padding.h"
 #include "search/remedy.h"
+#include "search/saved_views.h"
 #include "settings/settings.h"
 
 #include <stdio.h>
@@ -31,6 +32,10 @@ void remedies_print(FILE *file, const struct style *style, const struct remedy *
  * is the prediction's device_bytes. */
 json_t *padding_json(const struct padding *padding);
 void padding_print(FILE *file, const struct padding *padding, uint64_t device_bytes);
+
+/* Likewise what views of gathered parameters hold. */
+json_t *saved_views_json(const struct saved_views *views);
+void saved_views_print(FILE *file, const struct saved_views *views, uint64_t device_bytes);
 
 /* What is being allocated at an instruction, in words: "_log_softmax_backward_data [8192, 128256]
  * float32, in bwd". Writes into text and returns it. */

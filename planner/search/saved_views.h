@@ -1,0 +1,25 @@
+/* saved_views.h - what views of gathered parameters cost.
+ *
+ * DeepSpeed's ZeRO-3 releases a parameter by putting another tensor in its place
+ * (partition_parameters.py, free_param). A node that saved a view of it, as those of experts'
+ * transposed matrices do, holds the memory until its backward. Checkpointed, blocks save none in
+ * the first pass. */
+#ifndef SHARDPLAN_SAVED_VIEWS_H
+#define SHARDPLAN_SAVED_VIEWS_H
+
+#include "job/predict.h"
+#include "settings/settings.h"
+
+struct saved_views {
+    uint64_t bytes;              /* of released parameters that nodes hold, most at once */
+    uint64_t checkpointed_bytes; /* of a device, with --checkpointing full; 0: it cannot be */
+    struct err refusal;          /* and why */
+};
+
+/* Whether more than one parameter's bytes are held so, and not all blocks are checkpointed; plans
+ * the same job with --checkpointing full then. Of a plan that was lowered, not read. */
+bool saved_views_find(const struct settings *settings, const struct job *job,
+                      const struct machine *machine, const struct prediction *prediction,
+                      struct saved_views *out);
+
+#endif
