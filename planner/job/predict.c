@@ -288,3 +288,13 @@ void prediction_free(struct prediction *prediction)
     prediction->plan = NULL;
     prediction->calls = NULL;
 }
+
+void prediction_calls(const struct prediction *p, uint32_t *mallocs, uint32_t *frees)
+{
+    *mallocs = *frees = 0;
+    for (uint32_t i = 0; i < p->call_count; i++) {
+        const uint32_t times = plan_times(p->plan, p->calls[i].instruction);
+        *mallocs += times * p->calls[i].mallocs;
+        *frees += times * p->calls[i].frees;
+    }
+}

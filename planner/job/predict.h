@@ -69,6 +69,9 @@ enum err_code predict_plan(struct plan *plan, const struct machine *machine, str
                            struct err *err);
 void prediction_free(struct prediction *prediction);
 
+/* cudaMallocs and cudaFrees of the step that is reported, those of repeats counted each time. */
+void prediction_calls(const struct prediction *prediction, uint32_t *mallocs, uint32_t *frees);
+
 /* Bytes that a plan needs outside the allocator: context and communicators. */
 uint64_t machine_outside_bytes(const struct plan *plan, const struct machine *machine);
 

@@ -153,22 +153,12 @@ static json_t *model_json(const struct model_config *config, uint64_t parameters
                      config->tied);
 }
 
-static void count_calls(const struct prediction *p, uint32_t *mallocs, uint32_t *frees)
-{
-    *mallocs = *frees = 0;
-    for (uint32_t i = 0; i < p->call_count; i++) {
-        const uint32_t times = plan_times(p->plan, p->calls[i].instruction);
-        *mallocs += times * p->calls[i].mallocs;
-        *frees += times * p->calls[i].frees;
-    }
-}
-
 /* What giving cached segments back asks of the driver: in a settled step, and in all before it but
  * the first. */
 static json_t *calls_json(const struct prediction *p)
 {
     uint32_t mallocs, frees;
-    count_calls(p, &mallocs, &frees);
+    prediction_calls(p, &mallocs, &frees);
     return json_pack("{s:i, s:i, s:i, s:i}", "cuda_frees_a_step", (int)frees, "cuda_mallocs_a_step",
                      (int)mallocs, "cuda_frees_until_settled", (int)p->settling_frees,
                      "cuda_mallocs_until_settled", (int)p->settling_mallocs);
@@ -340,7 +330,7 @@ static void print_host(FILE *file, const struct style *s, const struct job *job,
 static void print_calls(FILE *file, const struct prediction *p)
 {
     uint32_t mallocs, frees;
-    count_calls(p, &mallocs, &frees);
+    prediction_calls(p, &mallocs, &frees);
     fprintf(file, "        only by giving cached segments back: ");
     if (mallocs + frees)
         fprintf(file, "%u cudaFree, %u cudaMalloc a step", frees, mallocs);

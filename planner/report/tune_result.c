@@ -73,6 +73,37 @@ static json_t *found_json(const struct tuned *t, const struct found *found)
                      (int)found->weight, "settings", settings_echo(&own));
 }
 
+/* null: none could be worked out */
+static json_t *least_json(const struct tuned *t)
+{
+    const struct found *found = &t->least.found;
+    char change[CHANGE];
+    struct settings own;
+    if (!found->device_bytes)
+        return json_null();
+    tuned_settings(t, found, &own);
+    return json_pack("{s:s, s:I, s:b, s:o}", "change", change_of(t, found, change), "device_bytes",
+                     (json_int_t)found->device_bytes, "proven", least_is_known(&t->least),
+                     "settings", settings_echo(&own));
+}
+
+/* null: nothing fits in any way that was tried */
+static json_t *tight_json(const struct tuned *t)
+{
+    const struct tight_fit *tight = &t->tight;
+    char change[CHANGE], numerics[NUMERICS_TEXT];
+    struct settings own;
+    if (!tight->fits)
+        return json_null();
+    tuned_settings(t, &tight->found, &own);
+    return json_pack("{s:s, s:s, s:I, s:b, s:i, s:i, s:f, s:o}", "change",
+                     change_of(t, &tight->found, change), "numerics",
+                     numerics_of(t, &tight->found, numerics), "device_bytes",
+                     (json_int_t)tight->device_bytes, "after_release", tight->after_release,
+                     "cuda_mallocs", (int)tight->mallocs, "cuda_frees", (int)tight->frees, "step_s",
+                     tight->step_s, "settings", settings_echo(&own));
+}
+
 static json_t *list_json(const struct tuned *t, const struct found *found, uint32_t count)
 {
     json_t *array = json_array();
@@ -108,7 +139,7 @@ static json_t *proof_json(const struct tuned *t)
         "not_possible", (json_int_t)c->impossible, "configurations", (json_int_t)s->configurations,
         "excluded_by_bounds", (json_int_t)s->excluded, "simulated",
         (json_int_t)(s->configurations - s->excluded), "replayed", (json_int_t)s->verified,
-        "least_device_bytes", (json_int_t)(s->least_floor == UINT64_MAX ? 0 : s->least_floor),
+        "least_bound_bytes", (json_int_t)(s->least_floor == UINT64_MAX ? 0 : s->least_floor),
         "interrupted", s->interrupted, "seconds", t->seconds);
 }
 
@@ -152,6 +183,8 @@ json_t *tune_json(const struct tuned *t)
         json_object_set_new(root, "runners_up", list_json(t, t->runners, t->runner_count));
         json_object_set_new(root, "pareto", list_json(t, t->search.front, t->search.front_count));
     } else {
+        json_object_set_new(root, "least", least_json(t));
+        json_object_set_new(root, "tight", tight_json(t));
         json_object_set_new(root, "remedies", remedies_json(t->remedies, t->remedy_count));
     }
     arena_free(&arena);
@@ -280,6 +313,53 @@ static void print_choice(FILE *file, const struct tuned *t, const struct style *
     arena_free(&arena);
 }
 
+/* A bound is said as one. */
+static void print_least(FILE *file, const struct tuned *t)
+{
+    char change[CHANGE];
+    const struct least *least = &t->least;
+    if (!least->found.device_bytes) {
+        fprintf(file, "        each takes more than %.2f\n", gib(t->search.least_floor));
+        return;
+    }
+    fprintf(file, "        the least%s takes %.2f: %s\n",
+            least_is_known(least) ? "" : " of those simulated", gib(least->found.device_bytes),
+            change_of(t, &least->found, change));
+    if (!least_is_known(least))
+        fprintf(file, "        all others take more than %.2f\n", gib(least->bound));
+}
+
+static void print_tight(FILE *file, const struct tuned *t, const struct style *s)
+{
+    char change[CHANGE], numerics[NUMERICS_TEXT];
+    const struct tight_fit *tight = &t->tight;
+    if (!tight->fits)
+        return;
+    numerics_of(t, &tight->found, numerics);
+    fprintf(file, "\n  %sfits, tight%s: %.2f of %.2f GiB: %s%s%s\n", s->good, s->off,
+            gib(tight->device_bytes), gib(t->most_bytes), change_of(t, &tight->found, change),
+            numerics[0] ? "; " : "", numerics);
+    if (!tight->after_release)
+        return;
+    fprintf(file, "        only by giving cached segments back, slower steps");
+    if (tight->mallocs + tight->frees)
+        fprintf(file, ": %u cudaFree, %u cudaMalloc each\n", tight->frees, tight->mallocs);
+    else
+        fprintf(file, " until the allocator has settled\n");
+}
+
+static void print_nothing(FILE *file, const struct tuned *t, const struct style *s)
+{
+    fprintf(file, "  %snothing fits%s %.2f GiB", s->bad, s->off, gib(t->limit_bytes));
+    if (t->most_bytes > t->limit_bytes)
+        fprintf(file, ", %.2f less %.2f of headroom,", gib(t->most_bytes),
+                gib(t->most_bytes - t->limit_bytes));
+    fprintf(file, " without giving cached segments back:\n");
+    print_least(file, t);
+    result_print_unplanned(file, &t->settings);
+    print_tight(file, t, s);
+}
+
 void tune_print(FILE *file, const struct tuned *t)
 {
     const struct style s = style_of(file);
@@ -294,9 +374,7 @@ void tune_print(FILE *file, const struct tuned *t)
     }
     if (t->search.interrupted)
         return;
-    fprintf(file, "  %snothing fits%s %.2f GiB: at least %.2f are needed\n", s.bad, s.off,
-            gib(t->limit_bytes), gib(t->search.least_floor));
-    result_print_unplanned(file, &t->settings);
+    print_nothing(file, t, &s);
     fprintf(file, t->remedy_count ? "\n  what would fit, fastest first:\n"
                                   : "\n  nor does it with other numerics or up to eight times the "
                                     "GPUs\n");

@@ -300,16 +300,22 @@ static void find_runners(struct tuning *t)
 
 /* ---- the whole ---- */
 
+static uint64_t most_of(const struct tuned *out)
+{
+    const uint64_t asked = out->settings.tune.max_memory;
+    const uint64_t capacity = profile_bytes(&out->machine.profile, PROFILE_CAPACITY);
+    return asked && asked < capacity ? asked : capacity;
+}
+
 static uint64_t limit_of(const struct tuned *out)
 {
     const struct tune_settings *s = &out->settings.tune;
-    const uint64_t capacity = profile_bytes(&out->machine.profile, PROFILE_CAPACITY);
-    const uint64_t most = s->max_memory && s->max_memory < capacity ? s->max_memory : capacity;
+    const double capacity = profile_value(&out->machine.profile, PROFILE_CAPACITY);
     /* what `fit` calls tight is not chosen unless one says what room is to be left */
     const uint64_t room = s->headroom     ? s->headroom
                           : s->max_memory ? 0
-                                          : (uint64_t)(RESERVED_ERROR * (double)capacity);
-    return most > room ? most - room : 0;
+                                          : (uint64_t)(RESERVED_ERROR * capacity);
+    return most_of(out) > room ? most_of(out) - room : 0;
 }
 
 static enum err_code look(struct tuning *t, struct err *err)
@@ -327,6 +333,7 @@ static enum err_code look(struct tuning *t, struct err *err)
         .stop = t->options->stop,
         .progress = show,
         .context = t};
+    out->most_bytes = most_of(out);
     out->limit_bytes = search.limit_bytes;
     t->what = "bounding";
     TRY(candidates_new(&out->space, &out->job.config, &out->machine, &candidates, t->pool,
@@ -334,6 +341,9 @@ static enum err_code look(struct tuning *t, struct err *err)
     t->what = "searching";
     search_run(&out->candidates, &search, t->pool, &out->search);
     if (out->search.front_count == 0) {
+        t->what = "looking for the least";
+        if (!stopped(t))
+            least_find(out, &search, t->pool);
         t->what = "looking for what would fit";
         if (!stopped(t))
             out->remedy_count = remedies_within(&out->settings, &out->job.config, &out->machine,

@@ -4,6 +4,7 @@
 #define SHARDPLAN_TUNE_H
 
 #include "job/step_time.h"
+#include "search/least.h"
 #include "search/remedy.h"
 #include "search/search.h"
 
@@ -25,7 +26,8 @@ struct tuned {
     struct space space;
     struct candidates candidates;
     struct search search;   /* front[0] is the fastest that fits */
-    uint64_t limit_bytes;   /* what a job may take of a GPU */
+    uint64_t most_bytes;    /* of a GPU that there are, as asked for */
+    uint64_t limit_bytes;   /* what a job may take of them: less the headroom */
     struct found chosen;    /* among those as fast as far as the profile's numbers are known */
     double low_s, high_s;   /* of its step: as step_time's */
     struct settings choice; /* its settings, those off their defaults given */
@@ -34,6 +36,8 @@ struct tuned {
     struct found runners[TUNE_RUNNERS]; /* the next fastest of those that were simulated and fit,
                                            each in another way than by what is fetched when */
     uint32_t runner_count;
+    struct least least;     /* where nothing fits, as the next */
+    struct tight_fit tight; /* of most_bytes; not judged where the search was ended early */
     struct remedy remedies[REMEDIES]; /* where nothing fits: the nearest that does */
     uint32_t remedy_count;
     double seconds; /* that all this took */

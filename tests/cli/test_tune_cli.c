@@ -74,11 +74,59 @@ static void an_impossible_wish_exits_with_1_and_says_what_is_near(void **state)
                      "torchtitan --reshard always --offload none --optimizer-impl fused "
                      "--replicate 1"),
            1, "nothing fits");
-    expect(shardplan("tune " TOY " --max-memory 1GiB"), 1, "at least ");
+    expect(shardplan("tune " TOY " --max-memory 1GiB"), 1,
+           "nothing fits 1.00 GiB without giving cached segments back:\n        the least takes ");
     assert_int_equal(shardplan("tune " TOY " --max-memory 1GiB --json"), 1);
     json_t *none = program_object();
     assert_true(json_is_false(json_object_get(none, "fits")));
-    assert_true(number(json_object_get(none, "search"), "least_device_bytes") > 0x1p30);
+    assert_true(number(json_object_get(none, "search"), "least_bound_bytes") > 0x1p30);
+    json_decref(none);
+}
+
+#define LARGE "mixtral-8x7b --gpus 64 --seq 4096 --strategy zero3"
+
+/* What is said where nothing fits is what `fit` says of the same settings. */
+static void what_takes_least_is_judged_as_by_fit(void **state)
+{
+    (void)state;
+    expect(shardplan("tune " LARGE), 1, "of headroom, without giving cached segments back:");
+    expect(1, 1, "fits, tight");
+    expect(1, 1, "only by giving cached segments back, slower steps");
+    assert_int_equal(shardplan("tune " LARGE " --json"), 1);
+    json_t *none = program_object();
+    const json_t *least = json_object_get(none, "least"), *tight = json_object_get(none, "tight");
+    const double limit = number(none, "limit_bytes");
+    assert_true(json_is_true(json_object_get(least, "proven")));
+    assert_int_equal(
+        shardplan("fit " LARGE " %s --json", json_string_value(json_object_get(least, "change"))),
+        0);
+    json_t *fit = program_object();
+    assert_true(number(json_object_get(fit, "device"), "unconstrained_bytes") ==
+                number(least, "device_bytes"));
+    assert_true(number(least, "device_bytes") > limit);
+    json_decref(fit);
+    assert_int_equal(
+        shardplan("fit " LARGE " %s --json", json_string_value(json_object_get(tight, "change"))),
+        0);
+    fit = program_object();
+    assert_true(json_is_true(json_object_get(fit, "tight")));
+    assert_true(json_is_true(json_object_get(fit, "fits_after_releasing_cached_segments")));
+    assert_true(json_is_true(json_object_get(tight, "after_release")));
+    assert_true(number(json_object_get(fit, "peak"), "device_bytes") ==
+                number(tight, "device_bytes"));
+    assert_true(number(tight, "device_bytes") > limit);
+    json_decref(fit);
+    /* nor does any take less, one by one */
+    static const char *const others[] = {"", "--checkpointing full", "--expandable-segments on",
+                                         "--expandable-segments on --checkpointing full",
+                                         "--optimizer-impl fused"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        shardplan("fit " LARGE " %s --json", others[i]);
+        fit = program_object();
+        assert_true(number(json_object_get(fit, "device"), "unconstrained_bytes") >=
+                    number(least, "device_bytes"));
+        json_decref(fit);
+    }
     json_decref(none);
 }
 
@@ -157,6 +205,7 @@ int main(void)
         cmocka_unit_test(what_is_chosen_is_what_plan_says),
         cmocka_unit_test(tables_say_what_was_proven),
         cmocka_unit_test(an_impossible_wish_exits_with_1_and_says_what_is_near),
+        cmocka_unit_test(what_takes_least_is_judged_as_by_fit),
         cmocka_unit_test(bad_input_exits_with_2),
         cmocka_unit_test(the_choice_is_exported_beside_its_plan),
         cmocka_unit_test(what_spends_memory_is_taken_back),
