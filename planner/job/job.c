@@ -224,12 +224,12 @@ static enum err_code check_compiled(const struct job *job, struct err *err)
 {
     if (!job_tape(job).compiled || job->config.recording)
         return ERR_OK;
+    if (job_tape(job).compiled == COMPILED_MODEL)
+        TRY(check_compiled_model(job, err));
     if (job->model.autocast && job->strategy.system != SYSTEM_DDP)
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile with --autocast is planned under ddp alone; --param-dtype casts "
                        "parameters outside of what is compiled");
-    if (job_tape(job).compiled == COMPILED_MODEL)
-        TRY(check_compiled_model(job, err));
     if (job->strategy.system == SYSTEM_FSDP1 && !job->strategy.use_orig_params)
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile with FSDP1: torch.compile takes it with --use-orig-params on "

@@ -24,16 +24,30 @@ __attribute__((format(printf, 3, 4))) static void add(struct numerics *out, cons
     va_end(arguments);
 }
 
-static const char *computes_in(const struct job *job)
+enum { COMPUTES_IN = 48 };
+
+/* `autocast`: beside one that casts at each operator, what parameters come in is what differs. */
+static const char *computes_in(const struct job *job, bool autocast, char text[COMPUTES_IN])
 {
-    return job->model.autocast ? "autocast to bf16" : dtype_brief(job->strategy.compute);
+    snprintf(text, COMPUTES_IN, "%s%s%s", dtype_brief(job->strategy.compute),
+             autocast ? " parameters" : "", job->model.autocast ? " with bf16 autocast" : "");
+    return text;
+}
+
+static void add_compute(const struct job *from, const struct job *to, struct numerics *out)
+{
+    char was[COMPUTES_IN], is[COMPUTES_IN];
+    const bool autocast = from->model.autocast || to->model.autocast;
+    if (from->model.autocast != to->model.autocast ||
+        (!autocast && from->strategy.compute != to->strategy.compute))
+        add(out, "param-dtype", "computes in %s instead of %s", computes_in(to, autocast, is),
+            computes_in(from, autocast, was));
 }
 
 static void add_dtypes(const struct job *from, const struct job *to, struct numerics *out)
 {
     const struct strategy *a = &from->strategy, *b = &to->strategy;
-    if (strcmp(computes_in(from), computes_in(to)) != 0)
-        add(out, "param-dtype", "computes in %s instead of %s", computes_in(to), computes_in(from));
+    add_compute(from, to, out);
     if (a->reduce != b->reduce)
         add(out, "reduce-dtype", "reduces in %s instead of %s", dtype_brief(b->reduce),
             dtype_brief(a->reduce));

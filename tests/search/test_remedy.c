@@ -62,7 +62,11 @@ static void dtypes_are_compared_across_systems(void **state)
     assert_differ(&changed, &fsdp2, "reduces in fp32 instead of bf16, no --grad-accum-dtype fp32");
     changed = ddp;
     set(&changed, "autocast", "bf16");
-    assert_differ(&fsdp2, &changed, "computes in autocast to bf16 instead of bf16");
+    assert_differ(&fsdp2, &changed,
+                  "computes in fp32 parameters with bf16 autocast instead of bf16 parameters");
+    assert_differ(&ddp, &changed,
+                  "computes in fp32 parameters with bf16 autocast instead of fp32 parameters");
+    assert_differ(&changed, &changed, "");
 }
 
 static void other_settings_of_numerics_are_named(void **state)

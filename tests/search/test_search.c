@@ -555,8 +555,10 @@ static void systems_that_cannot_are_left_out(void **state)
     assert_int_equal(space.grid_count, 1);
     assert_int_equal(space.grids[0].base.job.strategy.system, SYSTEM_DDP);
     assert_int_equal(space.left_out_count, SYSTEM_COUNT - 1);
-    for (uint32_t i = 0; i < space.left_out_count; i++)
+    for (uint32_t i = 0; i < space.left_out_count; i++) {
         assert_non_null(strstr(space.left_out[i].numerics.text, "--compile"));
+        assert_null(strstr(space.left_out[i].numerics.text, "--autocast")); /* nobody gave it */
+    }
     space_free(&space);
     settings =
         settings_of((const char *const[]){TOY, "compile", "model", "strategy", "fsdp2", NULL});
