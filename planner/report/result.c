@@ -409,6 +409,16 @@ void remedies_print(FILE *file, const struct style *s, const struct remedy *reme
     }
 }
 
+void remedies_unsearched_print(FILE *file, const struct settings *settings)
+{
+    struct arena arena = {0};
+    const char *list = remedies_unsearched(settings, &arena);
+    if (*list)
+        fprintf(file, "  not searched, of %s: %s\n", system_name(settings->job.strategy.system),
+                list);
+    arena_free(&arena);
+}
+
 json_t *padding_json(const struct padding *p)
 {
     json_t *columns = p->columns_bytes ? bytes_json(p->columns_bytes) : json_null();
@@ -479,6 +489,9 @@ void result_print(FILE *file, const struct settings *settings, const struct job 
     if (remedy_count)
         fprintf(file, "\n  what would make it fit, fastest first:\n");
     else
-        fprintf(file, "\n  no change of up to %d settings makes it fit\n", REMEDY_CHANGES);
+        fprintf(file, "\n  no change of up to %d of the settings searched makes it fit\n",
+                REMEDY_CHANGES);
+    if (!remedy_count)
+        remedies_unsearched_print(file, settings);
     remedies_print(file, &s, remedies, remedy_count);
 }

@@ -25,6 +25,8 @@ void result_print_unplanned(FILE *file, const struct settings *settings);
 
 /* Remedies alone: the array, which the caller owns, and a line each. */
 json_t *remedies_json(const struct remedy *remedies, uint32_t count);
+/* Where there are none: the settings among which none was looked for. */
+void remedies_unsearched_print(FILE *file, const struct settings *settings);
 void remedies_print(FILE *file, const struct style *style, const struct remedy *remedies,
                     uint32_t count);
 

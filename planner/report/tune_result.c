@@ -378,6 +378,8 @@ void tune_print(FILE *file, const struct tuned *t)
     fprintf(file, t->remedy_count ? "\n  what would fit, fastest first:\n"
                                   : "\n  nor does it with other numerics or up to eight times the "
                                     "GPUs\n");
+    if (!t->remedy_count)
+        remedies_unsearched_print(file, &t->space.grids[0].base);
     remedies_print(file, &s, t->remedies, t->remedy_count);
 }
 

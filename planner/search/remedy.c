@@ -212,7 +212,7 @@ static uint32_t find(struct finder *f, struct remedy told[REMEDIES])
 {
     search_all(f);
     if (f->count == 0) {
-        f->options.numerics = true;
+        f->options.numerics = f->options.rest = true;
         search_all(f);
     }
     if (f->count)
@@ -222,6 +222,23 @@ static uint32_t find(struct finder *f, struct remedy told[REMEDIES])
     keep_few(f, false, REMEDIES - 1);
     memcpy(told, f->found, f->count * sizeof *told);
     return f->count;
+}
+
+const char *remedies_unsearched(const struct settings *settings, struct arena *arena)
+{
+    uint32_t count;
+    const char *list = "";
+    const struct setting *rows = setting_rows(&count);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct setting *row = &rows[i];
+        const bool searched =
+            row->axis || (row->wide && !row->numerics) || strcmp(row->name, "strategy") == 0;
+        if (row->group >= GROUP_STRATEGY && row->group <= GROUP_ZERO && !searched &&
+            setting_is_of(row, settings->command) &&
+            setting_suits(row, settings->job.strategy.system))
+            list = arena_printf(arena, "%s%s--%s", list, *list ? ", " : "", row->name);
+    }
+    return list;
 }
 
 uint32_t remedies_within(const struct settings *settings, const struct model_config *config,

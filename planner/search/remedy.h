@@ -29,8 +29,9 @@ struct remedy {
 /* Searches all settings that do not change what is trained, those that were given too; and with
  * them twice the GPUs, four and eight times, until something fits there, which share the tokens of
  * a step where these can be split, else train larger batches and say so. Where nothing of that
- * fits, all settings. Writes up to REMEDIES of those that fit without giving memory back, most
- * tokens a second and GPU first, and returns their number. `config` is the model's. */
+ * fits, all settings that have values to search, but for the loss. Writes up to REMEDIES of those
+ * that fit without giving memory back, most tokens a second and GPU first, and returns their
+ * number. `config` is the model's. */
 uint32_t remedies_find(const struct settings *settings, const struct model_config *config,
                        const struct machine *machine, struct remedy found[REMEDIES]);
 
@@ -40,5 +41,8 @@ uint32_t remedies_within(const struct settings *settings, const struct model_con
                          const struct machine *machine, uint64_t limit_bytes,
                          const struct space_options *said, struct pool *pool,
                          struct remedy found[REMEDIES]);
+
+/* "--attention, --clip": settings of how the system trains that no remedy changes, in the arena. */
+const char *remedies_unsearched(const struct settings *settings, struct arena *arena);
 
 #endif

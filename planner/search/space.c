@@ -116,7 +116,8 @@ uint32_t axis_find(const struct grid_axis *axis, const char *text)
 static void fill_axis(struct grid_axis *axis, const struct settings *base, struct arena *arena)
 {
     bool (*value)(const struct setting *, uint32_t, char[NUMBER_TEXT]) =
-        is_allowed(base, axis->row->name) ? setting_wide_value : setting_axis_value;
+        is_allowed(base, axis->row->name) || !axis->row->axis ? setting_wide_value
+                                                              : setting_axis_value;
     char text[NUMBER_TEXT], buffer[NUMBER_TEXT];
     const char *present = setting_read(axis->row, base, buffer);
     uint32_t count = 0;
@@ -200,7 +201,7 @@ static bool is_searched(const struct settings *settings, const struct space_opti
         return true;
     if (settings_is_given(settings, row) && !options->refixed)
         return false;
-    return row->axis && (!row->numerics || options->numerics);
+    return row->axis ? !row->numerics || options->numerics : options->rest && !row->numerics;
 }
 
 /* False: an axis has no value left. */

@@ -73,6 +73,8 @@ struct space_options {
     bool refixed;  /* search what is given, too: other answers to the same question */
     bool saves;    /* not what only spends memory for time */
     bool numerics; /* search all that changes numerics, but for the model and its inputs */
+    bool rest;     /* search settings that otherwise only --allow opens, where none of their values
+                      changes numerics */
     const struct model_config *config; /* the model's: lent as long as the space */
     uint64_t global_batch;             /* sequences a step; 0: as the settings say */
     space_refuses *refuses;            /* NULL: nothing */

@@ -483,7 +483,7 @@ static const struct setting rows[] = {
      .words = WORDS(WORD("none", ZERO_REDUNDANCY_NONE), WORD("plain", ZERO_REDUNDANCY_PLAIN),
                     WORD("bucket_view", ZERO_REDUNDANCY_VIEW)),
      .commands = FOR_JOB, .systems = SYSTEM(DDP), .lacks = "shards states anyway",
-     .lacking = FSDP},
+     .lacking = FSDP, .wide = "none,plain,bucket_view"},
     {.name = "comm-hook", .group = GROUP_DDP, .arg = "NAME",
      .help = "What register_comm_hook is given", .initial = "none",
      .field = FIELD(job.strategy.comm_hook),

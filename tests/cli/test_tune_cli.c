@@ -199,6 +199,25 @@ static void what_spends_memory_is_taken_back(void **state)
            1, "--checkpointing full --checkpoint-blocks all");
 }
 
+/* What shards states under DDP is opened by --allow, and where nothing else helps. What has no
+ * values is said not to have been searched. */
+static void what_is_not_searched_is_opened_or_said(void **state)
+{
+    (void)state;
+    expect(shardplan("tune " TOY " --allow zero-redundancy"), 0, "chosen");
+    expect(shardplan("fit llama-3.1-8b --gpus 8 --seq 8192 --compile model --strategy ddp "
+                     "--store-dtype bf16"),
+           1, "--zero-redundancy ");
+    assert_null(strstr(program_output(), "not searched"));
+    expect(shardplan("fit llama-3.1-70b --gpus 1 --seq 8192 --compile model --strategy ddp"), 1,
+           "no change of up to 5 of the settings searched makes it fit\n  not searched, of ddp: ");
+    assert_non_null(strstr(program_output(), "--find-unused-parameters"));
+    assert_non_null(strstr(program_output(), "--loss"));
+    assert_null(strstr(program_output(), "--bucket-cap-mb"));
+    assert_null(strstr(program_output(), "--zero-redundancy"));
+    assert_null(strstr(program_output(), "--reshard"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +228,7 @@ int main(void)
         cmocka_unit_test(bad_input_exits_with_2),
         cmocka_unit_test(the_choice_is_exported_beside_its_plan),
         cmocka_unit_test(what_spends_memory_is_taken_back),
+        cmocka_unit_test(what_is_not_searched_is_opened_or_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
