@@ -319,14 +319,14 @@ static void print_least(FILE *file, const struct tuned *t)
     char change[CHANGE];
     const struct least *least = &t->least;
     if (!least->found.device_bytes) {
-        fprintf(file, "        each takes more than %.2f\n", gib(t->search.least_floor));
+        fprintf(file, "        each takes %.2f or more\n", gib(t->search.least_floor));
         return;
     }
     fprintf(file, "        the least%s takes %.2f: %s\n",
             least_is_known(least) ? "" : " of those simulated", gib(least->found.device_bytes),
             change_of(t, &least->found, change));
     if (!least_is_known(least))
-        fprintf(file, "        all others take more than %.2f\n", gib(least->bound));
+        fprintf(file, "        all others take %.2f or more\n", gib(least->bound));
 }
 
 static void print_tight(FILE *file, const struct tuned *t, const struct style *s)
