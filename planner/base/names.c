@@ -76,6 +76,29 @@ bool names_near(const char *text, const char *name)
            2 * names_distance(text, name) <= longer;
 }
 
+static size_t common_letters(const char *a, const char *b)
+{
+    size_t count = 0;
+    while (a[count] && tolower((unsigned char)a[count]) == tolower((unsigned char)b[count]))
+        count++;
+    return count;
+}
+
+bool names_nearer(const char *text, const char *name, const char *other)
+{
+    const uint32_t own = names_distance(text, name),
+                   others = other ? names_distance(text, other) : UINT32_MAX;
+    return own < others ||
+           (own == others && common_letters(text, name) > common_letters(text, other));
+}
+
+bool names_misspelt(const char *text, const char *name)
+{
+    const char *dot = strrchr(text, '.');
+    const size_t length = strlen(dot ? dot + 1 : text);
+    return names_distance(text, name) <= (length > 5 ? 2U : length > 2 ? 1U : 0U);
+}
+
 const char *names_list(const char *const *names, uint32_t count, char *text, size_t size)
 {
     size_t used = 0;

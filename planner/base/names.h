@@ -31,6 +31,16 @@ uint32_t names_distance(const char *a, const char *b);
  * differ. */
 bool names_near(const char *text, const char *name);
 
+/* Whether `name` is a likelier meaning of a mistyped `text` than `other` (NULL: none yet): fewer
+ * letters differ, or as many and it begins with more of the same ones ("h10" is h100, not a10). */
+bool names_nearer(const char *text, const char *name, const char *other);
+
+/* Whether `text` is `name` with a slip of the keyboard: what may as well be a name of its own has
+ * to be closer than names_near. Paths ("training.seq_len") differ by so many letters as their last
+ * part may: none up to 2, 1 up to 5, 2 above, which is what fuzzy search allows (AUTO of
+ * Elasticsearch's fuzziness). */
+bool names_misspelt(const char *text, const char *name);
+
 /* Whether one of the comma-separated glob patterns (fnmatch) matches the name. NULL: none does. */
 bool names_match(const char *globs, const char *name);
 

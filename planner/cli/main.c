@@ -50,8 +50,7 @@ static int refuse(const char *name)
     const char *nearest = NULL;
     for (int i = 0; i < COMMAND_COUNT; i++) {
         const char *other = command_about((enum command)i)->name;
-        if (runs[i] && names_near(name, other) &&
-            (!nearest || names_distance(name, other) < names_distance(name, nearest)))
+        if (runs[i] && names_near(name, other) && names_nearer(name, other, nearest))
             nearest = other;
     }
     fprintf(stderr, "shardplan: \"%s\" is not a command%s%s%s\n", name,

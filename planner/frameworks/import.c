@@ -240,8 +240,7 @@ static enum err_code refuse_word(const struct import *im, const struct key_row *
     for (const struct key_word *w = row->words; w->key && used < sizeof allowed; w++) {
         used += (size_t)snprintf(allowed + used, sizeof allowed - used, "%s%s", used ? ", " : "",
                                  w->key);
-        if (names_near(text, w->key) &&
-            (!nearest || names_distance(text, w->key) < names_distance(text, nearest)))
+        if (names_near(text, w->key) && names_nearer(text, w->key, nearest))
             nearest = w->key;
     }
     return import_refuse(im, row->path, node, err, "allowed are %s%s%s%s", allowed,

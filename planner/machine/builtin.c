@@ -67,27 +67,31 @@ uint32_t builtin_find(const struct builtins *list, const char *text)
     return list->count;
 }
 
-static void keep_nearer(const char *text, const char *name, uint32_t i, uint32_t *nearest,
-                        uint32_t *least)
+struct nearest {
+    uint32_t index;
+    char name[64]; /* by which it is: its own or an alias; "": none yet */
+};
+
+static void keep_nearer(const char *text, const char *name, uint32_t i, struct nearest *nearest)
 {
-    const uint32_t distance = names_distance(text, name);
-    if (distance >= *least || !names_near(text, name))
+    if (!names_near(text, name) ||
+        !names_nearer(text, name, nearest->name[0] ? nearest->name : NULL))
         return;
-    *least = distance;
-    *nearest = i;
+    nearest->index = i;
+    snprintf(nearest->name, sizeof nearest->name, "%s", name);
 }
 
 uint32_t builtin_nearest(const struct builtins *list, const char *text)
 {
-    uint32_t nearest = list->count, least = UINT32_MAX;
+    struct nearest nearest = {.index = list->count};
     text = without_maker(text);
     for (uint32_t i = 0; i < list->count; i++) {
         json_t *root = json_loads(list->texts[i], 0, NULL);
         const json_t *aliases = json_object_get(root, "aliases");
-        keep_nearer(text, list->names[i], i, &nearest, &least);
+        keep_nearer(text, list->names[i], i, &nearest);
         for (size_t k = 0; k < json_array_size(aliases); k++)
-            keep_nearer(text, json_string_value(json_array_get(aliases, k)), i, &nearest, &least);
+            keep_nearer(text, json_string_value(json_array_get(aliases, k)), i, &nearest);
         json_decref(root);
     }
-    return nearest;
+    return nearest.index;
 }

@@ -53,8 +53,7 @@ enum profile_key profile_key_named(const char *name, struct err *err)
     for (int key = 0; key < PROFILE_KEYS; key++) {
         if (is_called(keys[key].name, name))
             return (enum profile_key)key;
-        if (names_near(name, keys[key].name) &&
-            (!nearest || names_distance(name, keys[key].name) < names_distance(name, nearest)))
+        if (names_near(name, keys[key].name) && names_nearer(name, keys[key].name, nearest))
             nearest = keys[key].name;
     }
     err_set(err, ERR_INVALID,

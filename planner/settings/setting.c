@@ -236,8 +236,7 @@ static const char *nearest_value(const struct setting *row, const char *text)
     if (nearest)
         return nearest;
     for (const struct setting_word *w = row->words; w && w->text; w++)
-        if (is_offered(row, w) && names_near(text, w->text) &&
-            (!nearest || names_distance(text, w->text) < names_distance(text, nearest)))
+        if (is_offered(row, w) && names_near(text, w->text) && names_nearer(text, w->text, nearest))
             nearest = w->text;
     return nearest;
 }

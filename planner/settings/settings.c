@@ -52,7 +52,7 @@ static const struct setting *nearest_row(const struct settings *settings, const 
         if (setting_is_of(&rows[i], settings->command) && setting_is_offered(&rows[i]) &&
             setting_suits(&rows[i], settings->job.strategy.system) &&
             names_near(name, rows[i].name) &&
-            (!nearest || names_distance(name, rows[i].name) < names_distance(name, nearest->name)))
+            names_nearer(name, rows[i].name, nearest ? nearest->name : NULL))
             nearest = &rows[i];
     return nearest;
 }

@@ -50,6 +50,30 @@ static void distances_are_levenshteins(void **state)
     assert_false(names_near("foo", "never"));
 }
 
+static void of_two_as_near_the_one_with_the_same_beginning_is_meant(void **state)
+{
+    (void)state;
+    assert_true(names_nearer("h10", "h100", "a10"));
+    assert_false(names_nearer("h10", "a10", "h100"));
+    assert_true(names_nearer("H10", "a10", "b300"));
+    assert_true(names_nearer("h10", "a10", NULL));
+    assert_false(names_nearer("nevr", "never", "never")); /* the first of equals stays */
+}
+
+static void a_slip_is_nearer_than_a_name_of_its_own(void **state)
+{
+    (void)state;
+    assert_true(names_misspelt("training.seqlen", "training.seq_len"));
+    assert_true(names_misspelt("trainig.seq_len", "training.seq_len"));
+    assert_true(names_misspelt("tensor_paralel_degree", "tensor_parallel_degree"));
+    assert_true(names_misspelt("lora_rnk", "lora_rank"));
+    assert_true(names_misspelt("bf1", "bf16"));
+    assert_false(names_misspelt("fp8", "bf16"));
+    assert_false(names_misspelt("tp", "pp"));
+    assert_false(names_misspelt("hub_strategy", "save_strategy"));
+    assert_false(names_misspelt("training.mystery", "training.steps"));
+}
+
 static void a_list_is_cut_where_it_is_full(void **state)
 {
     (void)state;
@@ -65,6 +89,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(case_and_separators_make_no_other_name),
         cmocka_unit_test(distances_are_levenshteins),
+        cmocka_unit_test(of_two_as_near_the_one_with_the_same_beginning_is_meant),
+        cmocka_unit_test(a_slip_is_nearer_than_a_name_of_its_own),
         cmocka_unit_test(a_list_is_cut_where_it_is_full),
     };
     return cmocka_run_group_tests_name("names", tests, NULL, NULL);

@@ -248,6 +248,7 @@ static void mistakes_are_answered_with_the_nearest(void **state)
         {"fit gpt2 --steps 3", "it belongs to `shardplan run`"},
         {"run plan.json --step 3 --stps=4", "did you mean --steps?"},
         {"fit gpt2 --gpu h1000", "did you mean h100-sxm?"},
+        {"fit gpt2 --gpu h10", "did you mean h100-sxm?"},
         {"fit gpt2 --node dgx-h1000", "did you mean dgx-h100?"},
         {"fit gpt2 --bucket-cap-mb 25 --strategy fsdp2", "fsdp2 has no buckets; it belongs to ddp"},
         {"fit gpt2 --gpus 4294967297", "allowed are integers 1 ... 1000000"},
