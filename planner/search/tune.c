@@ -312,7 +312,8 @@ static uint64_t limit_of(const struct tuned *out)
     const struct tune_settings *s = &out->settings.tune;
     const double capacity = profile_value(&out->machine.profile, PROFILE_CAPACITY);
     /* what `fit` calls tight is not chosen unless one says what room is to be left */
-    const uint64_t room = s->headroom     ? s->headroom
+    const bool given = (double)s->headroom <= HEADROOM_MOST;
+    const uint64_t room = given           ? s->headroom
                           : s->max_memory ? 0
                                           : (uint64_t)(RESERVED_ERROR * capacity);
     return most_of(out) > room ? most_of(out) - room : 0;

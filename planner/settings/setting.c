@@ -396,10 +396,13 @@ enum err_code setting_write(const struct setting *row, struct settings *settings
     return good ? ERR_OK : refuse(row, text, err);
 }
 
-/* What a number that has no default is while it is not given: 0, or NAN where 0 may be given. */
+/* What a number that has no default is while it is not given: 0, or where 0 may be given NAN of a
+ * real and one more than the most of an integer. */
 static double not_given(const struct setting_number *number)
 {
-    return number->kind == NUMBER_REAL && number->least <= 0 ? (double)NAN : 0;
+    if (number->least > 0)
+        return 0;
+    return number->kind == NUMBER_REAL ? (double)NAN : number->most + 1;
 }
 
 void setting_reset(const struct setting *row, struct settings *settings)

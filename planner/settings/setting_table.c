@@ -521,7 +521,7 @@ static const struct setting rows[] = {
     {.name = "headroom", .group = GROUP_SEARCH, .arg = "SIZE",
      .help = "Memory of a GPU that is to stay free, such as 4GiB (default: 1.6 % of it, by which "
              "predictions of reserved memory have been off)",
-     .numbers = {SIZE(tune.headroom, 1, 0x1p50)}, .commands = COMMAND(TUNE)},
+     .numbers = {SIZE(tune.headroom, 0, HEADROOM_MOST)}, .commands = COMMAND(TUNE)},
 
     /* ---- running a plan ---- */
     {.name = "plan", .positional = true, .kind = SETTING_TEXT, .group = GROUP_RUN,

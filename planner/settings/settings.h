@@ -44,10 +44,13 @@ struct calibrate_settings {
     struct text_list nccl; /* what nccl-tests wrote: then nothing is run */
 };
 
+#define HEADROOM_MOST 0x1p50
+
 struct tune_settings {
     uint32_t global_batch;         /* sequences; 0: gpus x micro-batch x accumulate */
     struct text_list fix, allow;   /* "name=value"; names */
-    uint64_t max_memory, headroom; /* bytes of a GPU; max_memory 0: its capacity */
+    uint64_t max_memory, headroom; /* bytes of a GPU; max_memory 0: its capacity; headroom above
+                                      HEADROOM_MOST: not given */
 };
 
 enum export_target {

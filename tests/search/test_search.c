@@ -581,6 +581,7 @@ static void memory_that_is_withheld_is_not_used(void **state)
     assert_true(capped.search.front[0].step_s >= all.search.front[0].step_s);
     assert_int_equal(spared.chosen.point, capped.chosen.point);
     assert_int_equal(spared.limit_bytes, cap);
+    assert_int_equal(all.limit_bytes, capacity); /* a headroom of 0 is none */
     tune_fixed(&none, NULL, NULL, 1 << 20, 0);
     assert_int_equal(none.search.front_count, 0);
     assert_true(none.search.least_floor > 1 << 20);
