@@ -86,8 +86,9 @@ static size_t common_letters(const char *a, const char *b)
 
 bool names_nearer(const char *text, const char *name, const char *other)
 {
-    const uint32_t own = names_distance(text, name),
-                   others = other ? names_distance(text, other) : UINT32_MAX;
+    if (!other)
+        return true;
+    const uint32_t own = names_distance(text, name), others = names_distance(text, other);
     return own < others ||
            (own == others && common_letters(text, name) > common_letters(text, other));
 }
