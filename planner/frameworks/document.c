@@ -84,6 +84,7 @@ void document_say(struct document *document, struct node *was, const char *was_p
     struct node *node = document_put(document, path, kind, text);
     node->line = was->line;
     node->was = was->was ? was->was : was_path;
+    node->said = node_said(was);
     was->read = true;
 }
 
@@ -96,6 +97,11 @@ void document_copy(struct document *document, struct node *into, const struct no
         if (own->kind == n->kind && (n->kind == NODE_TABLE || n->kind == NODE_LIST))
             document_copy(document, own, n);
     }
+}
+
+const char *node_said(const struct node *node)
+{
+    return node->said ? node->said : node->text;
 }
 
 const char *node_kind_name(enum node_kind kind)

@@ -36,8 +36,9 @@ struct node {
     const char *text;                 /* of a scalar, a call or NODE_OTHER */
     uint32_t line;                    /* from 1; 0: it was in no file */
     struct node *first, *last, *next; /* children of a list or table, in the file's order */
-    const char *was; /* of what another key of the file says: that one's path; NULL */
-    bool read;       /* somebody knew the key */
+    const char *was;  /* of what another key of the file says: that one's path; NULL */
+    const char *said; /* the value as the file has it, where `text` was made of it; NULL */
+    bool read;        /* somebody knew the key */
 };
 
 struct document { /* zero-initialise; document_free */
@@ -88,6 +89,9 @@ void document_say(struct document *document, struct node *was, const char *was_p
 /* Adds copies of a table's children, of another document, to a table; keys that are there stay, and
  * tables are filled. */
 void document_copy(struct document *document, struct node *into, const struct node *from);
+
+/* The scalar as the file has it: what messages quote; NULL: it is none. */
+const char *node_said(const struct node *node);
 
 /* What a plain word without quotes is in these syntaxes' common core: decimal integers, reals with
  * a '.' or an exponent; NODE_TEXT: neither. */

@@ -103,6 +103,8 @@ struct framework {
     void (*prepare)(struct document *document); /* brings spellings into the rows' form; NULL */
     const char *(*renamed)(const char *path);   /* the rows' name of a spelling that was left as
                                                    another key says it; NULL: there are none */
+    const char *(*other_name)(uint32_t i);      /* the i-th other spelling of a key that `prepare`
+                                                   brings; NULL behind the last; NULL: none */
     enum document_syntax syntax;                /* that is written */
     const char *named; /* the key of another file that has the rest, DeepSpeed's: read before this
                           one, which fills in its "auto"; NULL */
@@ -164,8 +166,8 @@ const struct node *import_node(const struct import *import, const char *path);
 enum err_code import_elsewhere(struct import *import, const struct key_row *row,
                                const struct node *node, struct err *err);
 
-/* What is listed as not planned, a line each, in the import's arena; NULL: nothing. */
-const char *import_unplanned(struct import *import);
+/* What is listed of a kind, a line each, in the import's arena; NULL: nothing. */
+const char *import_lines(struct import *import, enum note_kind kind);
 
 /* Lists a key as not planned. */
 void import_list(struct import *import, const struct node *node, const char *path, const char *why);
@@ -180,6 +182,10 @@ void import_idle(struct import *import, const struct node *node, const char *pat
 enum err_code import_refuse(const struct import *import, const char *path, const struct node *node,
                             struct err *err, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
+
+/* The same unless the node holds one of the row's words: with those, and the nearest. */
+enum err_code import_check_word(const struct import *import, const struct key_row *row,
+                                const struct node *node, struct err *err);
 
 /* Text that lives as long as the import. */
 const char *import_text(struct import *import, const char *fmt, ...)

@@ -120,6 +120,66 @@ static enum err_code read_step_tokens(struct import *im, const struct key_row *r
                           value_of(im, "micro-batch") * value_of(im, "seq"), err);
 }
 
+/* ---- ranks that share a batch ---- */
+
+static const char *const sharing[] = {"parallelism.tensor_parallel_degree",
+                                      "parallelism.pipeline_parallel_degree",
+                                      "parallelism.context_parallel_degree"};
+
+/* What the plan has in place of the file's job: ParallelDims' data parallel ranks are all GPUs by
+ * the degrees of the others (distributed/parallel_dims.py). */
+static const char *without_sharing(struct import *im, const char *what, long long share)
+{
+    const long long gpus = value_of(im, "gpus");
+    const long long sequences = gpus * value_of(im, "micro-batch") * value_of(im, "accumulate");
+    const bool whole = im->document.syntax == SYNTAX_TOML
+                           ? import_integer(im, "training.global_batch_size", -1) > 0
+                           : import_integer(im, "training.num_tokens_per_train_step", -1) > 0;
+    if (!import_is_given(im, "gpus") && import_has(im, "gpus")) /* the product of its degrees */
+        return import_text(im,
+                           "%s: planned on the %lld GPUs of its data-parallel ranks alone, where "
+                           "the file's job has %lld",
+                           what, gpus, gpus * share);
+    if (gpus % share != 0)
+        return import_text(im,
+                           "%s: planned with %lld data-parallel ranks, where %lld GPUs share "
+                           "the work of each",
+                           what, gpus, share);
+    if (whole && !import_is_given(im, "accumulate"))
+        return import_text(
+            im,
+            "%s: planned with %lld data-parallel ranks, where the file's %lld GPUs are "
+            "%lld, and with its %lld sequences a step",
+            what, gpus, gpus, gpus / share, sequences);
+    return import_text(im,
+                       "%s: planned with %lld data-parallel ranks and %lld sequences a step, where "
+                       "the file's %lld GPUs are %lld ranks with %lld sequences",
+                       what, gpus, sequences, gpus, gpus / share, sequences / share);
+}
+
+/* The first of the degrees that is not 1 says what all of them come to. */
+static enum err_code read_ranks(struct import *im, const struct key_row *row,
+                                const struct node *node, struct err *err)
+{
+    long long share = 1;
+    const char *first = "";
+    (void)err;
+    for (size_t i = 0; i < sizeof sharing / sizeof *sharing; i++) {
+        const long long degree = import_integer(im, sharing[i], 1);
+        first = degree > 1 && !*first ? sharing[i] : first;
+        share *= degree > 1 ? degree : 1;
+    }
+    if (!node)
+        return ERR_OK;
+    if (import_integer(im, row->path, 1) <= 1)
+        import_idle(im, node, row->path);
+    else if (strcmp(first, row->path) == 0)
+        import_list(im, node, row->path, without_sharing(im, row->why, share));
+    else
+        import_list(im, node, row->path, row->why);
+    return ERR_OK;
+}
+
 /* ---- the model ---- */
 
 static const struct flavor {
@@ -292,6 +352,8 @@ static const char *write_option(const struct settings *s, char text[NUMBER_TEXT]
 #define IDLE(key) {.path = key, .kind = KEY_ANY}
 #define IDLE_SECTION(key) {.path = key, .kind = KEY_SECTION}
 #define DEGREE(key, what) {.path = key, .kind = KEY_INTEGER, .least = 1, .neutral = "1", .why = what}
+#define RANKS(key, what) \
+    {.path = key, .kind = KEY_INTEGER, .least = 1, .read = read_ranks, .why = what}
 #define FLOAT8 "quantize.linear.float8."
 #define TITAN_DTYPES KEY_WORDS({"bfloat16", "bf16"}, {"float32", "fp32"})
 
@@ -305,9 +367,6 @@ static const struct key_row rows[] = {
      .initial = "default", .systems = FSDP2},
     {.path = "parallelism.enable_fsdp_symm_mem", .kind = KEY_BOOL, .neutral = "false",
      .why = "symmetric memory", .syntaxes = PYTHON},
-    DEGREE("parallelism.tensor_parallel_degree", "tensor parallelism"),
-    DEGREE("parallelism.pipeline_parallel_degree", "pipeline parallelism"),
-    DEGREE("parallelism.context_parallel_degree", "context parallelism"),
     DEGREE("parallelism.expert_parallel_degree", "expert parallelism"),
     DEGREE("parallelism.expert_tensor_parallel_degree", "tensor parallelism of experts"),
     IDLE("parallelism.disable_loss_parallel"),
@@ -371,6 +430,9 @@ static const struct key_row rows[] = {
      .setting = "micro-batch", .syntaxes = PYTHON, .read = read_tokens},
     {.path = "training.num_tokens_per_train_step", .kind = KEY_INTEGER, .least = -1,
      .setting = "accumulate", .syntaxes = PYTHON, .read = read_step_tokens},
+    RANKS("parallelism.tensor_parallel_degree", "tensor parallelism"),
+    RANKS("parallelism.pipeline_parallel_degree", "pipeline parallelism"),
+    RANKS("parallelism.context_parallel_degree", "context parallelism"),
     {.path = "training.max_norm", .kind = KEY_REAL, .least = 0, .setting = "clip",
      .initial = "1.0"},
     {.path = "training.enable_cpu_offload", .kind = KEY_BOOL, .setting = "offload",
@@ -487,4 +549,5 @@ const struct framework framework_torchtitan = {
     .versions = "torchtitan v0.2.0 to v0.2.2 (TOML)",
     .prepare = torchtitan_older,
     .renamed = torchtitan_renamed,
+    .other_name = torchtitan_other_name,
 };

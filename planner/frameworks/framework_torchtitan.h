@@ -9,6 +9,9 @@ void torchtitan_older(struct document *document);
 /* What a key of theirs became; NULL: it is none of them. */
 const char *torchtitan_renamed(const char *path);
 
+/* The i-th of those keys; NULL: there are no more. */
+const char *torchtitan_other_name(uint32_t i);
+
 /* ---- float8: framework_torchtitan_float8.c ---- */
 
 /* What model.converters lists, and with float8 among them that converter's keys. */

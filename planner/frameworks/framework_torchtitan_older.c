@@ -38,6 +38,11 @@ const char *torchtitan_renamed(const char *path)
     return NULL;
 }
 
+const char *torchtitan_other_name(uint32_t i)
+{
+    return i < sizeof moved / sizeof *moved ? moved[i].was : NULL;
+}
+
 static bool is_true(const struct node *node)
 {
     return node && node->text && strcmp(node->text, "true") == 0;

@@ -288,9 +288,12 @@ static const struct key_row rows[] = {
     IDLE("gradient_checkpointing_kwargs"),
 
     {.path = "model_name_or_path", .kind = KEY_TEXT, .setting = "model", .read = read_model},
-    {.path = "load_in_4bit", .kind = KEY_BOOL, .neutral = "false", .why = "weights in 4 bits"},
-    {.path = "load_in_8bit", .kind = KEY_BOOL, .neutral = "false", .why = "weights in 8 bits"},
-    {.path = "quantization_bit", .kind = KEY_ANY, .neutral = "", .why = "weights in few bits"},
+    {.path = "load_in_4bit", .kind = KEY_BOOL, .read = transformers_read_bits,
+     .why = "frozen weights in 4 bits"},
+    {.path = "load_in_8bit", .kind = KEY_BOOL, .read = transformers_read_bits,
+     .why = "frozen weights in 8 bits"},
+    {.path = "quantization_bit", .kind = KEY_ANY, .read = transformers_read_bits,
+     .why = "frozen weights in few bits"},
     {.path = "cutoff_len", .kind = KEY_INTEGER, .least = 1, .setting = "seq"},
     {.path = "bf16", .kind = KEY_BOOL, .setting = "param-dtype", .read = read_dtype,
      .twin = "bf16.enabled"},
@@ -300,8 +303,9 @@ static const struct key_row rows[] = {
     {.path = "finetuning_type", .kind = KEY_WORD, .setting = "lora",
      .words = KEY_WORDS(O("lora"), O("full"), O("freeze"), O("oft")),
      .read = transformers_read_adapters},
-    {.path = "adapter", .kind = KEY_TEXT, .neutral = "",
-     .why = "adapters of another kind: planned as all trained"},
+    {.path = "adapter", .kind = KEY_TEXT, .syntaxes = FOR_SYNTAX(YAML),
+     .read = transformers_read_adapter, .words = KEY_WORDS(O("lora"), O("qlora"), O("llama-adapter"))},
+    ELSEWHERE("plugins", KEY_ANY),
     ELSEWHERE("lora_rank", KEY_INTEGER), ELSEWHERE("lora_target", KEY_ANY),
     ELSEWHERE("lora_target_modules", KEY_ANY), ELSEWHERE("lora_target_linear", KEY_BOOL),
     IDLE("lora_alpha"), IDLE("use_rslora"), IDLE("peft_use_rslora"), IDLE("pissa_init"),
@@ -386,7 +390,8 @@ static const struct key_row rows[] = {
     IDLE("special_tokens"), IDLE("template"), IDLE("max_samples"), IDLE("overwrite_cache"),
     IDLE("preprocessing_num_workers"), IDLE("plot_loss"), IDLE("save_only_model"),
     IDLE("trust_remote_code"), IDLE("remove_unused_columns"), IDLE("resume_from_checkpoint"), IDLE("push_to_hub"),
-    IDLE("disable_tqdm"), IDLE("logging_first_step"), IDLE("bf16_full_eval"),
+    IDLE("disable_tqdm"), IDLE("logging_first_step"), IDLE("bf16_full_eval"), IDLE("fp16_full_eval"),
+    IDLE("local_rank"),
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
@@ -461,6 +466,7 @@ const struct framework framework_transformers = {
     .versions = "transformers 5",
     .syntax = SYNTAX_JSON,
     .prepare = prepare,
+    .other_name = transformers_other_name,
     .named = "deepspeed",
     .loose = true,
 };

@@ -8,6 +8,9 @@
  * (framework_transformers_others.c). */
 void transformers_others(struct document *document);
 
+/* The i-th of those names; NULL: there are no more. */
+const char *transformers_other_name(uint32_t i);
+
 /* ---- framework_transformers_adapters.c: checkpoints and adapters as the trainers say them ---- */
 
 bool transformers_is_on(const struct node *node);
@@ -20,5 +23,11 @@ key_reader transformers_read_checkpoints;
 
 /* `finetuning_type`, which axolotl's `adapter` has become. */
 key_reader transformers_read_adapters;
+
+/* `adapter`, where it has become nothing else. */
+key_reader transformers_read_adapter;
+
+/* Frozen weights that are quantized: lists what they are planned in. */
+key_reader transformers_read_bits;
 
 #endif

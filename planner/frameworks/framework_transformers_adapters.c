@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define OTHER_KIND "adapters of another kind: planned as all trained"
+
 enum { TARGETS = 900, RANK_OF_LLAMA_FACTORY = 8 };
 
 bool transformers_is_on(const struct node *node)
@@ -152,6 +154,44 @@ enum err_code transformers_read_adapters(struct import *im, const struct key_row
     else if (strcmp(node->text, "freeze") == 0)
         import_list(im, node, row->path, "some layers alone are trained: planned as all; --freeze");
     else
-        import_list(im, node, row->path, "adapters of another kind: planned as all trained");
+        import_list(im, node, row->path, OTHER_KIND);
+    return ERR_OK;
+}
+
+/* axolotl's schemas/peft.py (validate_adapter): built in are the words, a plugin may bring others.
+ */
+enum err_code transformers_read_adapter(struct import *im, const struct key_row *row,
+                                        const struct node *node, struct err *err)
+{
+    const struct node *type = import_node(im, "finetuning_type");
+    if (!node || (type && type->was && strcmp(type->was, row->path) == 0))
+        return ERR_OK; /* it has become that one */
+    if (!import_node(im, "plugins"))
+        TRY(import_check_word(im, row, node, err));
+    import_list(im, node, row->path, type ? "finetuning_type says another" : OTHER_KIND);
+    return ERR_OK;
+}
+
+enum err_code transformers_read_bits(struct import *im, const struct key_row *row,
+                                     const struct node *node, struct err *err)
+{
+    char buffer[NUMBER_TEXT];
+    const enum system_kind system = im->settings->job.strategy.system;
+    const bool whole = system == SYSTEM_FSDP1 || system == SYSTEM_DDP; /* read_frozen */
+    const char *dtype = whole                                         ? "fp32"
+                        : transformers_is_on(import_node(im, "bf16")) ? "bf16"
+                        : transformers_is_on(import_node(im, "fp16")) ? "fp16"
+                                                                      : "fp32";
+    (void)err;
+    if (!node)
+        return ERR_OK;
+    if (row->kind == KEY_BOOL ? !transformers_is_on(node) : !node->text || !*node->text)
+        import_idle(im, node, row->path);
+    else if (import_is_given(im, "frozen-dtype"))
+        import_list(im, node, row->path,
+                    import_text(im, "%s: planned with --frozen-dtype %s", row->why,
+                                import_value(im, "frozen-dtype", buffer)));
+    else
+        import_list(im, node, row->path, import_text(im, "%s: planned in %s", row->why, dtype));
     return ERR_OK;
 }

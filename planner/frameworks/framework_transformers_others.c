@@ -18,12 +18,18 @@ static const struct {
     {"fsdp_config.sharding_strategy", "fsdp_config.reshard_after_forward"},
 };
 
+const char *transformers_other_name(uint32_t i)
+{
+    return i < sizeof names / sizeof *names ? names[i].was : NULL;
+}
+
 /* "auto" of axolotl: wherever the GPU can. */
 static void settle_bf16(struct document *document)
 {
     struct node *node = document_find(document, "bf16");
     if (node && node->kind == NODE_TEXT && strcmp(node->text, "auto") == 0) {
         node->kind = NODE_BOOL;
+        node->said = node->text;
         node->text = "true";
     }
 }
@@ -56,10 +62,13 @@ static void imply_fsdp(struct document *document)
         document_put(document, "fsdp_config.version", NODE_INTEGER, "1");
 }
 
-/* axolotl's adapter: qlora is lora over weights in few bits, which load_in_4bit says. */
+/* axolotl's adapter: qlora is lora over weights in few bits, which load_in_4bit says. "" is none.
+ */
 static void say_adapter(struct document *document)
 {
     struct node *node = document_find(document, "adapter");
+    if (node && !holds(node))
+        node->kind = NODE_NULL;
     if (node && node->kind == NODE_TEXT &&
         (strcmp(node->text, "lora") == 0 || strcmp(node->text, "qlora") == 0))
         document_say(document, node, "adapter", "finetuning_type", NODE_TEXT, "lora");

@@ -18,7 +18,9 @@ static void add_note(struct import *im, enum note_kind kind, const char *key,
                      const struct node *node, const char *text)
 {
     const char *value = NULL;
-    if (node && !(node->was && node->kind == NODE_LIST)) /* then that one holds something else */
+    if (node && node->said)
+        value = node->said;
+    else if (node && !(node->was && node->kind == NODE_LIST)) /* that one holds something else */
         value = node->kind == NODE_TABLE ? "{...}" : node->kind == NODE_LIST ? "[...]" : node->text;
     ARRAY_GROW(im->notes, im->note_count, im->note_cap);
     im->notes[im->note_count++] = (struct note){.kind = kind,
@@ -71,7 +73,7 @@ enum err_code import_refuse(const struct import *im, const char *path, const str
     va_start(args, fmt);
     vsnprintf(what, sizeof what, fmt, args);
     va_end(args);
-    const char *value = !node || !node->text ? "" : node->text;
+    const char *value = node && node_said(node) ? node_said(node) : "";
     path = node && node->was ? node->was : path;
     if (node && node->line)
         return err_set(err, ERR_INVALID, "%s:%u: %s%s%.60s: %s", im->document.path, node->line,
@@ -178,7 +180,8 @@ enum err_code import_set(struct import *im, const char *setting, const char *val
     if (settings_set(im->settings, setting, arena_strdup(&im->arena, value), err) != ERR_OK) {
         if (node)
             return err_context(err, "%s:%u: %s %.60s", im->document.path, node->line,
-                               node->was ? node->was : path, node->text ? node->text : "");
+                               node->was ? node->was : path,
+                               node_said(node) ? node_said(node) : "");
         return err_context(err, "%s: %s", im->document.path, path ? path : im->framework->name);
     }
     im->set[setting_index(target) / 64] |= (uint64_t)1 << setting_index(target) % 64;
@@ -246,6 +249,13 @@ static enum err_code refuse_word(const struct import *im, const struct key_row *
     return import_refuse(im, row->path, node, err, "allowed are %s%s%s%s", allowed,
                          nearest ? "; did you mean " : "", nearest ? nearest : "",
                          nearest ? "?" : "");
+}
+
+enum err_code import_check_word(const struct import *im, const struct key_row *row,
+                                const struct node *node, struct err *err)
+{
+    const char *text = node->text ? node->text : "";
+    return find_word(im, row, text) ? ERR_OK : refuse_word(im, row, node, text, err);
 }
 
 /* ---- values ---- */
@@ -504,6 +514,39 @@ static bool has_rows_below(const struct import *im, const char *path)
     return false;
 }
 
+static void keep_nearer(const char *path, const char *name, const char **nearest)
+{
+    if (names_misspelt(path, name) && names_nearer(path, name, *nearest))
+        *nearest = name;
+}
+
+/* The key of this version, by any of its names, that the path is a slip of; NULL: none. */
+static const char *meant(const struct import *im, const char *path)
+{
+    const char *nearest = NULL, *other;
+    for (uint32_t i = 0; i < im->framework->row_count; i++) {
+        const struct key_row *row = &im->framework->rows[i];
+        if (!row->syntaxes || row->syntaxes >> im->document.syntax & 1U)
+            keep_nearer(path, row->path, &nearest);
+    }
+    for (uint32_t i = 0; im->framework->other_name && (other = im->framework->other_name(i)); i++)
+        keep_nearer(path, other, &nearest);
+    return nearest;
+}
+
+static void note_unknown(struct import *im, const char *path, const struct node *node)
+{
+    const char *now = im->framework->renamed ? im->framework->renamed(path) : NULL;
+    const char *nearest = now ? NULL : meant(im, path);
+    if (now)
+        add_note(im, NOTE_OVERRIDDEN, path, node,
+                 import_text(im, "its later name %s says it", now));
+    else if (nearest)
+        add_note(im, NOTE_MISSPELT, path, node, import_text(im, "did you mean %s?", nearest));
+    else
+        add_note(im, NOTE_UNKNOWN, path, node, NULL);
+}
+
 static void note_unread(struct import *im, const char *path, const struct node *table)
 {
     for (const struct node *n = table->first; n; n = n->next) {
@@ -518,9 +561,7 @@ static void note_unread(struct import *im, const char *path, const struct node *
                              : import_text(im, "%s does not use it",
                                            system_name(im->settings->job.strategy.system)));
         } else if (!n->read) {
-            const char *now = im->framework->renamed ? im->framework->renamed(own) : NULL;
-            add_note(im, now ? NOTE_OVERRIDDEN : NOTE_UNKNOWN, own, n,
-                     now ? import_text(im, "its later name %s says it", now) : NULL);
+            note_unknown(im, own, n);
         }
     }
 }
@@ -719,7 +760,8 @@ enum err_code import_document(struct import *im, struct settings *settings,
     TRY(read_options(im, &own, err));
     join_options(im, &own, given, given_count);
     TRY(take_all(im, &own, err));
-    settings->unplanned = import_unplanned(im);
+    settings->unplanned = import_lines(im, NOTE_UNPLANNED);
+    settings->misspelt = import_lines(im, NOTE_MISSPELT);
     return ERR_OK;
 }
 

@@ -20,6 +20,7 @@ enum note_kind {
     NOTE_TAKEN,      /* became a setting */
     NOTE_UNPLANNED,  /* it changes a step, and shardplan cannot plan it */
     NOTE_UNKNOWN,    /* no row has the key */
+    NOTE_MISSPELT,   /* ... but nearly: a slip, or a key of somebody else's */
     NOTE_OVERRIDDEN, /* an option of the command line says otherwise */
     NOTE_UNSAID, /* a setting that the file leaves open: an option says it, or the default holds */
     NOTE_LAUNCHED, /* what the framework's own launcher sets beside the file */
@@ -63,8 +64,8 @@ enum err_code import_document(struct import *import, struct settings *settings,
 
 void import_free(struct import *import);
 
-/* What is listed, for people: nothing when no file was read; what is not planned stands beside the
- * verdict (`unplanned` of the settings). */
+/* What is listed, for people: nothing when no file was read; what is not planned or misspelt stands
+ * beside the verdict (`unplanned` and `misspelt` of the settings). */
 void import_print(FILE *file, const struct import *import);
 
 /* {"file", "framework", "taken": [{"key", "line", "value", "setting"}], "not_planned": [...],

@@ -8,9 +8,13 @@
 static const struct {
     const char *title, *member;
 } kinds[NOTE_KINDS] = {
-    [NOTE_TAKEN] = {"taken", "taken"},          [NOTE_UNPLANNED] = {"not planned", "not_planned"},
-    [NOTE_UNKNOWN] = {"not known", "unknown"},  [NOTE_OVERRIDDEN] = {"overridden", "overridden"},
-    [NOTE_UNSAID] = {"left open", "left_open"}, [NOTE_LAUNCHED] = {"launcher", "launcher"},
+    [NOTE_TAKEN] = {"taken", "taken"},
+    [NOTE_UNPLANNED] = {"not planned", "not_planned"},
+    [NOTE_UNKNOWN] = {"not known", "unknown"},
+    [NOTE_MISSPELT] = {"misspelt", "misspelt"},
+    [NOTE_OVERRIDDEN] = {"overridden", "overridden"},
+    [NOTE_UNSAID] = {"left open", "left_open"},
+    [NOTE_LAUNCHED] = {"launcher", "launcher"},
     [NOTE_IDLE] = {"no effect", "no_effect"},
 };
 
@@ -48,17 +52,17 @@ static void print_kind(FILE *file, const struct import *im, enum note_kind kind)
         }
 }
 
-const char *import_unplanned(struct import *im)
+const char *import_lines(struct import *im, enum note_kind kind)
 {
     char *text = NULL;
     size_t size;
-    if (count_of(im, NOTE_UNPLANNED) == 0)
+    if (count_of(im, kind) == 0)
         return NULL;
     FILE *file = open_memstream(&text, &size);
     if (!file)
         return "what is listed with --json";
     for (uint32_t i = 0; i < im->note_count; i++)
-        if (im->notes[i].kind == NOTE_UNPLANNED) {
+        if (im->notes[i].kind == kind) {
             fputs("    ", file);
             print_note(file, &im->notes[i]);
         }

@@ -16,13 +16,16 @@ void page_verdict(FILE *to, const struct settings *settings, const struct predic
     fprintf(
         to,
         "<p class=\"verdict\"><b class=\"%s\">%s</b>%s: %.2f of %.2f GiB a GPU; a step of %.4g s, "
-        "%s tokens/s a GPU%s.</p>\n",
+        "%s tokens/s a GPU%s%s.</p>\n",
         p->fits ? "good" : "bad", p->fits ? "fits" : "does not fit", p->tight ? ", tight" : "",
         gib((double)p->device_bytes), gib(capacity), time->timeline.step_s,
         style_grouped((uint64_t)(time->tokens_per_s + 0.5), number),
         settings->unplanned ? ": of another job than the file's, of which not all is planned (the "
                               "list is below)"
-                            : "");
+                            : "",
+        settings->misspelt ? "; the file has keys that are not known, and may be misspelt (the "
+                             "list is below)"
+                           : "");
 }
 
 void page_picture_begin(FILE *to, double left, double right, double from, double to_x)

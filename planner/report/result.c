@@ -371,6 +371,9 @@ void result_print_unplanned(FILE *file, const struct settings *settings)
     if (settings->unplanned)
         fprintf(file, "  %sof another job than the file's%s, of which this is not planned:\n%s",
                 s.bad, s.off, settings->unplanned);
+    if (settings->misspelt)
+        fprintf(file, "  %sthe file has keys that are not known%s, and may be misspelt:\n%s", s.bad,
+                s.off, settings->misspelt);
 }
 
 static void print_peak(FILE *file, const struct prediction *p)

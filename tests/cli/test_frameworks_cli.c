@@ -85,7 +85,7 @@ static void programs_get_every_note(void **state)
     json_t *json = json_loads(program_output(), 0, &error);
     const json_t *from = json_object_get(json, "from");
     const json_t *unknown = json_array_get(json_object_get(from, "unknown"), 0);
-    const json_t *unplanned = json_array_get(json_object_get(from, "not_planned"), 0);
+    const json_t *unplanned = json_array_get(json_object_get(from, "not_planned"), 1);
     const json_t *overridden = json_object_get(from, "overridden");
     assert_string_equal(json_string_value(json_object_get(from, "framework")), "torchtitan");
     assert_string_equal(json_string_value(json_object_get(unknown, "key")), "training.mystery");
@@ -109,11 +109,31 @@ static void what_is_not_planned_is_beside_the_verdict(void **state)
     const char *verdict = strstr(program_output(), "does not fit: ");
     assert_non_null(verdict);
     verdict = strchr(verdict, '\n') + 1;
-    assert_memory_equal(verdict,
-                        "  of another job than the file's, of which this is not planned:\n"
-                        "    parallelism.tensor_parallel_degree = 8 (line 15): tensor "
-                        "parallelism\n",
-                        120);
+    static const char said[] = "  of another job than the file's, of which this is not planned:\n"
+                               "    model.converters = [...] (line 4): which layers are in float8: "
+                               "planned as all but the head\n";
+    assert_memory_equal(verdict, said, sizeof said - 1);
+    prints("    parallelism.tensor_parallel_degree = 8 (line 15): tensor parallelism: planned with "
+           "64 data-parallel ranks, where the file's 64 GPUs are 8, and with its 512 sequences a "
+           "step\n");
+}
+
+/* A slip changes the job as much as what is not planned does. */
+static void what_may_be_misspelt_is_beside_the_verdict(void **state)
+{
+    (void)state;
+    FILE *file = fopen(file_in(folder, "slip.toml"), "w");
+    assert_non_null(file);
+    fputs("[training]\nseqlen = 8192\nforeign = 1\nseq_len = 64\n", file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(shardplan("fit " TOY " --from %s", file_in(folder, "slip.toml")), 0);
+    const char *verdict = strstr(program_output(), "fits: ");
+    assert_non_null(verdict);
+    static const char said[] = "  the file has keys that are not known, and may be misspelt:\n"
+                               "    training.seqlen = 8192 (line 2): did you mean "
+                               "training.seq_len?\n\n";
+    assert_memory_equal(strchr(verdict, '\n') + 1, said, sizeof said - 1);
+    prints("    not known    training.foreign = 1 (line 3)\n");
 }
 
 /* The adapters that a file has already, given once more: no byte more or less. */
@@ -245,6 +265,7 @@ int main(void)
         cmocka_unit_test(programs_get_every_note),
         cmocka_unit_test(what_is_not_planned_is_beside_the_verdict),
         cmocka_unit_test(adapters_given_beside_a_file_change_nothing),
+        cmocka_unit_test(what_may_be_misspelt_is_beside_the_verdict),
         cmocka_unit_test(a_sweep_starts_from_a_file),
         cmocka_unit_test(a_model_may_be_in_the_file_or_on_the_line),
         cmocka_unit_test(an_exported_plan_comes_back_whole),

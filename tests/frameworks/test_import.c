@@ -240,6 +240,83 @@ static void torchtitans_python_gives_the_same_settings(void **state)
     import_free(&f.import);
 }
 
+/* Ranks that share a batch are data-parallel ones of the plan: the sentence has the numbers. */
+static void shared_batches_say_what_is_planned_in_their_place(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *key, *why;
+    } cases[] = {
+        {"[training]\nlocal_batch_size = 2\n[parallelism]\ntensor_parallel_degree = 8\n",
+         "parallelism.tensor_parallel_degree",
+         "planned with 64 data-parallel ranks and 128 sequences a step, where the file's 64 GPUs "
+         "are 8 ranks with 16 sequences"},
+        {"[training]\nlocal_batch_size = 1\n[parallelism]\ntensor_parallel_degree = 8\n"
+         "pipeline_parallel_degree = 2\ncontext_parallel_degree = 1\n",
+         "parallelism.tensor_parallel_degree", "are 4 ranks with 4 sequences"},
+        {"[training]\nlocal_batch_size = 1\nglobal_batch_size = 128\n[parallelism]\n"
+         "context_parallel_degree = 4\n",
+         "parallelism.context_parallel_degree", "are 16, and with its 128 sequences a step"},
+        {"[parallelism]\npipeline_parallel_degree = 3\n", "parallelism.pipeline_parallel_degree",
+         "planned with 64 data-parallel ranks, where 3 GPUs share the work of each"},
+    };
+    static const struct setting_given given[] = {{"gpus", "64"}};
+    struct fixture f;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct err err = {0};
+        assert_int_equal(take_with(&f, "x", SYNTAX_TOML, cases[i].text, given, 1, &err), ERR_OK);
+        const struct note *note = find_note(&f, NOTE_UNPLANNED, cases[i].key);
+        if (!note || !strstr(note->text, cases[i].why))
+            fail_msg("%s: %s", cases[i].text, note ? note->text : "no note");
+        assert_null(find_note(&f, NOTE_UNKNOWN, cases[i].key));
+        import_free(&f.import);
+    }
+    take_file(&f, DATA "torchtitan_70b_tp.toml");
+    expect_note(&f, NOTE_UNPLANNED, "parallelism.tensor_parallel_degree", 15,
+                "on the 32 GPUs of its data-parallel ranks alone, where the file's job has 256");
+    import_free(&f.import);
+}
+
+/* A key that nobody knows but for a slip is told from a foreign one; by other names, too. */
+static void slips_are_answered_with_the_key_that_is_meant(void **state)
+{
+    (void)state;
+    static const struct {
+        enum document_syntax syntax;
+        const char *text, *key, *meant;
+        uint32_t line;
+    } cases[] = {
+        {SYNTAX_TOML, "[training]\nseqlen = 8192\n", "training.seqlen",
+         "did you mean training.seq_len?", 2},
+        {SYNTAX_TOML, "[parallelism]\ntensor_paralel_degree = 8\n",
+         "parallelism.tensor_paralel_degree", "did you mean parallelism.tensor_parallel_degree?",
+         2},
+        {SYNTAX_TOML, "[training]\nbatch_sise = 8\n", "training.batch_sise",
+         "did you mean training.batch_size?", 2},
+        {SYNTAX_TOML, "[training]\nseq_len = 64\n[paralelism]\ntensor_parallel_degree = 8\n",
+         "paralelism.tensor_parallel_degree", "did you mean parallelism.tensor_parallel_degree?",
+         4},
+        {SYNTAX_YAML, "model_name_or_path: Qwen/Qwen3-8B\nlora_rnk: 8\n", "lora_rnk",
+         "did you mean lora_rank?", 2},
+        {SYNTAX_YAML, "base_model: Qwen/Qwen3-8B\nmicro_batch_siz: 8\n", "micro_batch_siz",
+         "did you mean micro_batch_size?", 2},
+    };
+    struct fixture f;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        take_text(&f, cases[i].syntax, cases[i].text);
+        expect_note(&f, NOTE_MISSPELT, cases[i].key, cases[i].line, cases[i].meant);
+        assert_null(find_note(&f, NOTE_UNKNOWN, cases[i].key));
+        assert_non_null(strstr(f.settings.misspelt, cases[i].meant));
+        import_free(&f.import);
+    }
+    take_text(&f, SYNTAX_YAML, /* of TrainingArguments, and of others */
+              "base_model: Qwen/Qwen3-8B\nlocal_rank: 0\nfp16_full_eval: false\n"
+              "hub_strategy: end\ntorch_compile_mode: default\nmystery: 1\n");
+    assert_null(f.settings.misspelt);
+    assert_non_null(find_note(&f, NOTE_UNKNOWN, "hub_strategy"));
+    import_free(&f.import);
+}
+
 /* A tokenizer of another model does not say what is trained. */
 static void an_unknown_flavor_is_no_other_model(void **state)
 {
@@ -439,6 +516,8 @@ int main(void)
         cmocka_unit_test(torchtitans_older_keys_are_read),
         cmocka_unit_test(torchtitans_batch_and_mesh_multiply),
         cmocka_unit_test(torchtitans_python_gives_the_same_settings),
+        cmocka_unit_test(shared_batches_say_what_is_planned_in_their_place),
+        cmocka_unit_test(slips_are_answered_with_the_key_that_is_meant),
         cmocka_unit_test(accelerates_file_gives_its_job),
         cmocka_unit_test(an_unknown_flavor_is_no_other_model),
         cmocka_unit_test(options_override_and_are_listed),

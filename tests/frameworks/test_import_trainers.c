@@ -299,6 +299,36 @@ static void adapters_are_the_trainers_own(void **state)
     }
 }
 
+/* What became another key is quoted as it stands; weights in few bits say what they are planned in.
+ */
+static void a_value_is_quoted_as_the_file_has_it(void **state)
+{
+    struct fixture f;
+    (void)state;
+    take_text(&f, SYNTAX_YAML,
+              "base_model: Qwen/Qwen3-8B\nadapter: qlora\nload_in_4bit: true\nbf16: auto\n"
+              "lora_r: 32\nlora_target_linear: true\nfsdp_version: 2\nfsdp_config:\n"
+              "  reshard_after_forward: true\n");
+    expect_note(&f, NOTE_TAKEN, "adapter", 2, "--lora 32,all-linear");
+    assert_string_equal(find_note(&f, NOTE_TAKEN, "adapter")->value, "qlora");
+    assert_string_equal(find_note(&f, NOTE_TAKEN, "bf16")->value, "auto");
+    expect_note(&f, NOTE_UNPLANNED, "load_in_4bit", 3, "frozen weights in 4 bits: planned in bf16");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML,
+              "base_model: Qwen/Qwen3-8B\nadapter: qlora\nload_in_4bit: true\nload_in_8bit: "
+              "false\nbf16: auto\nlora_r: 32\nlora_target_linear: true\n");
+    expect_note(&f, NOTE_UNPLANNED, "load_in_4bit", 3, "frozen weights in 4 bits: planned in fp32");
+    assert_non_null(find_note(&f, NOTE_IDLE, "load_in_8bit"));
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML, /* a plugin's own */
+              "base_model: Qwen/Qwen3-8B\nadapter: mora\nplugins:\n  - a.MoraPlugin\n");
+    expect_note(&f, NOTE_UNPLANNED, "adapter", 2, "planned as all trained");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML, "base_model: Qwen/Qwen3-8B\nadapter: ''\n");
+    assert_null(find_note(&f, NOTE_UNPLANNED, "adapter"));
+    import_free(&f.import);
+}
+
 /* What the trainer itself would stop at, and what is not planned, say what to give instead. */
 static void adapters_and_checkpoints_are_refused_with_a_way_out(void **state)
 {
@@ -308,6 +338,9 @@ static void adapters_and_checkpoints_are_refused_with_a_way_out(void **state)
         {"adapter: lora\nlora_r: 8\nlora_target_modules: .*_proj\n", "a pattern is not read"},
         {"gradient_checkpointing: offload\n", "offload: checkpoints that wait on the host are not "
                                               "planned: give true"},
+        {"adapter: loraa\n", "x:2: adapter loraa: allowed are lora, qlora, llama-adapter; did you "
+                             "mean lora?"},
+        {"adapter: qlora\nload_in_4bit: true\n", "x:2: adapter qlora: peft asks for a rank"},
         {"gradient_checkpointing: maybe\n", "maybe: allowed are true, false"},
     };
     const struct setting_given given = {"checkpointing", "full"};
@@ -485,6 +518,7 @@ int main(void)
         cmocka_unit_test(gradients_add_up_in_the_naming_files_dtype),
         cmocka_unit_test(other_trainers_steps_are_listed),
         cmocka_unit_test(adapters_are_the_trainers_own),
+        cmocka_unit_test(a_value_is_quoted_as_the_file_has_it),
         cmocka_unit_test(adapters_and_checkpoints_are_refused_with_a_way_out),
         cmocka_unit_test(what_is_not_planned_goes_with_the_settings),
         cmocka_unit_test(an_empty_key_says_nothing),
