@@ -1,7 +1,7 @@
 /* padding.c - see padding.h. */
 #include "search/padding.h"
 
-#include "settings/settings_resolve.h"
+#include "search/changed.h"
 
 /* Padding that is less than this share of the parameters is not worth a line. */
 #define WORTH_A_LINE 0.01
@@ -46,20 +46,6 @@ static void add_up(const struct plan *plan, struct padding *out)
     }
 }
 
-static void plan_by_columns(const struct settings *settings, const struct job *job,
-                            const struct machine *machine, struct padding *out)
-{
-    struct job columns;
-    struct prediction prediction;
-    struct settings changed = *settings;
-    changed.job.strategy.columns = true;
-    if (settings_job(&changed, &job->config, &columns, &out->refusal) == ERR_OK &&
-        predict_few(&columns, machine, &prediction, &out->refusal) == ERR_OK) {
-        out->columns_bytes = prediction.device_bytes;
-        prediction_free(&prediction);
-    }
-}
-
 bool padding_find(const struct settings *settings, const struct job *job,
                   const struct machine *machine, const struct prediction *prediction,
                   struct padding *out)
@@ -68,6 +54,8 @@ bool padding_find(const struct settings *settings, const struct job *job,
     add_up(prediction->plan, out);
     if ((double)out->bytes <= WORTH_A_LINE * (double)out->parameter_bytes)
         return false;
-    plan_by_columns(settings, job, machine, out);
+    struct settings columns = *settings;
+    columns.job.strategy.columns = true;
+    out->columns_bytes = changed_device_bytes(&columns, &job->config, machine, &out->refusal);
     return true;
 }
