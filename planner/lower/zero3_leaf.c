@@ -7,17 +7,6 @@
 
 #include <string.h>
 
-static bool ends_in_one(const char *list, const char *name, size_t length)
-{
-    for (const char *at = list; *at;) {
-        const size_t n = strcspn(at, ",");
-        if (n <= length && strncmp(at, name + length - n, n) == 0)
-            return true;
-        at += n + (at[n] == ',');
-    }
-    return false;
-}
-
 void zero3_prepare(const struct strategy *s, struct graph *graph)
 {
     const struct zero_options *o = &s->zero;
@@ -28,7 +17,7 @@ void zero3_prepare(const struct strategy *s, struct graph *graph)
         for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
             const size_t n = (size_t)(dot - name);
             if ((zero_is_listed(o->leaf_names, name, n) ||
-                 ends_in_one(o->leaf_suffixes, name, n)) &&
+                 zero_has_suffix(o->leaf_suffixes, name, n)) &&
                 !graph_leaf_around(graph, name, n))
                 graph_leaf(graph, NULL, "%.*s", (int)n, name);
         }
@@ -97,7 +86,7 @@ enum err_code zero3_check_leaves(const struct strategy *s, const struct graph *g
                            leaf->name);
         if (class_name && !zero_is_listed(o->leaf_classes, class_name, strlen(class_name)) &&
             !zero_is_listed(o->leaf_names, leaf->name, n) &&
-            !ends_in_one(o->leaf_suffixes, leaf->name, n))
+            !zero_has_suffix(o->leaf_suffixes, leaf->name, n))
             return err_set(err, ERR_UNSUPPORTED,
                            "--zero: leaf_module: classes: %s, of which %s is one, is planned as a "
                            "leaf module alone",

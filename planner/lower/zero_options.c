@@ -126,15 +126,26 @@ static void set_field(struct zero_options *o, const struct zero_key *key, double
 /* DEFAULT_LEAF_MODULE_CLASSES. What other classes a model has is not known here. */
 #define LEAF_CLASSES "MixtralSparseMoeBlock,Qwen2MoeSparseMoeBlock,Qwen3MoeSparseMoeBlock"
 
-bool zero_is_listed(const char *list, const char *name, size_t length)
+/* Whether one of a list is the end of a name's first `length` characters, or with `whole` all. */
+static bool is_end(const char *list, const char *name, size_t length, bool whole)
 {
     for (const char *at = list; *at;) {
         const size_t n = strcspn(at, ",");
-        if (n == length && strncmp(at, name, n) == 0)
+        if ((whole ? n == length : n <= length) && strncmp(at, name + length - n, n) == 0)
             return true;
         at += n + (at[n] == ',');
     }
     return false;
+}
+
+bool zero_is_listed(const char *list, const char *name, size_t length)
+{
+    return is_end(list, name, length, true);
+}
+
+bool zero_has_suffix(const char *list, const char *name, size_t length)
+{
+    return is_end(list, name, length, false);
 }
 
 struct zero_options zero_defaults(uint32_t stage)

@@ -46,8 +46,10 @@ struct zero_options {
 /* The defaults of a stage (1, 2, 3): overlap_comm depends on it. */
 struct zero_options zero_defaults(uint32_t stage);
 
-/* Whether a list with commas has the first `length` characters of a name. */
+/* Whether a list with commas has the first `length` characters of a name; or, of suffixes, one that
+ * they end in. */
 bool zero_is_listed(const char *list, const char *name, size_t length);
+bool zero_has_suffix(const char *list, const char *name, size_t length);
 
 /* Reads a `zero_optimization` object, or a DeepSpeed configuration that has one, on top of the
  * defaults; `path` is the file of messages. "auto" is what transformers' Trainer and accelerate put
