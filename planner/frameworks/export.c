@@ -397,6 +397,11 @@ static enum err_code find_options(struct exported *out, const struct framework *
     return ERR_OK;
 }
 
+static bool is_row(const uint64_t *rows, uint32_t i)
+{
+    return rows[i / 64] >> i % 64 & 1U;
+}
+
 static enum err_code find_refused(const struct settings *settings, const char *to,
                                   struct exported *unwritten, struct refused *out, struct err *err)
 {
@@ -421,7 +426,7 @@ enum err_code export_would(const struct settings *settings, const char *to, stru
     for (uint32_t i = 0; i < count && rc == ERR_OK; i++) {
         char text[NUMBER_TEXT];
         const char *value = setting_read(&rows[i], &refused.would, text);
-        if ((refused.rows[i / 64] >> i % 64 & 1U) && value)
+        if (is_row(refused.rows, i) && value)
             rc = settings_set(would, rows[i].name, arena_strdup(arena, value), err);
     }
     export_free(&unwritten);
@@ -429,11 +434,6 @@ enum err_code export_would(const struct settings *settings, const char *to, stru
 }
 
 /* ---- what could be said instead ---- */
-
-static bool is_row(const uint64_t *rows, uint32_t i)
-{
-    return rows[i / 64] >> i % 64 & 1U;
-}
 
 /* Where the framework would make nothing of a refused setting, the first of its values that is not
  * refused, if there is one. */

@@ -489,12 +489,12 @@ void result_print(FILE *file, const struct settings *settings, const struct job 
     units_print_line(file, &job->strategy, p->plan);
     if (p->fits)
         return;
-    if (remedy_count)
+    if (remedy_count) {
         fprintf(file, "\n  what would make it fit, fastest first:\n");
-    else
+    } else {
         fprintf(file, "\n  no change of up to %d of the settings searched makes it fit\n",
                 REMEDY_CHANGES);
-    if (!remedy_count)
         remedies_unsearched_print(file, settings);
+    }
     remedies_print(file, &s, remedies, remedy_count);
 }
