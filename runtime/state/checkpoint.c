@@ -154,7 +154,9 @@ static char *index_text(const struct transfer *t, const uint64_t *sums)
                               placement_name((enum placement_kind)placement.kind), "at",
                               (json_int_t)placement.at, "total", (json_int_t)placement.total));
     }
-    json_t *states = t->states ? json_pack("[s, s]", "exp_avg", "exp_avg_sq") : json_array();
+    json_t *states = json_array();
+    for (int s = 0; s < CHECKPOINT_STATES && t->states; s++)
+        json_array_append_new(states, json_string(transfer_state_name(s)));
     json_t *index = json_pack("{s:s, s:i, s:I, s:i, s:s, s:o, s:o, s:o}", "format",
                               CHECKPOINT_FORMAT, "version", (int)CHECKPOINT_VERSION, "step",
                               (json_int_t)t->step, "ranks", (int)t->ranks, "save", t->save, "sums",

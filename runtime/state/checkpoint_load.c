@@ -119,6 +119,26 @@ static enum err_code take_files(struct transfer *t, const json_t *index, struct 
     return ERR_OK;
 }
 
+/* The states that are saved: all that AdamW has, or none. */
+static enum err_code take_states(struct transfer *t, const json_t *states, struct err *err)
+{
+    const size_t count = json_array_size(states);
+    for (size_t s = 0; s < count; s++) {
+        const char *name = json_string_value(json_array_get(states, s));
+        if (count != CHECKPOINT_STATES || !name || strcmp(name, transfer_state_name((int)s)) != 0)
+            return err_set(err, ERR_INVALID,
+                           "%s/index.json: states: expected [] or [\"%s\", \"%s\"]", t->dir,
+                           transfer_state_name(0), transfer_state_name(1));
+    }
+    if (plan_has_states(t->plan) && count == 0 && t->step > 0)
+        return err_set(err, ERR_INVALID,
+                       "%s has no states of AdamW after step %" PRIu64
+                       "; it can be continued by SGD only",
+                       t->dir, t->step);
+    t->states = plan_has_states(t->plan) && count > 0;
+    return ERR_OK;
+}
+
 static enum err_code take_index(struct transfer *t, const json_t *index, struct err *err)
 {
     const char *format = json_string_value(json_object_get(index, "format"));
@@ -135,13 +155,7 @@ static enum err_code take_index(struct transfer *t, const json_t *index, struct 
     t->file_ranks = (uint32_t)ranks;
     TRY(take_files(t, index, err));
     TRY(check_params(t, json_object_get(index, "parameters"), err));
-    const bool saved = json_array_size(json_object_get(index, "states")) == CHECKPOINT_STATES;
-    if (plan_has_states(t->plan) && !saved && t->step > 0)
-        return err_set(err, ERR_INVALID,
-                       "%s has no states of AdamW after step %" PRIu64
-                       "; it can be continued by SGD only",
-                       t->dir, t->step);
-    t->states = plan_has_states(t->plan) && saved;
+    TRY(take_states(t, json_object_get(index, "states"), err));
     t->files = arena_alloc(&t->arena, t->file_ranks * sizeof(struct safetensors *));
     return ERR_OK;
 }

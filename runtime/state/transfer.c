@@ -76,10 +76,17 @@ enum err_code transfer_check_world(const struct transfer *t, struct err *err)
     return ERR_OK;
 }
 
+const char *transfer_state_name(int state)
+{
+    static const char *const names[CHECKPOINT_STATES] = {"exp_avg", "exp_avg_sq"};
+    return names[state];
+}
+
 const char *transfer_tensor_name(struct transfer *t, const struct plan_param *param, int state)
 {
-    static const char *const suffix[CHECKPOINT_STATES + 1] = {"", "/exp_avg", "/exp_avg_sq"};
-    return arena_printf(&t->arena, "%s%s", param->name, suffix[state + 1]);
+    if (state == EXECUTION_PARAM)
+        return param->name;
+    return arena_printf(&t->arena, "%s/%s", param->name, transfer_state_name(state));
 }
 
 const char *transfer_index_path(struct transfer *t)

@@ -63,7 +63,10 @@ float *part_room(const struct part *part);
 /* What is saved or loaded of a parameter: from EXECUTION_PARAM to below this. */
 int transfer_states_end(const struct transfer *t, const struct plan_param *param);
 
-/* Texts of the transfer's arena. */
+/* A state as PyTorch names it: EXECUTION_EXP_AVG is "exp_avg". */
+const char *transfer_state_name(int state);
+
+/* Texts of the transfer's arena, or of what lives as long. */
 const char *transfer_tensor_name(struct transfer *t, const struct plan_param *param, int state);
 const char *transfer_index_path(struct transfer *t);
 const char *transfer_shard_path(struct transfer *t, uint32_t rank, uint32_t ranks);

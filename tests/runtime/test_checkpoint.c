@@ -425,6 +425,15 @@ static void states_of_later_steps_must_be_there(void **state)
     folder_drop(folder);
 }
 
+static void states_are_those_of_adamw(void **state)
+{
+    (void)state;
+    char *folder = saved_by(1, "save");
+    file_replace(folder, "index.json", "\"exp_avg_sq\"", "\"exp_avg_sp\"");
+    expect_refusal(folder, ERR_INVALID, "states: expected [] or [\"exp_avg\", \"exp_avg_sq\"]");
+    folder_drop(folder);
+}
+
 static void states_are_left_aside_without_an_optimizer_for_them(void **state)
 {
     (void)state;
@@ -725,6 +734,7 @@ int main(void)
         cmocka_unit_test(states_before_the_first_step_are_zeros),
         cmocka_unit_test(states_that_do_not_exist_are_not_made_to_be_zeros),
         cmocka_unit_test(states_of_later_steps_must_be_there),
+        cmocka_unit_test(states_are_those_of_adamw),
         cmocka_unit_test(states_are_left_aside_without_an_optimizer_for_them),
         cmocka_unit_test(a_parameter_that_was_frozen_has_no_states_to_load),
         cmocka_unit_test(a_folder_without_index_is_torn),
