@@ -67,31 +67,37 @@ static void declare_inputs(struct lowering *low)
 
 /* ---- one micro-batch ---- */
 
-static struct operand gradient_of(const struct lowering *low, const struct stream_grad *grad)
+static uint32_t gradient_of(const struct lowering *low, const struct stream_grad *grad)
 {
-    const uint32_t buffer =
-        low->base + (low->tally ? (uint32_t)(grad - low->stream->grads) : grad->buffer);
-    struct operand gradient = plan_whole_buffer(low->plan, buffer);
-    gradient.shape = low->plan->params[grad->param].shape;
-    return gradient;
+    return low->base + (low->tally ? (uint32_t)(grad - low->stream->grads) : grad->buffer);
+}
+
+static void set_gradient_operand(const struct lowering *low, uint32_t param, uint32_t buffer,
+                                 struct operand *out)
+{
+    plan_set_whole_buffer(low->plan, buffer, out);
+    out->shape = low->plan->params[param].shape;
 }
 
 /* What the engine makes of a gradient where its node needs another dtype (engine.cpp,
  * validate_outputs). */
 static void cast_gradient(struct lowering *low, const struct stream_grad *grad)
 {
-    const uint32_t param = grad->param;
-    const struct operand gradient = gradient_of(low, grad);
+    const uint32_t param = grad->param, from = gradient_of(low, grad);
     enum dtype dtype;
-    if (low->cast[param].place != NONE || !low->system->casts_gradient ||
-        !low->system->casts_gradient(low, param, (enum dtype)gradient.dtype, &dtype))
+    if (low->cast[param] != NONE || !low->system->casts_gradient ||
+        !low->system->casts_gradient(low, param, (enum dtype)low->plan->buffers[from].dtype,
+                                     &dtype))
         return;
-    const uint32_t buffer = alloc_buffer(low, CATEGORY_BACKWARD, LANE_COMPUTE, ATEN_TO_COPY, dtype,
-                                         low->plan->params[param].shape);
-    low->cast[param] = plan_whole_buffer(low->plan, buffer);
+    const uint32_t to = alloc_buffer(low, CATEGORY_BACKWARD, LANE_COMPUTE, ATEN_TO_COPY, dtype,
+                                     low->plan->params[param].shape);
+    struct operand operands[2];
+    set_gradient_operand(low, param, from, &operands[0]);
+    set_gradient_operand(low, param, to, &operands[1]);
+    low->cast[param] = to;
     emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_CAST, ATEN_TO_COPY, PLAN_NO_GROUP, 1,
-                 &gradient, 1, &low->cast[param]);
-    emit_free(low, gradient.place);
+                 &operands[0], 1, &operands[1]);
+    emit_free(low, from);
 }
 
 /* AccumulateGrad: the first gradient is kept as it is, later ones are added in place. The engine
@@ -99,20 +105,23 @@ static void cast_gradient(struct lowering *low, const struct stream_grad *grad)
 static void take_gradient(struct lowering *low, const struct stream_grad *grad)
 {
     const uint32_t p = grad->param;
+    struct operand *const sum = &low->grad[p];
     cast_gradient(low, grad);
-    const struct operand gradient =
-        low->cast[p].place == NONE ? gradient_of(low, grad) : low->cast[p];
-    low->cast[p] = no_operand();
-    low->incoming = gradient.place;
-    if (low->grad[p].place == NONE)
-        low->grad[p] = gradient;
-    else
+    const uint32_t came = low->cast[p] == NONE ? gradient_of(low, grad) : low->cast[p];
+    low->cast[p] = NONE;
+    low->incoming = came;
+    if (sum->place == NONE) {
+        set_gradient_operand(low, p, came, sum);
+    } else {
+        struct operand gradient;
+        set_gradient_operand(low, p, came, &gradient);
         emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_ADD_IN_PLACE, ATEN_ADD_, PLAN_NO_GROUP,
-                     1, &gradient, 1, &low->grad[p]);
+                     1, &gradient, 1, sum);
+    }
     if (low->system->gradient)
         low->system->gradient(low, p);
-    if (low->incoming != NONE && gradient.place != low->grad[p].place)
-        emit_free(low, gradient.place);
+    if (low->incoming != NONE && came != sum->place)
+        emit_free(low, came);
     low->incoming = NONE;
 }
 
@@ -308,25 +317,26 @@ static void run_step(struct lowering *low, struct stream_step step)
     }
 }
 
+static void append_buffers(struct lowering *low, const struct buffer *buffers, uint32_t count)
+{
+    struct plan *plan = low->plan;
+    low->base = plan->buffer_count;
+    plan_reserve_buffers(plan, count);
+    memcpy(plan->buffers + plan->buffer_count, buffers, count * sizeof *plan->buffers);
+    plan->buffer_count += count;
+}
+
 /* The stream's buffers, once a micro-batch. */
 static void append_stream_buffers(struct lowering *low)
 {
-    struct plan *plan = low->plan;
-    const uint32_t count = low->stream->buffer_count;
-    low->base = plan->buffer_count;
-    plan_reserve_buffers(plan, count);
-    plan_reserve_instructions(plan, low->stream->step_count + 12 * plan->param_count);
-    memcpy(plan->buffers + plan->buffer_count, low->stream->buffers, count * sizeof *plan->buffers);
-    plan->buffer_count += count;
+    append_buffers(low, low->stream->buffers, low->stream->buffer_count);
+    plan_reserve_instructions(low->plan, low->stream->step_count + 12 * low->plan->param_count);
 }
 
 /* Of an outline: those that the systems see, the gradients. */
 static void append_gradients(struct lowering *low)
 {
-    const struct stream *stream = low->stream;
-    low->base = low->plan->buffer_count;
-    for (uint32_t i = 0; i < stream->grad_count; i++)
-        plan_add_buffer(low->plan, &stream->buffers[stream->grads[i].buffer]);
+    append_buffers(low, low->tally->outline->gradients, low->stream->grad_count);
 }
 
 static void run_spans(struct lowering *low)
@@ -449,9 +459,9 @@ static void lower(const struct system *system, const struct graph *graph,
     };
     low.state = arena_alloc(&low.scratch, system->state_bytes);
     low.grad = arena_lend(&low.scratch, (graph->param_count + 1) * sizeof *low.grad);
-    low.cast = arena_lend(&low.scratch, (graph->param_count + 1) * sizeof *low.cast);
+    low.cast = none_array(&low, graph->param_count);
     for (uint32_t p = 0; p < graph->param_count; p++)
-        low.grad[p] = low.cast[p] = no_operand();
+        low.grad[p].place = NONE;
     if (tally)
         low.last = arena_lend(&low.scratch, WORK_KIND_COUNT * sizeof *low.last);
     forget_issued(&low);

@@ -193,7 +193,7 @@ static void final(struct lowering *low)
 static void before_step(struct lowering *low)
 {
     const struct fsdp2 *f = fsdp2_of(low);
-    for (uint32_t p = 0; p < low->plan->param_count; p++)
+    for (uint32_t p = 0; p < low->plan->param_count && low->strategy->offload; p++)
         if (f->host_grad[p] != NONE)
             set_gradient(low, p, f->host_grad[p], 0, false);
     for (uint32_t u = 0; u < f->wrapping.units; u++) {

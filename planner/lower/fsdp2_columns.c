@@ -88,6 +88,8 @@ uint32_t cut_columns(struct lowering *low, const uint32_t *params, struct operan
                      uint32_t count)
 {
     uint32_t held = NONE, held_at = 0, zipped = NONE;
+    if (!low->strategy->columns)
+        return NONE;
     for (uint32_t i = 0; i < count; i++) {
         if (zipped != NONE && i % 2 == 0) {
             emit_free(low, zipped);

@@ -57,15 +57,15 @@ static uint32_t take_grads(struct lowering *low, struct unit *unit, struct opera
     uint32_t count = 0;
     for (uint32_t i = 0; i < unit->count; i++) {
         const uint32_t p = unit->params[i];
-        struct operand grad = low->grad[p];
+        struct operand *grad = &low->grad[p];
         if (unit->accumulated && f->accumulated[p] != NONE)
-            grad = plan_whole_buffer(low->plan, f->accumulated[p]);
+            plan_set_whole_buffer(low->plan, f->accumulated[p], grad);
         f->accumulated[p] = NONE;
-        low->grad[p] = no_operand();
-        if (grad.place == NONE)
+        if (grad->place == NONE)
             continue;
         params[count] = p;
-        grads[count++] = grad;
+        grads[count++] = *grad;
+        grad->place = NONE;
     }
     unit->accumulated = false;
     return count;
@@ -183,7 +183,7 @@ static void move_to_host(struct lowering *low, const struct unit *unit, uint32_t
 void wait_for_offload(struct lowering *low, const struct unit *unit)
 {
     const struct fsdp2 *f = fsdp2_of(low);
-    for (uint32_t i = 0; i < unit->count; i++) {
+    for (uint32_t i = 0; i < unit->count && low->strategy->offload; i++) {
         const uint32_t p = unit->params[i];
         if (f->offload_event[p] != NONE)
             emit_wait(low, LANE_HOST, f->offload_event[p]);

@@ -401,10 +401,11 @@ static void declare_units(struct lowering *low)
     }
 }
 
+/* Only secondary shards ask. */
 static void find_in_backward(struct lowering *low)
 {
     struct fsdp2 *f = low->state;
-    for (uint32_t i = 0; i < low->hook_count; i++) {
+    for (uint32_t i = 0; i < low->hook_count && f->post_group != PLAN_NO_GROUP; i++) {
         const struct stream_step step = low->hooks[i];
         const uint32_t unit =
             step.kind == STEP_PRE_BACKWARD ? hooked_unit(&f->wrapping, step.arg, false) : NONE;

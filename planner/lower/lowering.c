@@ -13,7 +13,7 @@ void emit_span(struct lowering *low)
     struct tally *tally = low->tally;
     if (!tally->pending)
         return;
-    const struct plan_instruction instruction = {
+    *plan_push_instruction(low->plan) = (struct plan_instruction){
         .op = PLAN_COMPUTE,
         .lane = LANE_COMPUTE,
         .group = PLAN_NO_GROUP,
@@ -21,14 +21,13 @@ void emit_span(struct lowering *low)
         .arg = tally->at,
         .base = tally->pending,
     };
-    plan_add_instruction(low->plan, &instruction);
     tally->at += tally->pending;
     tally->pending = 0;
 }
 
 static void emit(struct lowering *low, enum plan_op op, uint8_t lane, uint32_t arg, uint8_t group)
 {
-    if (low->tally)
+    if (low->tally && low->tally->pending)
         emit_span(low);
     struct plan_instruction *instruction = plan_push_instruction(low->plan);
     *instruction = low->here;
@@ -361,9 +360,8 @@ uint32_t alloc_buffer(struct lowering *low, enum category category, uint8_t pool
 
 uint32_t *none_array(struct lowering *low, uint32_t count)
 {
-    uint32_t *array = arena_alloc(&low->scratch, (count + 1) * sizeof *array);
-    memset(array, 0xff, (count + 1) * sizeof *array);
-    return array;
+    uint32_t *array = arena_lend(&low->scratch, (count + 1) * sizeof *array);
+    return memset(array, 0xff, (count + 1) * sizeof *array);
 }
 
 uint32_t find_unused(const struct graph *graph, const struct stream *stream)

@@ -129,8 +129,8 @@ struct lowering {
     struct plan_instruction here; /* phase, flags and scope of what is emitted next */
     struct operand *grad; /* (params) .grad: what AccumulateGrad adds to. The first gradient itself
                              until the system puts it elsewhere; place NONE: there is none */
-    struct operand *cast; /* (params) what autograd made of the gradient that is to come; place
-                             NONE: nothing */
+    uint32_t *cast;       /* (params) buffer that autograd made of the gradient that is to come, or
+                             NONE */
     struct operand *gathered; /* (params) where kernels find them from now on; NULL: always where
                                  their pieces say */
     uint32_t incoming; /* the gradient that AccumulateGrad was called with; NONE outside of it */

@@ -353,10 +353,10 @@ static void add_updates(const struct lowering *low, const struct optimized *o, u
 }
 
 /* The tensor of an update whose sizes are those of `index`: it or an earlier one. */
-static uint32_t updated_like(const struct lowering *low, struct updated u, uint32_t index)
+static inline uint32_t updated_like(const struct lowering *low, struct updated u, uint32_t index)
 {
     const uint32_t param = u.of[index].param;
-    if (!low->like || param == NONE)
+    if (!low->like || param == NONE || low->like[param] == param)
         return index;
     const struct plan_param *params = low->plan->params;
     const uint32_t like = low->like[param];
@@ -370,13 +370,12 @@ static void emit_update_sums(struct lowering *low, struct updated u, enum work_k
                              enum aten label)
 {
     struct sums sums = begin_sums(low);
-    uint32_t *times = xcalloc(u.count + 1, sizeof *times);
+    uint32_t *times = arena_alloc(&low->scratch, (u.count + 1) * sizeof *times);
     for (uint32_t i = 0; i < u.count; i++)
         times[updated_like(low, u, i)] += u.of[i].updated;
     for (uint32_t i = 0; i < u.count; i++)
         if (times[i])
             add_updates(low, &u.of[i], times[i], &sums);
-    free(times);
     emit_sums(low, PLAN_OPTIMIZER, u.of[0].on_host ? LANE_HOST : LANE_COMPUTE, work, label,
               PLAN_NO_GROUP, &sums);
 }

@@ -270,6 +270,7 @@ static void find_gradients(struct outlining *o)
     for (uint32_t g = 0; g < stream->grad_count; g++) {
         uint32_t *gradient = &o->gradients[stream->grads[g].buffer];
         o->outline->no_ledger |= *gradient != NONE;
+        o->outline->gradients[g] = stream->buffers[stream->grads[g].buffer];
         *gradient = g;
     }
 }
@@ -301,6 +302,7 @@ struct outline *outline_new(const struct stream *stream, const uint64_t workspac
     struct outline *outline = xmalloc(sizeof *outline);
     *outline = (struct outline){
         .stream = stream,
+        .gradients = xmalloc((stream->grad_count + 1) * sizeof *outline->gradients),
         .spans = xmalloc((stream->step_count + 1) * sizeof *outline->spans),
         .hooks = xmalloc((stream->step_count + 1) * sizeof *outline->hooks),
         .kernels = xmalloc((stream->step_count + 1) * sizeof *outline->kernels),
@@ -324,6 +326,7 @@ void outline_free(struct outline *outline)
 {
     if (!outline)
         return;
+    free(outline->gradients);
     free(outline->spans);
     free(outline->hooks);
     free(outline->kernels);

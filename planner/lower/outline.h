@@ -36,6 +36,7 @@ struct outline_event {
 
 struct outline {
     const struct stream *stream; /* lent */
+    struct buffer *gradients;    /* (stream's gradients) each one's buffer */
     struct outline_span *spans;  /* (span_count) */
     struct stream_step *hooks;   /* (span_count) behind each of them */
     uint32_t span_count;

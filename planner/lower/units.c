@@ -133,9 +133,8 @@ static void choose_by_size(struct by_size *by, struct wrapping *w)
 
 static uint32_t *none_of(struct arena *arena, uint32_t count)
 {
-    uint32_t *array = arena_alloc(arena, (count + 1) * sizeof *array);
-    memset(array, 0xff, (count + 1) * sizeof *array);
-    return array;
+    uint32_t *array = arena_lend(arena, (count + 1) * sizeof *array);
+    return memset(array, 0xff, (count + 1) * sizeof *array);
 }
 
 void choose_units(const struct graph *graph, const struct strategy *s, struct arena *arena,

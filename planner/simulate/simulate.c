@@ -70,24 +70,36 @@ static double host_seconds(const struct run *r, uint32_t first, uint32_t count)
 /* Issues until the end, or until the host has to wait for the device. */
 static void host_issue(struct run *r)
 {
-    for (; r->host < r->s->count; r->host++) {
-        const struct task *task = &r->s->tasks[r->host];
+    const uint32_t count = r->s->count;
+    const double scale = r->scale[COST_HOST], event_s = r->costs->event_s;
+    double *const issue_s = r->out->issue_s, *const end_s = r->out->end_s;
+    double host_s = r->host_s, issuing_s = r->out->host_s;
+    uint32_t i = r->host;
+    for (; i < count; i++) {
+        const struct task *task = &r->s->tasks[i];
+        double first_s = event_s, all_s = event_s;
         if (task->lane == LANE_HOST) {
-            if (!host_own(r, r->host))
-                return;
+            r->host_s = host_s;
+            if (!host_own(r, i))
+                break;
+            host_s = r->host_s;
             continue;
         }
-        const double first_s = task->kind == TASK_RUN    ? cost_of(r, task)->host_s
-                               : task->kind == TASK_SPAN ? host_seconds(r, task->kernel, 1)
-                                                         : r->costs->event_s;
-        const double rest_s =
-            task->kind == TASK_SPAN ? host_seconds(r, task->kernel + 1, task->count - 1) : 0;
-        r->out->issue_s[r->host] = r->host_s + first_s * r->scale[COST_HOST];
-        r->host_s += (first_s + rest_s) * r->scale[COST_HOST];
-        r->out->host_s += (first_s + rest_s) * r->scale[COST_HOST];
-        r->out->end_s[r->host] = INFINITY;
+        if (task->kind == TASK_RUN) {
+            first_s = all_s = cost_of(r, task)->host_s;
+        } else if (task->kind == TASK_SPAN) {
+            first_s = host_seconds(r, task->kernel, 1);
+            all_s = first_s + host_seconds(r, task->kernel + 1, task->count - 1);
+        }
+        issue_s[i] = host_s + first_s * scale;
+        host_s += all_s * scale;
+        issuing_s += all_s * scale;
+        end_s[i] = INFINITY;
         r->lanes[task->lane].issued++;
     }
+    r->host = i;
+    r->host_s = host_s;
+    r->out->host_s = issuing_s;
 }
 
 /* What the host was waiting for has happened. */
@@ -396,44 +408,42 @@ static void leap(struct run *r, struct lane *own, double horizon, enum spent spe
 static void run_on(struct run *r)
 {
     bool talks;
-    struct lane *lane = only_other(r, &talks);
-    if (!lane)
+    struct lane *const own = only_other(r, &talks);
+    if (!own)
         return;
     const struct simulation *sim = r->s;
-    const double horizon = next_moment(r, lane);
-    const bool computes = lane == &r->lanes[LANE_COMPUTE];
+    const double horizon = next_moment(r, own);
+    const bool computes = own == &r->lanes[LANE_COMPUTE];
     enum spent spent = spent_on(r, talks);
-    struct lane own = *lane;
     for (;;) {
-        if (own.further)
-            leap(r, &own, horizon, spent, talks);
-        if (own.moment >= horizon)
+        if (own->further)
+            leap(r, own, horizon, spent, talks);
+        if (own->moment >= horizon)
             break;
-        if (own.further) {
-            if (issue_in_span(r, &own, own.kernel + 1) > own.moment)
+        if (own->further) {
+            if (issue_in_span(r, own, own->kernel + 1) > own->moment)
                 break;
-            spend(r, spent, talks, own.moment);
-            next_in_span(r, &own);
+            spend(r, spent, talks, own->moment);
+            next_in_span(r, own);
         } else {
-            if (own.at == own.issued)
+            if (own->at == own->issued)
                 break;
-            const uint32_t next = sim->queue[own.at];
+            const uint32_t next = sim->queue[own->at];
             const struct task *task = &sim->tasks[next];
-            if (!may_follow(r, task) || r->out->issue_s[next] > own.moment)
+            if (!may_follow(r, task) || r->out->issue_s[next] > own->moment)
                 break;
-            spend(r, spent, talks, own.moment);
-            r->out->end_s[own.task] = r->out->begin_s[next] = own.moment;
-            own.at++;
-            take_task(r, &own, next);
+            spend(r, spent, talks, own->moment);
+            r->out->end_s[own->task] = r->out->begin_s[next] = own->moment;
+            own->at++;
+            take_task(r, own, next);
         }
         if (computes)
-            spent = spent_computing(own.cost);
-        own.left_s = own.cost->device_s * r->scale[own.cost->class];
-        own.since = own.moment;
-        own.rate = rate_of(r, own.cost, own.cost->use);
-        own.moment += own.left_s / own.rate;
+            spent = spent_computing(own->cost);
+        own->left_s = own->cost->device_s * r->scale[own->cost->class];
+        own->since = own->moment;
+        own->rate = rate_of(r, own->cost, own->cost->use);
+        own->moment += own->left_s / own->rate;
     }
-    *lane = own;
 }
 
 static void begin(struct run *r)

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_task(const struct plan_instruction *instruction)
+static inline bool is_task(const struct plan_instruction *instruction)
 {
-    return !(instruction->flags & PLAN_FIRST_STEP) && instruction->op != PLAN_ALLOC &&
-           instruction->op != PLAN_FREE && instruction->op != PLAN_MARK;
+    const uint32_t nothing = 1U << PLAN_ALLOC | 1U << PLAN_FREE | 1U << PLAN_MARK;
+    return !(instruction->flags & PLAN_FIRST_STEP) && !(nothing >> instruction->op & 1);
 }
 
 struct found {               /* tasks that later ones wait for; NEVER: none yet */
@@ -24,24 +24,25 @@ static uint32_t *nothing_yet(uint32_t count)
     return tasks;
 }
 
-static void add_stall(const struct stall *stall, struct simulation *s)
+static void add_stall(const struct stall *stall, struct task *task)
 {
-    s->tasks[s->count++] = (struct task){.id = stall->instruction,
-                                         .kind = TASK_STALL,
-                                         .lane = LANE_HOST,
-                                         .after = NEVER,
-                                         .stall_s = (float)stall->host_s,
-                                         .idle = stall->idle};
+    *task = (struct task){.id = stall->instruction,
+                          .kind = TASK_STALL,
+                          .lane = LANE_HOST,
+                          .after = NEVER,
+                          .stall_s = (float)stall->host_s,
+                          .idle = stall->idle};
 }
 
-static void add_task(const struct plan_instruction *in, uint32_t id, struct found *found,
-                     struct simulation *s)
+/* Its number is `at`. */
+static inline void add_task(const struct plan_instruction *in, uint32_t id, uint32_t at,
+                            const struct found *found, struct simulation *s)
 {
-    struct task *const task = &s->tasks[s->count];
+    struct task *const task = &s->tasks[at];
     *task = (struct task){.id = id, .lane = in->lane, .after = NEVER};
     if (in->op == PLAN_RECORD) {
         task->kind = TASK_RECORD;
-        found->recorded[in->arg] = s->count;
+        found->recorded[in->arg] = at;
     } else if (in->op == PLAN_WAIT) {
         task->kind = TASK_WAIT;
         task->after = found->recorded[in->arg];
@@ -58,10 +59,9 @@ static void add_task(const struct plan_instruction *in, uint32_t id, struct foun
         task->collective = plan_op_is_collective((enum plan_op)in->op);
         if (task->collective) {
             task->after = found->last_of_group[in->group];
-            found->last_of_group[in->group] = s->count;
+            found->last_of_group[in->group] = at;
         }
     }
-    s->count++;
 }
 
 struct maker {
@@ -74,14 +74,18 @@ struct maker {
 
 static void add_range(struct maker *m, uint32_t first, uint32_t end)
 {
+    const struct plan_instruction *const instructions = m->plan->instructions;
+    struct simulation *const s = m->s;
+    uint32_t count = s->count;
     for (uint32_t i = first; i < end; i++) {
         if (m->stall_count && m->stalls->instruction == i) {
-            add_stall(m->stalls++, m->s);
+            add_stall(m->stalls++, &s->tasks[count++]);
             m->stall_count--;
         }
-        if (is_task(&m->plan->instructions[i]))
-            add_task(&m->plan->instructions[i], i, &m->found, m->s);
+        if (is_task(&instructions[i]))
+            add_task(&instructions[i], i, count++, &m->found, s);
     }
+    s->count = count;
 }
 
 /* The micro-batch at `at` so many times, each behind the one before. What it waits for of its
@@ -128,13 +132,16 @@ static void add_tasks(struct maker *m, uint32_t times)
 static void fill_queues(struct simulation *s)
 {
     uint32_t at[LANES_MOST + 1] = {0};
-    for (uint32_t i = 0; i < s->count; i++)
-        at[s->tasks[i].lane + 1]++;
+    const uint32_t count = s->count;
+    const struct task *const tasks = s->tasks;
+    uint32_t *const queue = s->queue;
+    for (uint32_t i = 0; i < count; i++)
+        at[tasks[i].lane + 1]++;
     for (uint32_t lane = 0; lane < s->lane_count; lane++)
         at[lane + 1] += at[lane];
     memcpy(s->first, at, (s->lane_count + 1) * sizeof *at);
-    for (uint32_t i = 0; i < s->count; i++)
-        s->queue[at[s->tasks[i].lane]++] = i;
+    for (uint32_t i = 0; i < count; i++)
+        queue[at[tasks[i].lane]++] = i;
 }
 
 static struct simulation *make(const struct plan *plan, const struct stall *stalls,
