@@ -47,7 +47,7 @@ enum work_kind work_nearest(const char *name)
 {
     unsigned nearest = WORK_NONE + 1;
     for (unsigned kind = nearest; kind < WORK_KIND_COUNT; kind++)
-        if (names_distance(works[kind].name, name) < names_distance(works[nearest].name, name))
+        if (names_nearer(name, works[kind].name, works[nearest].name))
             nearest = kind;
     return (enum work_kind)nearest;
 }

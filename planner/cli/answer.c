@@ -9,8 +9,6 @@
 #include "report/result.h"
 #include "report/start_up_result.h"
 #include "report/time_result.h"
-#include "search/padding.h"
-#include "search/saved_views.h"
 #include "settings/settings_resolve.h"
 
 #include <stdlib.h>
@@ -65,16 +63,6 @@ void answer_free(struct answer *a)
     import_free(&a->import);
 }
 
-static bool find_padding(const struct answer *a, struct padding *padding)
-{
-    return padding_find(&a->settings, &a->job, &a->machine, &a->prediction, padding);
-}
-
-static bool find_saved_views(const struct answer *a, struct saved_views *views)
-{
-    return saved_views_find(&a->settings, &a->job, &a->machine, &a->prediction, views);
-}
-
 /* Of a whole configuration, which --from would have read. NULL: none was given as --zero. */
 static json_t *passed_over(const struct answer *a)
 {
@@ -106,13 +94,8 @@ static void print_passed_over(FILE *file, const struct answer *a)
 
 static void show_json(const struct answer *a, const struct remedy *remedies, uint32_t count)
 {
-    struct padding padding;
-    struct saved_views views;
     json_t *root = result_json(&a->settings, &a->job, &a->machine, &a->prediction, remedies, count);
-    if (find_padding(a, &padding))
-        json_object_set_new(root, "padding", padding_json(&padding));
-    if (find_saved_views(a, &views))
-        json_object_set_new(root, "saved_views", saved_views_json(&views));
+    result_json_causes(root, &a->settings, &a->job, &a->machine, &a->prediction);
     if (a->is_timed)
         json_object_set_new(root, "time", time_json(&a->time));
     if (a->settings.explain)
@@ -129,8 +112,6 @@ static void show_json(const struct answer *a, const struct remedy *remedies, uin
 void answer_show(const struct answer *a)
 {
     struct remedy remedies[REMEDIES];
-    struct padding padding;
-    struct saved_views views;
     const struct prediction *p = &a->prediction;
     if (a->settings.quiet && !a->settings.json)
         return;
@@ -141,10 +122,7 @@ void answer_show(const struct answer *a)
         return;
     }
     result_print(stdout, &a->settings, &a->job, &a->machine, p, remedies, count);
-    if (find_padding(a, &padding))
-        padding_print(stdout, &padding, p->device_bytes);
-    if (find_saved_views(a, &views))
-        saved_views_print(stdout, &views, p->device_bytes);
+    result_print_causes(stdout, &a->settings, &a->job, &a->machine, p);
     if (a->is_timed)
         time_print(stdout, &a->time);
     if (a->settings.explain)

@@ -82,19 +82,19 @@ static const char *write_fp16(const struct settings *s, char text[NUMBER_TEXT])
     return is_dtype(s, DTYPE_FP16);
 }
 
-/* In the dtype that the model computes in they add up without the key, too. */
-static enum err_code read_accumulated(struct import *im, const struct key_row *row,
-                                      const struct node *node, struct err *err)
+/* In the dtype that the model computes in gradients add up without the key, too. */
+static enum err_code read_grad_accum_dtype(struct import *im, const struct key_row *row,
+                                           const struct node *node, struct err *err)
 {
-    static const char *const names[][2] = {
+    static const char *const dtypes[][2] = {
         {"fp32", "fp32"}, {"float32", "fp32"}, {"bf16", "bf16"}, {"bfloat16", "bf16"},
         {"fp16", "fp16"}, {"float16", "fp16"}, {"half", "fp16"}};
     char buffer[NUMBER_TEXT];
     const char *value = NULL;
     const char *own = import_value(im, "param-dtype", buffer);
-    for (size_t i = 0; node && i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(names[i][0], node->text) == 0)
-            value = names[i][1];
+    for (size_t i = 0; node && i < sizeof dtypes / sizeof dtypes[0]; i++)
+        if (strcmp(dtypes[i][0], node->text) == 0)
+            value = dtypes[i][1];
     if (!value)
         return ERR_OK;
     if (own && strcmp(value, own) == 0)
@@ -107,7 +107,7 @@ static enum err_code read_accumulated(struct import *im, const struct key_row *r
 }
 
 /* What it is without the key needs none. */
-static const char *write_accumulated(const struct settings *s, char text[NUMBER_TEXT])
+static const char *write_grad_accum_dtype(const struct settings *s, char text[NUMBER_TEXT])
 {
     (void)text;
     return s->job.strategy.grad_accum_fp32 ? "fp32" : NULL;
@@ -258,7 +258,7 @@ static const struct key_row rows[] = {
     {.path = "data_types.grad_accum_dtype", .kind = KEY_WORD, .setting = "grad-accum-dtype",
      .words = KEY_WORDS({"fp32", "fp32"}, {"float32", "fp32"}, {"bf16", NULL},
                         {"bfloat16", NULL}, {"fp16", NULL}, {"float16", NULL}, {"half", NULL}),
-     .read = read_accumulated, .write = write_accumulated, .last = true},
+     .read = read_grad_accum_dtype, .write = write_grad_accum_dtype, .last = true},
     IDLE("data_types.param_dtype"), IDLE("data_types.buffer_dtype"),
     {.path = "communication_data_type", .kind = KEY_TEXT, .why = "a dtype of communication"},
 

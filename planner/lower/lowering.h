@@ -40,6 +40,7 @@ struct system {
     bool (*unscaled)(const struct strategy *strategy); /* ... and only divides it; NULL: never */
     bool views;        /* parameters are views of larger ones (graph.h) */
     bool casts_inputs; /* its hooks cast modules' inputs where parameters are cast (model.h) */
+    bool casts_params; /* it casts parameters of what was made in fp32, and no buffers */
     bool settles;      /* how a step begins depends on how the one before ended, update aside */
     /* Changes what needs a gradient (graph_need_gradients), before the graph is run. */
     void (*prepare)(const struct strategy *strategy, struct graph *graph);

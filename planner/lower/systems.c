@@ -31,12 +31,10 @@ bool system_has_views(enum system_kind kind)
     return system_of(kind) && system_of(kind)->views;
 }
 
-/* DeepSpeed casts parameters of what was made in fp32, and no buffers (keep_in_fp32.py). */
 enum dtype system_made(const struct strategy *strategy)
 {
-    const bool casts = strategy->system == SYSTEM_ZERO1 || strategy->system == SYSTEM_ZERO2 ||
-                       strategy->system == SYSTEM_ZERO3;
-    return casts ? DTYPE_FP32 : strategy->frozen_low ? strategy->compute : strategy->store;
+    const struct system *system = system_of(strategy->system);
+    return system && system->casts_params ? DTYPE_FP32 : strategy->frozen_low ? strategy->compute : strategy->store;
 }
 
 bool system_casts_inputs(const struct strategy *strategy)

@@ -89,24 +89,24 @@ static enum err_code check_compiled_loss(const struct family *family, const stru
 
 /* transformers finds no torch that is older (utils/import_utils.py, is_torch_available), and its
  * grouped_mm no kernel but on Hopper before the second (integrations/moe.py). */
-enum { TORCH_OF_TRANSFORMERS = 6, TORCH_OF_GROUPED_MM = 9 };
+enum { OLDEST_OF_TRANSFORMERS = 6, OLDEST_OF_EXPERTS = 9 }; /* torch 2.x */
 
 static enum err_code check_torch(const struct model_config *config, const struct model_job *job,
                                  struct err *err)
 {
-    if (job->code == CODE_HF && job->torch && job->torch < TORCH_OF_GROUPED_MM && config->experts &&
+    if (job->code == CODE_HF && job->torch && job->torch < OLDEST_OF_EXPERTS && config->experts &&
         !config->batched_experts)
         return err_set(err, ERR_UNSUPPORTED,
                        "--torch 2.%u: a mixture of experts is planned as of torch 2.%u and newer; "
                        "before, transformers runs a loop over experts on most GPUs (batched_mm as "
                        "experts_implementation is planned)",
-                       job->torch, TORCH_OF_GROUPED_MM);
-    if (job->code == CODE_HF && job->torch && job->torch < TORCH_OF_TRANSFORMERS)
+                       job->torch, OLDEST_OF_EXPERTS);
+    if (job->code == CODE_HF && job->torch && job->torch < OLDEST_OF_TRANSFORMERS)
         return err_set(
             err, ERR_INVALID,
             "--torch 2.%u: transformers 5.23, whose code%s is planned, needs torch 2.%u or newer",
             job->torch, job->lora ? ", which --lora's adapters are of," : "",
-            TORCH_OF_TRANSFORMERS);
+            OLDEST_OF_TRANSFORMERS);
     return ERR_OK;
 }
 

@@ -22,19 +22,16 @@ struct nearest { /* "llama-3-8b, llama-3-70b and llama-2-7b" */
     char text[192];
 };
 
-/* The presets nearest to `name`; ties go to the order of the list. */
+/* The presets nearest to `name`; of those as near the first of the list. */
 static struct nearest nearest_presets(const char *name)
 {
     const struct model_preset *nearest[NEAREST + 1] = {NULL}, *preset; /* one place to fall off */
-    uint32_t distance[NEAREST + 1] = {0}, found = 0;
+    const char *own = without_owner(name);
+    uint32_t found = 0;
     for (uint32_t i = 0; (preset = model_preset_at(i)) != NULL; i++) {
-        const uint32_t d = names_distance(without_owner(name), preset->name);
         uint32_t at = found;
-        for (; at > 0 && d < distance[at - 1]; at--) {
-            distance[at] = distance[at - 1];
+        for (; at > 0 && names_nearer(own, preset->name, nearest[at - 1]->name); at--)
             nearest[at] = nearest[at - 1];
-        }
-        distance[at] = d;
         nearest[at] = preset;
         found += found < NEAREST;
     }

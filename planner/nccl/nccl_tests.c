@@ -29,7 +29,7 @@ enum err_code nccl_tests_read(const char *path, const struct nccl_tests_known *k
     size_t length;
     char *text = file_read(path, &length, err);
     if (!text)
-        return err ? err->code : ERR_INVALID;
+        return err_recorded(err);
     struct nccl_tests_builder builder = {.path = path, .out = out};
     builder.known = known ? *known : (struct nccl_tests_known){.collective = COLLECTIVE_COUNT};
     const char *start = text + strspn(text, " \t\r\n");

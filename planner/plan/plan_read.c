@@ -721,7 +721,7 @@ enum err_code plan_read_json_extra(const char *path, struct plan **out,
         *extra = (struct plan_json_extra){0};
     char *text = file_read(path, &length, err);
     if (!text)
-        return err ? err->code : ERR_INVALID;
+        return err_recorded(err);
     json_t *tree = load(path, text, length, err);
     free(text);
     return take_tree(path, tree, out, extra, err);

@@ -8,6 +8,8 @@
 #include "report/style.h"
 #include "report/units_result.h"
 #include "report/version_notes.h"
+#include "search/padding.h"
+#include "search/saved_views.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -422,7 +424,7 @@ void remedies_unsearched_print(FILE *file, const struct settings *settings)
     arena_free(&arena);
 }
 
-json_t *padding_json(const struct padding *p)
+static json_t *padding_json(const struct padding *p)
 {
     json_t *columns = p->columns_bytes ? bytes_json(p->columns_bytes) : json_null();
     return json_pack("{s:i, s:I, s:I, s:s, s:i, s:i, s:i, s:o, s:s}", "parameters",
@@ -433,7 +435,7 @@ json_t *padding_json(const struct padding *p)
                      p->columns_bytes ? "" : p->refusal.text);
 }
 
-void padding_print(FILE *file, const struct padding *p, uint64_t device_bytes)
+static void padding_print(FILE *file, const struct padding *p, uint64_t device_bytes)
 {
     fprintf(
         file,
@@ -452,7 +454,7 @@ void padding_print(FILE *file, const struct padding *p, uint64_t device_bytes)
         fprintf(file, "\n  nor by columns: %s\n", p->refusal.text);
 }
 
-json_t *saved_views_json(const struct saved_views *v)
+static json_t *saved_views_json(const struct saved_views *v)
 {
     json_t *checkpointed = v->checkpointed_bytes ? bytes_json(v->checkpointed_bytes) : json_null();
     return json_pack("{s:I, s:o, s:s}", "bytes", (json_int_t)v->bytes, "checkpointed_device_bytes",
@@ -460,7 +462,7 @@ json_t *saved_views_json(const struct saved_views *v)
                      v->checkpointed_bytes ? "" : v->refusal.text);
 }
 
-void saved_views_print(FILE *file, const struct saved_views *v, uint64_t device_bytes)
+static void saved_views_print(FILE *file, const struct saved_views *v, uint64_t device_bytes)
 {
     fprintf(file,
             "\n  saved views: up to %.2f GiB of gathered parameters are released and not freed: "
@@ -471,6 +473,28 @@ void saved_views_print(FILE *file, const struct saved_views *v, uint64_t device_
                 gib(v->checkpointed_bytes), gib(device_bytes));
     else
         fprintf(file, "\n  --checkpointing full: %s\n", v->refusal.text);
+}
+
+void result_json_causes(json_t *root, const struct settings *settings, const struct job *job,
+                        const struct machine *machine, const struct prediction *prediction)
+{
+    struct padding padding;
+    struct saved_views views;
+    if (padding_find(settings, job, machine, prediction, &padding))
+        json_object_set_new(root, "padding", padding_json(&padding));
+    if (saved_views_find(settings, job, machine, prediction, &views))
+        json_object_set_new(root, "saved_views", saved_views_json(&views));
+}
+
+void result_print_causes(FILE *file, const struct settings *settings, const struct job *job,
+                         const struct machine *machine, const struct prediction *prediction)
+{
+    struct padding padding;
+    struct saved_views views;
+    if (padding_find(settings, job, machine, prediction, &padding))
+        padding_print(file, &padding, prediction->device_bytes);
+    if (saved_views_find(settings, job, machine, prediction, &views))
+        saved_views_print(file, &views, prediction->device_bytes);
 }
 
 void result_print(FILE *file, const struct settings *settings, const struct job *job,

@@ -3,9 +3,7 @@
 #define SHARDPLAN_RESULT_H
 
 #include "report/style.h"
-#include "search/padding.h"
 #include "search/remedy.h"
-#include "search/saved_views.h"
 #include "settings/settings.h"
 
 #include <stdio.h>
@@ -30,14 +28,12 @@ void remedies_unsearched_print(FILE *file, const struct settings *settings);
 void remedies_print(FILE *file, const struct style *style, const struct remedy *remedies,
                     uint32_t count);
 
-/* What padding costs: the object of `fit --json`, which the caller owns, and a paragraph; `device`
- * is the prediction's device_bytes. */
-json_t *padding_json(const struct padding *padding);
-void padding_print(FILE *file, const struct padding *padding, uint64_t device_bytes);
-
-/* Likewise what views of gathered parameters hold. */
-json_t *saved_views_json(const struct saved_views *views);
-void saved_views_print(FILE *file, const struct saved_views *views, uint64_t device_bytes);
+/* What costs memory beyond the model's own, if anything does: padding (search/padding.h) and views
+ * of gathered parameters (search/saved_views.h). Keys of `fit --json`'s object, and paragraphs. */
+void result_json_causes(json_t *root, const struct settings *settings, const struct job *job,
+                        const struct machine *machine, const struct prediction *prediction);
+void result_print_causes(FILE *file, const struct settings *settings, const struct job *job,
+                         const struct machine *machine, const struct prediction *prediction);
 
 /* What is being allocated at an instruction, in words: "_log_softmax_backward_data [8192, 128256]
  * float32, in bwd". Writes into text and returns it. */

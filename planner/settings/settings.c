@@ -151,7 +151,7 @@ enum err_code settings_set(struct settings *settings, const char *name, const ch
 {
     const struct setting *row = settings_find(settings, name, err);
     if (!row)
-        return err ? err->code : ERR_INVALID;
+        return err_recorded(err);
     TRY(setting_write(row, settings, text, err));
     mark_given(settings, row);
     if (strcmp(row->name, "strategy") == 0)

@@ -71,6 +71,12 @@ static void views_that_hold_gathered_experts_are_told(void **state)
     json_t *full = program_object();
     assert_int_equal(device_bytes(full), integer(views, "checkpointed_device_bytes"));
     assert_null(json_object_get(full, "saved_views"));
+    assert_int_equal(shardplan("plan mixtral-8x7b --gpus 64 --seq 4096 --strategy zero3 -q -o %s",
+                               path_of("views")),
+                     1);
+    assert_int_equal(shell("grep -c 'saved views: up to %.2f GiB' %s/report.html",
+                           (double)(31 * layer) / (1 << 30), path_of("views")),
+                     0);
     json_decref(full);
     json_decref(held);
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {

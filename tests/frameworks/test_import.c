@@ -300,6 +300,11 @@ static void slips_are_answered_with_the_key_that_is_meant(void **state)
          "did you mean lora_rank?", 2},
         {SYNTAX_YAML, "base_model: Qwen/Qwen3-8B\nmicro_batch_siz: 8\n", "micro_batch_siz",
          "did you mean micro_batch_size?", 2},
+        /* right but for its section, which no slip explains */
+        {SYNTAX_TOML, "[model]\nseq_len = 8192\n", "model.seq_len",
+         "did you mean training.seq_len?", 2},
+        {SYNTAX_TOML, "[training]\nseq_len = 64\n[optimizer]\nmax_norm = 1.0\n",
+         "optimizer.max_norm", "did you mean training.max_norm?", 4},
     };
     struct fixture f;
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -314,6 +319,10 @@ static void slips_are_answered_with_the_key_that_is_meant(void **state)
               "hub_strategy: end\ntorch_compile_mode: default\nmystery: 1\n");
     assert_null(f.settings.misspelt);
     assert_non_null(find_note(&f, NOTE_UNKNOWN, "hub_strategy"));
+    import_free(&f.import);
+    take_text(&f, SYNTAX_TOML, /* the file has the key where it belongs */
+              "[training]\nseq_len = 64\n[model]\nseq_len = 8192\n");
+    assert_non_null(find_note(&f, NOTE_UNKNOWN, "model.seq_len"));
     import_free(&f.import);
 }
 
