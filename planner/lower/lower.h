@@ -11,17 +11,17 @@
 #include "lower/zero_options.h"
 #include "plan/plan.h"
 
-/* X(name, text on the command line) */
+/* X(name, text on the command line, the `struct system` system_... that lowers it) */
 #define SYSTEM_MAP(X)                                                                              \
-    X(FSDP2, "fsdp2")                                                                              \
-    X(FSDP1, "fsdp1")                                                                              \
-    X(DDP, "ddp")                                                                                  \
-    X(ZERO1, "zero1")                                                                              \
-    X(ZERO2, "zero2")                                                                              \
-    X(ZERO3, "zero3")
+    X(FSDP2, "fsdp2", fsdp2)                                                                       \
+    X(FSDP1, "fsdp1", fsdp1)                                                                       \
+    X(DDP, "ddp", ddp)                                                                             \
+    X(ZERO1, "zero1", zero1)                                                                       \
+    X(ZERO2, "zero2", zero2)                                                                       \
+    X(ZERO3, "zero3", zero3)
 
 enum system_kind {
-#define X(name, text) SYSTEM_##name,
+#define X(name, text, of) SYSTEM_##name,
     SYSTEM_MAP(X)
 #undef X
         SYSTEM_COUNT

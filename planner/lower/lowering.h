@@ -13,7 +13,7 @@
  *     clipping, optimizer                      before_step, after_step; or update
  *     zero_grad                                close
  *
- * A system is one `struct system` in one file and a row in systems.c. */
+ * A system is one `struct system` in one file and a row of SYSTEM_MAP (lower.h). */
 #ifndef SHARDPLAN_LOWERING_H
 #define SHARDPLAN_LOWERING_H
 
@@ -78,8 +78,9 @@ struct system {
     void (*update)(struct lowering *low);
 };
 
-extern const struct system system_fsdp2, system_ddp, system_fsdp1, system_zero1, system_zero2,
-    system_zero3;
+#define X(name, text, of) extern const struct system system_##of;
+SYSTEM_MAP(X)
+#undef X
 
 /* What the optimizer has one tensor for: a parameter's part, usually. Buffers are NONE where there
  * is no such thing. */

@@ -9,9 +9,9 @@ ENUM_NAME(system_name, enum system_kind, SYSTEM_MAP)
 static const struct system *system_of(enum system_kind kind)
 {
     static const struct system *const systems[SYSTEM_COUNT] = {
-        [SYSTEM_FSDP2] = &system_fsdp2, [SYSTEM_DDP] = &system_ddp,
-        [SYSTEM_FSDP1] = &system_fsdp1, [SYSTEM_ZERO1] = &system_zero1,
-        [SYSTEM_ZERO2] = &system_zero2, [SYSTEM_ZERO3] = &system_zero3,
+#define X(name, text, of) &system_##of,
+        SYSTEM_MAP(X)
+#undef X
     };
     return systems[kind];
 }
@@ -34,7 +34,9 @@ bool system_has_views(enum system_kind kind)
 enum dtype system_made(const struct strategy *strategy)
 {
     const struct system *system = system_of(strategy->system);
-    return system && system->casts_params ? DTYPE_FP32 : strategy->frozen_low ? strategy->compute : strategy->store;
+    return system && system->casts_params ? DTYPE_FP32
+           : strategy->frozen_low         ? strategy->compute
+                                          : strategy->store;
 }
 
 bool system_casts_inputs(const struct strategy *strategy)

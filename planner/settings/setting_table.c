@@ -125,7 +125,7 @@ static const struct setting_word torch_words[] = {
 _Static_assert(TORCH_OLDEST == 4 && TORCH_NEWEST == 15, "the words of --torch");
 
 static const struct setting_word system_words[] = {
-#define X(name, text) WORD(text, SYSTEM_##name),
+#define X(name, text, of) WORD(text, SYSTEM_##name),
     SYSTEM_MAP(X)
 #undef X
         {NULL, 0, false},
