@@ -22,11 +22,5 @@ const struct family family_qwen2_5_vl = {
     .name = "qwen2_5_vl_text",
     .class_name = "Qwen2_5_VLForConditionalGeneration",
     .outer = "qwen2_5_vl",
-    .keys = KEY_TABLE(keys),
-    PRESETS(presets),
-    .rope = true,
-    .rope_absent = QWEN2_VL_ROPE,
-    .parameters = count_llama,
-    .code = CODE_HF,
-    .builder = {[CODE_HF] = build_hf_qwen2_vl},
+    QWEN2_VL_ROW,
 };

@@ -28,11 +28,5 @@ const struct family family_qwen2_vl = {
     .name = "qwen2_vl_text",
     .class_name = "Qwen2VLForConditionalGeneration",
     .outer = "qwen2_vl",
-    .keys = KEY_TABLE(keys),
-    PRESETS(presets),
-    .rope = true,
-    .rope_absent = QWEN2_VL_ROPE,
-    .parameters = count_llama,
-    .code = CODE_HF,
-    .builder = {[CODE_HF] = build_hf_qwen2_vl},
+    QWEN2_VL_ROW,
 };

@@ -192,18 +192,6 @@ static void a_run_continues_on_another_number_of_ranks(void **state)
 
 /* ---- faults: each ends the whole run, with one message ---- */
 
-static void check_fault(int status, const char *says, const char *fmt, ...)
-{
-    char arguments[1024];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(arguments, sizeof arguments, fmt, args);
-    va_end(args);
-    const int got = shardplan("%s", arguments);
-    if (got != status || !strstr(program_output(), says))
-        fail_msg("%s: exit %d: %s", arguments, got, program_output());
-}
-
 /* Sends a signal to one rank when the run has written the trace of a first step into `traces`: it
  * is then in the midst of its work, however long starting took. */
 static void signal_later(const char *name, const char *traces)
@@ -228,11 +216,12 @@ static void faults_end_the_run_with_one_message(void **state)
     reference_write_config(reference);
     reference_write_initial(reference);
     reference_plan(reference, &v, FP32);
-    check_fault(3, "out of memory at instruction", "run %s/plan/plan.json --memory 4MiB", folder);
-    check_fault(2, "/no/such/tokens", "run %s/plan/plan.json --data /no/such/tokens", folder);
-    check_fault(3, "the loss is", "run %s/plan/plan.json --steps 60 --lr 1e30", folder);
-    check_fault(2, "is a plan for 2 ranks", "run %s/plan/plan.json -n 3", folder);
-    check_fault(2, "PLAN.json is missing", "run");
+    shardplan_says(3, "out of memory at instruction", "run %s/plan/plan.json --memory 4MiB",
+                   folder);
+    shardplan_says(2, "/no/such/tokens", "run %s/plan/plan.json --data /no/such/tokens", folder);
+    shardplan_says(3, "the loss is", "run %s/plan/plan.json --steps 60 --lr 1e30", folder);
+    shardplan_says(2, "is a plan for 2 ranks", "run %s/plan/plan.json -n 3", folder);
+    shardplan_says(2, "PLAN.json is missing", "run");
 
     /* ranks on two machines with different files under one name */
     snprintf(command, sizeof command,
@@ -259,12 +248,12 @@ static void faults_end_the_run_with_one_message(void **state)
     reference_plan(reference, &v, FP32);
 
     signal_later("KILL", "killed");
-    check_fault(3, ", by signal 9: this machine may have run out of memory",
-                "run %s/plan/plan.json --steps 1000000 --quiet -o %s/killed", folder, folder);
+    shardplan_says(3, ", by signal 9: this machine may have run out of memory",
+                   "run %s/plan/plan.json --steps 1000000 --quiet -o %s/killed", folder, folder);
     signal_later("STOP", "stopped");
-    check_fault(3, "has waited 2 s for the others",
-                "run %s/plan/plan.json --steps 1000000 --quiet --timeout 2 -o %s/stopped", folder,
-                folder);
+    shardplan_says(3, "has waited 2 s for the others",
+                   "run %s/plan/plan.json --steps 1000000 --quiet --timeout 2 -o %s/stopped",
+                   folder, folder);
     snprintf(command, sizeof command, "%s/killed/trace.json", folder);
     json_t *trace = json_load_file(command, 0, NULL); /* the trace so far can be read */
     assert_non_null(trace);

@@ -21,18 +21,6 @@
 
 static char folder[] = "/tmp/shardplan_run_cuda.XXXXXX";
 
-static void expect(int status, const char *says, const char *fmt, ...)
-{
-    char arguments[2048];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(arguments, sizeof arguments, fmt, args);
-    va_end(args);
-    const int got = shardplan("%s", arguments);
-    if (got != status || !strstr(program_output(), says))
-        fail_msg("%s: exit %d instead of %d: %s", arguments, got, status, program_output());
-}
-
 /* The cuda backend's sources over tests/emulate. */
 static bool emulated_is_built(void)
 {
@@ -54,7 +42,7 @@ static void expect_emulated(int status, const char *says, const char *fmt, ...)
     va_end(args);
     snprintf(kept, sizeof kept, "%s", before ? before : "");
     setenv("SHARDRUN_CUDA", file ? file : "", 1);
-    expect(status, says, "%s --device cuda", arguments);
+    shardplan_says(status, says, "%s --device cuda", arguments);
     if (before)
         setenv("SHARDRUN_CUDA", kept, 1);
     else
@@ -63,9 +51,9 @@ static void expect_emulated(int status, const char *says, const char *fmt, ...)
 
 static void make_plan(int gpus, const char *options)
 {
-    expect(0, "",
-           "plan tests/data/configs/toy-llama --gpus %d --seq 32 --micro-batch 1 %s -q -o %s", gpus,
-           options, folder);
+    shardplan_says(
+        0, "", "plan tests/data/configs/toy-llama --gpus %d --seq 32 --micro-batch 1 %s -q -o %s",
+        gpus, options, folder);
 }
 
 static struct trace *read_trace(const char *name)
@@ -82,8 +70,8 @@ static struct trace *read_trace(const char *name)
 /* Allocated and reserved are the plan's after every instruction: compare replays it. */
 static void expect_equal_memory(const char *trace)
 {
-    expect(0, "memory is equal to the byte at all", "compare %s/plan.json %s/run/%s", folder,
-           folder, trace);
+    shardplan_says(0, "memory is equal to the byte at all", "compare %s/plan.json %s/run/%s",
+                   folder, folder, trace);
 }
 
 /* ---- rehearsals ---- */
@@ -96,11 +84,11 @@ static void a_rehearsal_holds_the_memory_of_one_rank_of_many(void **state)
                                           "--checkpointing full --accumulate 2", "--offload cpu"};
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         make_plan(8, options[i]);
-        expect(0, "rehearsal of rank 0 of 8", "run %s/plan.json -n 1 --rehearse 0/8 -o %s/run",
-               folder, folder);
+        shardplan_says(0, "rehearsal of rank 0 of 8",
+                       "run %s/plan.json -n 1 --rehearse 0/8 -o %s/run", folder, folder);
         expect_equal_memory("trace.json");
-        expect(0, "rehearsal of rank 5 of 8", "run %s/plan.json --rehearse 5/8 -o %s/run", folder,
-               folder);
+        shardplan_says(0, "rehearsal of rank 5 of 8", "run %s/plan.json --rehearse 5/8 -o %s/run",
+                       folder, folder);
         expect_equal_memory("trace-5.json");
     }
 }
@@ -110,11 +98,11 @@ static void the_trace_of_a_rehearsal_says_so(void **state)
     (void)state;
     char path[256];
     make_plan(8, "");
-    expect(0, "take the predicted time", "run %s/plan.json --rehearse 2/8 -o %s/run", folder,
-           folder);
+    shardplan_says(0, "take the predicted time", "run %s/plan.json --rehearse 2/8 -o %s/run",
+                   folder, folder);
     snprintf(path, sizeof path, "%s/trace.json", folder);
     assert_int_equal(remove(path), 0);
-    expect(0, "take no time", "run %s/plan.json --rehearse 2/8 -o %s/run", folder, folder);
+    shardplan_says(0, "take no time", "run %s/plan.json --rehearse 2/8 -o %s/run", folder, folder);
     struct trace *trace = read_trace("run/trace-2.json");
     assert_string_equal(trace_get_info(trace, "rehearsal"), "rank 2 of 8");
     assert_string_equal(trace->processes[0].name, "rank 2, rehearsal (recorded)");
@@ -177,9 +165,10 @@ static void collectives_of_a_rehearsal_take_the_predicted_time(void **state)
     (void)state;
     make_plan(8, "");
     write_predicted("seconds");
-    expect(0, "take the predicted time",
-           "run %s/plan.json --rehearse 0/8 --steps 2 --predicted %s/predicted.json -o %s/run",
-           folder, folder, folder);
+    shardplan_says(
+        0, "take the predicted time",
+        "run %s/plan.json --rehearse 0/8 --steps 2 --predicted %s/predicted.json -o %s/run", folder,
+        folder, folder);
     expect_predicted_time("run/trace.json");
     if (emulated_is_built()) {
         expect_emulated(
@@ -189,8 +178,8 @@ static void collectives_of_a_rehearsal_take_the_predicted_time(void **state)
         expect_predicted_time("run/trace.json");
     }
     write_predicted("instruction order");
-    expect(2, "has no times in seconds",
-           "run %s/plan.json --rehearse 0/8 --predicted %s/predicted.json", folder, folder);
+    shardplan_says(2, "has no times in seconds",
+                   "run %s/plan.json --rehearse 0/8 --predicted %s/predicted.json", folder, folder);
 }
 
 /* A learning rate that no training survives: the values are nobody's, so they may be anything. */
@@ -198,7 +187,7 @@ static void a_rehearsal_goes_on_whatever_its_loss_is(void **state)
 {
     (void)state;
     make_plan(8, "");
-    expect(0, "nan", "run %s/plan.json --rehearse 0/8 --steps 8 --lr 1e30", folder);
+    shardplan_says(0, "nan", "run %s/plan.json --rehearse 0/8 --steps 8 --lr 1e30", folder);
 }
 
 /* A step's work lies within the step: what filled the parameters is no part of its trace. */
@@ -221,7 +210,8 @@ static void the_trace_of_the_first_step_begins_with_it(void **state)
 {
     (void)state;
     make_plan(3, "");
-    expect(0, "loss", "run %s/plan.json --rehearse 2/3 --steps 1 --json -o %s/run", folder, folder);
+    shardplan_says(0, "loss", "run %s/plan.json --rehearse 2/3 --steps 1 --json -o %s/run", folder,
+                   folder);
     expect_trace_within_step("run/trace-2.json");
     if (emulated_is_built()) {
         expect_emulated(0, "loss", "run %s/plan.json --rehearse 2/3 --steps 1 --json -o %s/run",
@@ -235,9 +225,10 @@ static void only_the_step_of_the_trace_is_recorded(void **state)
 {
     (void)state;
     make_plan(2, "");
-    expect(0, "loss", "run %s/plan.json --rehearse 0/2 --steps 3 --json", folder);
+    shardplan_says(0, "loss", "run %s/plan.json --rehearse 0/2 --steps 3 --json", folder);
     assert_null(strstr(program_output(), "recorded\": true"));
-    expect(0, "loss", "run %s/plan.json --rehearse 0/2 --steps 3 --json -o %s/run", folder, folder);
+    shardplan_says(0, "loss", "run %s/plan.json --rehearse 0/2 --steps 3 --json -o %s/run", folder,
+                   folder);
     const char *last = strstr(program_output(), "\"step\": 2");
     const char *recorded = strstr(program_output(), "\"recorded\": true");
     if (!last || !recorded || recorded < last || strstr(recorded + 1, "\"recorded\": true"))
@@ -248,10 +239,11 @@ static void a_rehearsal_of_another_world_is_refused(void **state)
 {
     (void)state;
     make_plan(8, "");
-    expect(2, "the plan is for 8 ranks", "run %s/plan.json --rehearse 0/4", folder);
-    expect(2, "allowed are RANK/WORLD", "run %s/plan.json --rehearse 8/8", folder);
-    expect(2, "allowed are RANK/WORLD", "run %s/plan.json --rehearse many", folder);
-    expect(2, "of which a rehearsal has one", "run %s/plan.json -n 8 --rehearse 0/8", folder);
+    shardplan_says(2, "the plan is for 8 ranks", "run %s/plan.json --rehearse 0/4", folder);
+    shardplan_says(2, "allowed are RANK/WORLD", "run %s/plan.json --rehearse 8/8", folder);
+    shardplan_says(2, "allowed are RANK/WORLD", "run %s/plan.json --rehearse many", folder);
+    shardplan_says(2, "of which a rehearsal has one", "run %s/plan.json -n 8 --rehearse 0/8",
+                   folder);
 }
 
 /* ---- cuda ---- */
@@ -286,13 +278,13 @@ static void without_its_file_cuda_fails_with_one_sentence(void **state)
     const char *before = getenv("SHARDRUN_CUDA");
     snprintf(kept, sizeof kept, "%s", before ? before : "");
     setenv("SHARDRUN_CUDA", "/no/such/backend.so", 1);
-    expect(2, "--device cuda: cannot load it: /no/such/backend.so",
-           "run %s/plan.json --device cuda", folder);
+    shardplan_says(2, "--device cuda: cannot load it: /no/such/backend.so",
+                   "run %s/plan.json --device cuda", folder);
     if (before)
         setenv("SHARDRUN_CUDA", kept, 1);
     else
         unsetenv("SHARDRUN_CUDA");
-    expect(2, "allowed are host, cuda", "run %s/plan.json --device tpu", folder);
+    shardplan_says(2, "allowed are host, cuda", "run %s/plan.json --device tpu", folder);
 }
 
 /* Losses of two steps, one JSON object a line. */
@@ -319,7 +311,7 @@ static void the_emulated_backend_runs_whole_plans_as_the_host_does(void **state)
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         double host[2], cuda[2];
         make_plan(3, options[i]); /* the last rank's shards are padded */
-        expect(0, "loss", "run %s/plan.json --rehearse 2/3 --steps 2 --json", folder);
+        shardplan_says(0, "loss", "run %s/plan.json --rehearse 2/3 --steps 2 --json", folder);
         read_losses(host);
         expect_emulated(0, "loss", "run %s/plan.json --rehearse 2/3 --steps 2 --json -o %s/run",
                         folder, folder);
@@ -419,17 +411,20 @@ static void attention_that_the_device_lacks_is_refused(void **state)
     static const char *const lacking[] = {"flash", "efficient", "math", "flash-3", "triton"};
     make_plan(2, "");
     for (size_t i = 0; i < sizeof lacking / sizeof lacking[0]; i++)
-        expect(2, "it has cudnn and own",
-               "run %s/plan.json --device cuda --rehearse 0/2 --attention %s", folder, lacking[i]);
-    expect(2, "the cuda backend has no FlashAttention-2, as in PyTorch; it has cudnn and own",
-           "run %s/plan.json --device cuda --rehearse 0/2 --attention flash", folder);
-    expect(2, "the host backend has no cuDNN's fused attention; it has own",
-           "run %s/plan.json --rehearse 0/2 --attention cudnn", folder);
-    expect(2, "did you mean cudnn?", "run %s/plan.json --attention cudn", folder);
+        shardplan_says(2, "it has cudnn and own",
+                       "run %s/plan.json --device cuda --rehearse 0/2 --attention %s", folder,
+                       lacking[i]);
+    shardplan_says(2,
+                   "the cuda backend has no FlashAttention-2, as in PyTorch; it has cudnn and own",
+                   "run %s/plan.json --device cuda --rehearse 0/2 --attention flash", folder);
+    shardplan_says(2, "the host backend has no cuDNN's fused attention; it has own",
+                   "run %s/plan.json --rehearse 0/2 --attention cudnn", folder);
+    shardplan_says(2, "did you mean cudnn?", "run %s/plan.json --attention cudn", folder);
     make_plan(2, "--param-dtype fp32 --reduce-dtype fp32");
-    expect(2, "is of fp32, cuDNN's is of bf16 and fp16",
-           "run %s/plan.json --device cuda --rehearse 0/2 --attention cudnn", folder);
-    expect(0, "loss", "run %s/plan.json --rehearse 0/2 --steps 1 --attention own --json", folder);
+    shardplan_says(2, "is of fp32, cuDNN's is of bf16 and fp16",
+                   "run %s/plan.json --device cuda --rehearse 0/2 --attention cudnn", folder);
+    shardplan_says(0, "loss", "run %s/plan.json --rehearse 0/2 --steps 1 --attention own --json",
+                   folder);
 }
 
 int main(void)

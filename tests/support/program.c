@@ -34,15 +34,33 @@ static int run(const char *command)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+static int run_shardplan(const char *arguments)
+{
+    char command[LINE];
+    snprintf(command, sizeof command, PROGRAM_LIMITS "%s %s 2>&1", program(), arguments);
+    return run(command);
+}
+
 int shardplan(const char *fmt, ...)
 {
-    char arguments[LINE / 2], command[LINE];
+    char arguments[LINE / 2];
     va_list args;
     va_start(args, fmt);
     vsnprintf(arguments, sizeof arguments, fmt, args);
     va_end(args);
-    snprintf(command, sizeof command, PROGRAM_LIMITS "%s %s 2>&1", program(), arguments);
-    return run(command);
+    return run_shardplan(arguments);
+}
+
+void shardplan_says(int status, const char *says, const char *fmt, ...)
+{
+    char arguments[LINE / 2];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(arguments, sizeof arguments, fmt, args);
+    va_end(args);
+    const int got = run_shardplan(arguments);
+    if (got != status || !strstr(program_output(), says))
+        fail_msg("%s: exit %d instead of %d: %s", arguments, got, status, program_output());
 }
 
 int shell(const char *fmt, ...)

@@ -9,6 +9,10 @@
  * ended; what it printed, on both streams, is in program_output(). */
 int shardplan(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* The same; the test fails unless it ends with `status` and says `says`. */
+void shardplan_says(int status, const char *says, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* Runs a line of the shell, in which ^ stands for the folder of the programs. The same, but of the
  * streams only what the line lets through to standard output. */
 int shell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
