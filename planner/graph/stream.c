@@ -11,5 +11,6 @@ void stream_free(struct stream *stream)
     free(stream->buffers);
     kernel_table_release(stream->kernels);
     free(stream->grads);
+    free(stream->given);
     free(stream);
 }

@@ -18,9 +18,10 @@ enum step_kind {
     STEP_DEATH,         /* arg: buffer */
     STEP_KERNEL,        /* arg: kernel */
     STEP_GRAD,          /* arg: index into grads: a parameter's gradient is complete */
-    STEP_GIVEN,         /* arg: index into grads: the node that gives a parameter its whole gradient
-                           has returned, and holds what it saved. Not where a view or a sum is what
-                           arrives; of versions of PyTorch that may cast it there */
+    STEP_GIVEN,         /* arg: index into given: a node has given a parameter a gradient, where
+                           versions of PyTorch that have grad_dtype may cast it. It still holds what
+                           it saved, unless the gradient is a view. Not of a view that is all that
+                           the parameter gets: that is cast at GRAD */
     STEP_PRE_FORWARD,   /* arg: module, MODULE_ROOT for the root */
     STEP_POST_FORWARD,  /* likewise */
     STEP_PRE_BACKWARD,  /* likewise: the gradient of the module's output is there */
@@ -66,13 +67,24 @@ struct stream_grad {
     uint32_t buffer; /* the gradient, d·w elements in the compute dtype */
 };
 
+/* What one use of a parameter gives, and how it is added to what other uses gave before. */
+struct stream_given {
+    uint32_t param;
+    uint32_t buffer;
+    uint32_t before; /* buffer that it is added to, or NO_BUFFER: it is the first */
+    uint32_t sum;    /* ... and where they are then: `before` itself or another buffer */
+    uint32_t kernel; /* ... by this kernel */
+    bool shared;     /* others hold `buffer`, too, which stays with them */
+};
+
 struct stream {
     struct stream_step *steps;
     struct buffer *buffers;
     struct kernel_table *kernels; /* plans made of the stream hold it too */
     struct stream_grad *grads;
-    uint32_t step_count, buffer_count, grad_count;
-    uint32_t step_cap, buffer_cap, grad_cap;
+    struct stream_given *given;
+    uint32_t step_count, buffer_count, grad_count, given_count;
+    uint32_t step_cap, buffer_cap, grad_cap, given_cap;
     uint32_t final_step; /* index of STEP_FINAL */
 };
 

@@ -61,8 +61,9 @@ static uint32_t meets_at(const struct tape *tape, uint32_t tensor, const struct 
 /* Adds a second gradient to the one in the root's slot, and lets go of that one but for the result;
  * the second is its node's until all that the node gives has arrived. */
 static void add_up(struct tape *tape, uint32_t tensor, uint32_t root,
-                   const struct operand *gradient)
+                   const struct operand *gradient, struct stream_given *given)
 {
+    const uint32_t before = tape->slot[root];
     struct slice *part = &tape->part[root];
     const uint32_t met = meets_at(tape, tensor, part, gradient);
     const struct graph_tensor *t = &tape->graph->tensors[met];
@@ -80,6 +81,11 @@ static void add_up(struct tape *tape, uint32_t tensor, uint32_t root,
                                .seen_as = met,
                                .tensor = part->tensor == tensor ? tensor : root,
                                .mixed = mixed};
+    }
+    if (given) {
+        given->before = before;
+        given->sum = tape->slot[root];
+        given->kernel = tape->stream->kernels->kernel_count - 1;
     }
 }
 
@@ -122,7 +128,9 @@ static void accumulate(struct tape *tape, struct pending *pending)
             .viewed = pending->viewed || !same_shape(&gradient->shape, shape),
         };
     } else {
-        add_up(tape, tensor, root, &seen);
+        struct stream_given *given = tape->stream->given;
+        add_up(tape, tensor, root, &seen,
+               pending->given == GRAPH_NONE ? NULL : &given[pending->given]);
         pending->added = true;
     }
 }
@@ -168,24 +176,37 @@ static struct shape sum_shape(const struct shape *gradient, const struct shape *
     return summed;
 }
 
-static bool is_last_use(const struct tape *tape, const struct pending *pending)
+/* What a use of a parameter gives may be cast from here on. */
+static void note_given(struct tape *tape, struct pending *pending)
 {
-    return is_param(tape, pending->tensor) &&
-           tape->param_uses[tape_param_index(tape, pending->tensor)] == 1;
+    struct stream *s = tape->stream;
+    const bool shared = tape->holds[pending->gradient.place] != 1;
+    if (shared && tape->slot[tape->root[pending->tensor]] == NO_BUFFER)
+        return;
+    ARRAY_GROW(s->given, s->given_count, s->given_cap);
+    s->given[s->given_count] =
+        (struct stream_given){.param = tape_param_index(tape, pending->tensor),
+                              .buffer = pending->gradient.place,
+                              .before = NO_BUFFER,
+                              .sum = NO_BUFFER,
+                              .shared = shared};
+    tape_step(tape, STEP_GIVEN, s->given_count);
+    pending->given = s->given_count++;
 }
 
-/* A pending gradient as it is will be a parameter's. */
-static void note_given(struct tape *tape, const struct pending *pending)
+/* Whether anybody asks where a gradient is given. */
+static bool notes_given(const struct tape *tape, const struct pending *pending)
 {
-    uint32_t index = tape->stream->grad_count;
-    if (!torch_does(tape->graph->torch, TORCH_GRADIENTS_CAST))
-        return; /* nobody asks */
-    for (const struct pending *before = tape->pending; before < pending; before++)
-        index += is_last_use(tape, before);
-    if (is_last_use(tape, pending) && (!pending->viewed || pending->broadcast) &&
-        tape->slot[tape->root[pending->tensor]] == NO_BUFFER &&
-        tape->holds[pending->gradient.place] == 1)
-        tape_step(tape, STEP_GIVEN, index);
+    return torch_does(tape->graph->torch, TORCH_GRADIENTS_CAST) && is_param(tape, pending->tensor);
+}
+
+/* A view that one of several uses gives: its bytes are its own only behind the node. */
+static void note_given_view(struct tape *tape, struct pending *pending)
+{
+    const bool alone = tape->param_uses[tape_param_index(tape, pending->tensor)] == 1 &&
+                       tape->slot[tape->root[pending->tensor]] == NO_BUFFER;
+    if (notes_given(tape, pending) && pending->given == GRAPH_NONE && !alone)
+        note_given(tape, pending);
 }
 
 /* validate_outputs() in the engine, after the node's function has returned: gradients of broadcast
@@ -209,7 +230,8 @@ static void validate_pending(struct tape *tape)
                                           grad.shape, -1.0, 1, &grad);
             tape_release(tape, grad.place);
         }
-        note_given(tape, pending);
+        if (notes_given(tape, pending) && (!pending->viewed || pending->broadcast))
+            note_given(tape, pending);
     }
 }
 
@@ -280,8 +302,10 @@ static void hand_on(struct tape *tape, unsigned kinds)
         const unsigned kind = kind_of(tape, pending->tensor);
         if (!(kinds & kind))
             continue;
-        if (kind == OF_PARAMS)
+        if (kind == OF_PARAMS) {
             release_added(tape);
+            note_given_view(tape, pending);
+        }
         accumulate(tape, pending);
         if (kind != OF_PARAMS)
             continue;

@@ -381,7 +381,7 @@ void tape_give(struct tape *tape, const struct graph_op *op, uint32_t i, struct 
     assert(tape->pending_count < GRAPH_OPERANDS);
     assert(tape_needs(tape, op, i) && is_alive(tape, &gradient));
     tape->pending[tape->pending_count++] =
-        (struct pending){.tensor = op->in[i], .gradient = gradient};
+        (struct pending){.tensor = op->in[i], .gradient = gradient, .given = GRAPH_NONE};
 }
 
 void tape_give_view(struct tape *tape, const struct graph_op *op, uint32_t i,

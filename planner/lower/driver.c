@@ -4,6 +4,7 @@
  * births, deaths and kernels, AccumulateGrad, and the order of a step. What happens at the hooks is
  * the system's. */
 #include "graph/op_table.h"
+#include "lower/gradients.h"
 #include "lower/tally.h"
 
 #include <stdlib.h>
@@ -66,64 +67,6 @@ static void declare_inputs(struct lowering *low)
 }
 
 /* ---- one micro-batch ---- */
-
-static uint32_t gradient_of(const struct lowering *low, const struct stream_grad *grad)
-{
-    return low->base + (low->tally ? (uint32_t)(grad - low->stream->grads) : grad->buffer);
-}
-
-static void set_gradient_operand(const struct lowering *low, uint32_t param, uint32_t buffer,
-                                 struct operand *out)
-{
-    plan_set_whole_buffer(low->plan, buffer, out);
-    out->shape = low->plan->params[param].shape;
-}
-
-/* What the engine makes of a gradient where its node needs another dtype (engine.cpp,
- * validate_outputs). */
-static void cast_gradient(struct lowering *low, const struct stream_grad *grad)
-{
-    const uint32_t param = grad->param, from = gradient_of(low, grad);
-    enum dtype dtype;
-    if (low->cast[param] != NONE || !low->system->casts_gradient ||
-        !low->system->casts_gradient(low, param, (enum dtype)low->plan->buffers[from].dtype,
-                                     &dtype))
-        return;
-    const uint32_t to = alloc_buffer(low, CATEGORY_BACKWARD, LANE_COMPUTE, ATEN_TO_COPY, dtype,
-                                     low->plan->params[param].shape);
-    struct operand operands[2];
-    set_gradient_operand(low, param, from, &operands[0]);
-    set_gradient_operand(low, param, to, &operands[1]);
-    low->cast[param] = to;
-    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_CAST, ATEN_TO_COPY, PLAN_NO_GROUP, 1,
-                 &operands[0], 1, &operands[1]);
-    emit_free(low, from);
-}
-
-/* AccumulateGrad: the first gradient is kept as it is, later ones are added in place. The engine
- * lets go of the gradient that came when the system's hook is done. */
-static void take_gradient(struct lowering *low, const struct stream_grad *grad)
-{
-    const uint32_t p = grad->param;
-    struct operand *const sum = &low->grad[p];
-    cast_gradient(low, grad);
-    const uint32_t came = low->cast[p] == NONE ? gradient_of(low, grad) : low->cast[p];
-    low->cast[p] = NONE;
-    low->incoming = came;
-    if (sum->place == NONE) {
-        set_gradient_operand(low, p, came, sum);
-    } else {
-        struct operand gradient;
-        set_gradient_operand(low, p, came, &gradient);
-        emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_ADD_IN_PLACE, ATEN_ADD_, PLAN_NO_GROUP,
-                     1, &gradient, 1, sum);
-    }
-    if (low->system->gradient)
-        low->system->gradient(low, p);
-    if (low->incoming != NONE && came != sum->place)
-        emit_free(low, came);
-    low->incoming = NONE;
-}
 
 void move_gradient(struct lowering *low, uint32_t param, struct operand to)
 {
@@ -256,6 +199,8 @@ static void call_for(struct lowering *low, void (*hook)(struct lowering *low, ui
 static void run_step(struct lowering *low, struct stream_step step)
 {
     const struct system *system = low->system;
+    if (low->recast_count && stream_step_is_within(step) && pass_recast(low, step))
+        return;
     switch (step.kind) {
     case STEP_BIRTH:
         emit_alloc(low, low->base + step.arg);
@@ -267,7 +212,7 @@ static void run_step(struct lowering *low, struct stream_step step)
         pass_kernel(low, step.arg);
         break;
     case STEP_GIVEN:
-        cast_gradient(low, &low->stream->grads[step.arg]);
+        take_given(low, &low->stream->given[step.arg]);
         break;
     case STEP_GRAD:
         take_gradient(low, &low->stream->grads[step.arg]);
@@ -459,7 +404,6 @@ static void lower(const struct system *system, const struct graph *graph,
     };
     low.state = arena_alloc(&low.scratch, system->state_bytes);
     low.grad = arena_lend(&low.scratch, (graph->param_count + 1) * sizeof *low.grad);
-    low.cast = none_array(&low, graph->param_count);
     for (uint32_t p = 0; p < graph->param_count; p++)
         low.grad[p].place = NONE;
     if (tally)
@@ -481,6 +425,7 @@ static void lower(const struct system *system, const struct graph *graph,
     if (system->settles)
         settle(&low);
     run(&low, true);
+    free(low.recast);
     arena_free(&low.scratch);
 }
 

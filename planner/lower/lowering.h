@@ -109,6 +109,13 @@ struct sums {
     double in_bytes, out_bytes;
 };
 
+/* A gradient of the stream that autograd has cast: what is in its place now. */
+struct recast {
+    uint32_t buffer; /* of the stream */
+    struct operand now;
+    const struct stream_given *given; /* NULL: a sum of others */
+};
+
 enum { MODULES_DEEP = 8 }; /* modules with borders within each other, at most */
 
 struct lowering {
@@ -131,8 +138,9 @@ struct lowering {
     struct plan_instruction here; /* phase, flags and scope of what is emitted next */
     struct operand *grad; /* (params) .grad: what AccumulateGrad adds to. The first gradient itself
                              until the system puts it elsewhere; place NONE: there is none */
-    uint32_t *cast;       /* (params) buffer that autograd made of the gradient that is to come, or
-                             NONE */
+    struct recast
+        *recast; /* (recast_count) gradients that autograd cast and that have not arrived */
+    uint32_t recast_count, recast_cap;
     struct operand *gathered; /* (params) where kernels find them from now on; NULL: always where
                                  their pieces say */
     uint32_t incoming; /* the gradient that AccumulateGrad was called with; NONE outside of it */

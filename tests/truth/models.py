@@ -6,8 +6,8 @@ Python frees the locals of a returning function first to last up to 3.13, last t
 on.  The recordings were made with the latter; the `del` lines give that order everywhere.
 
 Fused kernels that only CUDA has are called or imitated explicitly: flash attention is the ATen op
-itself, RMSNorm is an autograd Function that allocates what the CUDA kernel allocates (output and
-fp32 rstd; input and weight gradient).
+itself, RMSNorm's kernels are ones that allocate what CUDA's allocate (output and fp32 rstd; input and
+weight gradient).
 """
 import argparse
 import collections
@@ -30,34 +30,18 @@ import older_torch
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, None: None}
 
 
-class FusedRMSNorm(torch.autograd.Function):
-    """Allocates what the CUDA kernels of _fused_rms_norm allocate."""
-
-    @staticmethod
-    def forward(ctx, x, w):
-        y = torch.empty_like(x)
-        rstd = torch.empty(*x.shape[:-1], 1, dtype=torch.float32, device=x.device)
-        ctx.save_for_backward(x, w, rstd)
-        return y
-
-    @staticmethod
-    def backward(ctx, dy):
-        x, w, rstd = ctx.saved_tensors
-        grads = tuple(torch.empty_like(t) if needed else None
-                      for t, needed in zip((x, w), ctx.needs_input_grad))
-        del rstd, w, x
-        return grads
+def _fused_rms_norm(x, shape, weight, eps):
+    return torch.empty_like(x), torch.empty(*x.shape[:-1], 1, dtype=torch.float32, device=x.device)
 
 
-@contextlib.contextmanager
-def rms_norm_as_on_cuda():
-    """Below autocast, ATen's rms_norm is the fused kernel."""
-    library = torch.library.Library("aten", "IMPL")
-    library.impl("rms_norm", lambda x, shape, weight=None, eps=None: FusedRMSNorm.apply(x, weight), "AutogradCPU")
-    try:
-        yield
-    finally:
-        library._destroy()
+def _fused_rms_norm_backward(grad, x, shape, rstd, weight, mask):
+    return tuple(torch.empty_like(t) if needed else None for t, needed in zip((x, weight), mask))
+
+
+if older_torch.RMS_NORM_IS_FUSED:       # with kernels of a CPU's, the node that a GPU has is PyTorch's own
+    LIBRARY = torch.library.Library("aten", "IMPL")
+    for _function in (_fused_rms_norm, _fused_rms_norm_backward):
+        LIBRARY.impl(_function.__name__, _function, "CPU")
 
 
 class RMSNorm(nn.Module):
@@ -66,11 +50,6 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(dim))
 
     def forward(self, x):
-        if torch.is_autocast_enabled("cpu"):        # rms_norm is on its list
-            with rms_norm_as_on_cuda():
-                return F.rms_norm(x, self.weight.shape, self.weight, 1e-5)
-        if older_torch.RMS_NORM_IS_FUSED:
-            return FusedRMSNorm.apply(x, self.weight)
         return F.rms_norm(x, self.weight.shape, self.weight, 1e-5)
 
 

@@ -69,6 +69,11 @@ if VERSION < (2, 6):
 COMPOSES_OPTIMIZERS = (2, 9) <= VERSION < (2, 12)
 
 
+# What models.py's kernels of RMSNorm call; fake tensors do not run them.
+KERNELS = {"_fused_rms_norm": ("empty_like", "empty.memory_format"),
+           "_fused_rms_norm_backward": ("empty_like", "empty_like")}
+
+
 def births(name, out, phase):
     """An op's name and results, in the order of their births, as 2.14 has them: up to 2.8 FSDP2's copy-in has the
     at::empty of the gather's output inside, up to 2.7 the output of a reduction is its input's new_empty; and on fake

@@ -199,9 +199,10 @@ class Births(TorchDispatchMode):
         out = self.call(func, args, kwargs or {})
         log = Log.current
         name, born = older_torch.births(op_name(func), out, log.place[0])
-        for t in born if isinstance(born, (tuple, list)) else (born,):
+        for i, t in enumerate(born if isinstance(born, (tuple, list)) else (born,)):
             if isinstance(t, torch.Tensor) and not isinstance(t, DTensor):
-                log.birth(t, f"{name} {list(t.shape)} {str(t.dtype).removeprefix('torch.')}")
+                called = older_torch.KERNELS[name][i] if name in older_torch.KERNELS else name
+                log.birth(t, f"{called} {list(t.shape)} {str(t.dtype).removeprefix('torch.')}")
         return out
 
     def call(self, func, args, kwargs):

@@ -1,0 +1,185 @@
+/* gradients.c - see gradients.h. */
+#include "lower/gradients.h"
+
+#include <stdlib.h>
+
+/* A gradient is described where it is to stay: one that is copied is read back in wide words right
+ * behind the narrow ones it was written in, which a processor cannot forward. */
+static void set_gradient_operand(const struct lowering *low, const struct stream_grad *grad,
+                                 struct operand *out)
+{
+    const uint32_t buffer =
+        low->base + (low->tally ? (uint32_t)(grad - low->stream->grads) : grad->buffer);
+    plan_set_whole_buffer(low->plan, buffer, out);
+    out->shape = low->plan->params[grad->param].shape;
+}
+
+/* What the engine makes of a gradient where its node needs another dtype (engine.cpp,
+ * validate_outputs), under a system that says which; place NONE: it leaves it as it is. */
+static struct operand cast_gradient(struct lowering *low, uint32_t param,
+                                    const struct operand *gradient)
+{
+    enum dtype dtype;
+    if (!low->system->casts_gradient(low, param, (enum dtype)gradient->dtype, &dtype))
+        return no_operand();
+    const uint32_t buffer = alloc_buffer(low, CATEGORY_BACKWARD, LANE_COMPUTE, ATEN_TO_COPY, dtype,
+                                         low->plan->params[param].shape);
+    const struct operand cast = plan_whole_buffer(low->plan, buffer);
+    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_CAST, ATEN_TO_COPY, PLAN_NO_GROUP, 1,
+                 gradient, 1, &cast);
+    return cast;
+}
+
+/* ---- gradients of several uses, each cast where it is given ---- */
+
+static struct recast *recast_of(const struct lowering *low, uint32_t buffer)
+{
+    for (uint32_t i = 0; i < low->recast_count; i++)
+        if (low->recast[i].buffer == buffer)
+            return &low->recast[i];
+    return NULL;
+}
+
+static void keep_recast(struct lowering *low, struct recast recast)
+{
+    ARRAY_GROW(low->recast, low->recast_count, low->recast_cap);
+    low->recast[low->recast_count++] = recast;
+}
+
+static void drop_recast(struct lowering *low, struct recast *recast)
+{
+    *recast = low->recast[--low->recast_count];
+}
+
+/* A cast is held by nobody else and is no view, so that autograd adds to it in place; dispatch
+ * modes keep it from that. */
+static bool adds_casts_in_place(const struct lowering *low)
+{
+    return low->graph->autograd == AUTOGRAD_GPU;
+}
+
+/* Where it is to be added to what is not cast, it is not cast either. */
+void take_given(struct lowering *low, const struct stream_given *given)
+{
+    const bool adds = given->sum != NONE;
+    if (!low->system->casts_gradient || (adds && !recast_of(low, given->before)))
+        return;
+    struct operand gradient = plan_whole_buffer(low->plan, low->base + given->buffer);
+    gradient.shape = low->plan->params[given->param].shape;
+    const struct operand cast = cast_gradient(low, given->param, &gradient);
+    if (cast.place == NONE)
+        return;
+    if (!given->shared)
+        emit_free(low, gradient.place);
+    keep_recast(low, (struct recast){given->buffer, cast, given});
+    if (!adds || given->sum == given->before || adds_casts_in_place(low))
+        return;
+    struct buffer *sum = &low->plan->buffers[low->base + given->sum];
+    sum->dtype = cast.dtype;
+    sum->bytes = low->plan->buffers[cast.place].bytes;
+}
+
+static bool is_sum_in_place(const struct lowering *low, uint32_t buffer)
+{
+    for (uint32_t i = 0; i < low->recast_count; i++) {
+        const struct stream_given *given = low->recast[i].given;
+        if (given && given->sum == buffer && given->sum != given->before)
+            return adds_casts_in_place(low);
+    }
+    return false;
+}
+
+static struct recast *added_by(const struct lowering *low, uint32_t kernel)
+{
+    for (uint32_t i = 0; i < low->recast_count; i++) {
+        const struct stream_given *given = low->recast[i].given;
+        if (given && given->sum != NONE && given->kernel == kernel)
+            return &low->recast[i];
+    }
+    return NULL;
+}
+
+/* The kernel that adds the gradient of a later use to those before, of what they were cast to. */
+static void add_recast(struct lowering *low, struct recast *later)
+{
+    const struct stream_given *given = later->given;
+    struct recast *before = recast_of(low, given->before);
+    const struct operand in[2] = {before->now, later->now};
+    if (given->sum == given->before || adds_casts_in_place(low)) {
+        emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_ADD_IN_PLACE, ATEN_ADD_, PLAN_NO_GROUP,
+                     1, &in[1], 1, &in[0]);
+        if (given->sum != given->before) {
+            before->now = no_operand();
+            keep_recast(low, (struct recast){given->sum, in[0], NULL});
+        }
+    } else {
+        const struct operand sum = plan_whole_buffer(low->plan, low->base + given->sum);
+        emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_ADD, ATEN_ADD, PLAN_NO_GROUP, 2, in, 1,
+                     &sum);
+    }
+    later = recast_of(low, given->buffer);
+    if (!given->shared) {
+        later->given = NULL;
+        return;
+    }
+    emit_free(low, in[1].place);
+    drop_recast(low, later);
+}
+
+bool pass_recast(struct lowering *low, struct stream_step step)
+{
+    struct recast *recast;
+    if (step.kind == STEP_BIRTH)
+        return is_sum_in_place(low, step.arg);
+    if (step.kind == STEP_KERNEL) {
+        recast = added_by(low, step.arg);
+        if (recast)
+            add_recast(low, recast);
+        return recast != NULL;
+    }
+    recast = recast_of(low, step.arg);
+    if (!recast || (recast->given && recast->given->shared))
+        return false;
+    if (recast->now.place != NONE)
+        emit_free(low, recast->now.place);
+    drop_recast(low, recast);
+    return true;
+}
+
+/* The gradient that arrives, as autograd made it. */
+static void arrive(struct lowering *low, const struct stream_grad *grad, struct operand *out)
+{
+    struct recast *recast = low->recast_count ? recast_of(low, grad->buffer) : NULL;
+    if (recast) {
+        *out = recast->now;
+        drop_recast(low, recast);
+        return;
+    }
+    set_gradient_operand(low, grad, out);
+    if (!low->system->casts_gradient)
+        return;
+    const struct operand cast = cast_gradient(low, grad->param, out);
+    if (cast.place == NONE)
+        return;
+    emit_free(low, out->place);
+    *out = cast;
+}
+
+void take_gradient(struct lowering *low, const struct stream_grad *grad)
+{
+    const uint32_t p = grad->param;
+    struct operand *const sum = &low->grad[p], gradient;
+    const bool first = sum->place == NONE;
+    struct operand *const came = first ? sum : &gradient;
+    arrive(low, grad, came);
+    const uint32_t place = came->place;
+    low->incoming = place;
+    if (!first)
+        emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_ADD_IN_PLACE, ATEN_ADD_, PLAN_NO_GROUP,
+                     1, &gradient, 1, sum);
+    if (low->system->gradient)
+        low->system->gradient(low, p);
+    if (low->incoming != NONE && place != sum->place)
+        emit_free(low, place);
+    low->incoming = NONE;
+}
