@@ -194,18 +194,24 @@ static void note_given(struct tape *tape, struct pending *pending)
     pending->given = s->given_count++;
 }
 
-/* Whether anybody asks where a gradient is given. */
+/* Whether a gradient's dtype, and where it is given, are the system's business. */
 static bool notes_given(const struct tape *tape, const struct pending *pending)
 {
-    return torch_does(tape->graph->torch, TORCH_GRADIENTS_CAST) && is_param(tape, pending->tensor);
+    return tape->options->grad_dtypes && torch_does(tape->graph->torch, TORCH_GRADIENTS_CAST) &&
+           is_param(tape, pending->tensor);
+}
+
+/* Whether nobody but this use gives the parameter a gradient. */
+static bool gives_alone(const struct tape *tape, const struct pending *pending)
+{
+    return tape->param_uses[tape_param_index(tape, pending->tensor)] == 1 &&
+           tape->slot[tape->root[pending->tensor]] == NO_BUFFER;
 }
 
 /* A view that one of several uses gives: its bytes are its own only behind the node. */
 static void note_given_view(struct tape *tape, struct pending *pending)
 {
-    const bool alone = tape->param_uses[tape_param_index(tape, pending->tensor)] == 1 &&
-                       tape->slot[tape->root[pending->tensor]] == NO_BUFFER;
-    if (notes_given(tape, pending) && pending->given == GRAPH_NONE && !alone)
+    if (notes_given(tape, pending) && pending->given == GRAPH_NONE && !gives_alone(tape, pending))
         note_given(tape, pending);
 }
 
@@ -225,12 +231,13 @@ static void validate_pending(struct tape *tape)
             grad = pending->gradient;
             tape_view(tape, &grad, t->shape);
         }
-        if (grad.dtype != t->dtype) {
+        const bool asked = notes_given(tape, pending);
+        if (grad.dtype != t->dtype && !(asked && gives_alone(tape, pending))) {
             pending->gradient = tape_call(tape, WORK_CAST, ATEN_TO_COPY, (enum dtype)t->dtype,
                                           grad.shape, -1.0, 1, &grad);
             tape_release(tape, grad.place);
         }
-        if (notes_given(tape, pending) && (!pending->viewed || pending->broadcast))
+        if (asked && (!pending->viewed || pending->broadcast))
             note_given(tape, pending);
     }
 }

@@ -40,6 +40,8 @@ struct tape_options {
     bool scaled_loss; /* an engine divides the loss by the micro-batches, multiplies it by a loss
                          scale, and has hooks behind backward() instead of in its final callback */
     bool divided_loss; /* with scaled_loss: there is no loss scale */
+    bool grad_dtypes;  /* the system says in which dtypes parameters have their gradients, where
+                          PyTorch has grad_dtype: theirs is not that of the parameter */
 };
 
 /* Whether the options checkpoint block `block` of `count`. */

@@ -24,6 +24,7 @@ void system_tape(const struct strategy *strategy, struct tape_options *options)
     options->own_linear = system && system->own_linear;
     options->scaled_loss = system && system->scaled_loss;
     options->divided_loss = system && system->unscaled && system->unscaled(strategy);
+    options->grad_dtypes = system && system->casts_gradient;
 }
 
 bool system_has_views(enum system_kind kind)

@@ -127,7 +127,7 @@ class Fsdp2(recorder.System):
     @contextlib.contextmanager
     def tensors(self):
         with FakeTensorMode(allow_non_fake_inputs=True), self.births(), \
-                mock.patch.object(torch.Tensor, "pin_memory", lambda t: torch.ops.aten._to_copy(t.detach())), \
+                mock.patch.object(torch.Tensor, "pin_memory", lambda t, **_: torch.ops.aten._to_copy(t.detach())), \
                 mock.patch.object(torch.cpu.Stream, "record_event", lambda stream: torch.cpu.Event(), create=True):
             yield
 
