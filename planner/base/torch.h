@@ -16,6 +16,9 @@
  * of versions before it, samples were recorded under those after it. */
 enum { TORCH_OLDEST = 4, TORCH_WHOLE = 14, TORCH_NEWEST = 15 };
 
+/* From which on CPUOffloadPolicy is planned: under 2.6, 2.8, 2.10 and 2.12 it was recorded. */
+enum { TORCH_OF_OFFLOAD = 6 };
+
 /* X(NAME, from 2.x on, until 2.x, whose, what others do, what these did, source): from TORCH_OLDEST
  * on unless a version began it; of one sharding system, or of all jobs. */
 #define TORCH_MAP(X)                                                                               \
@@ -86,6 +89,10 @@ enum { TORCH_OLDEST = 4, TORCH_WHOLE = 14, TORCH_NEWEST = 15 };
       "native_functions.yaml, _fused_rms_norm; recorded, 2.8.0")                                   \
     X(INDEX_OF_ALL, 4, 9, ALL, "x[:] is x", "each : of an index is a node, whose backward copies", \
       "grad_fn of x[:, :, None], 2.8.0 and 2.9.1")                                                 \
+    X(OFFLOAD_WAITS, 4, 9, FSDP2, "HSDP's host waits for the copies of offloaded gradients",       \
+      "HSDP's host waits for the reduce-scatters before the copies of offloaded gradients, and "   \
+      "not for these",                                                                             \
+      "_fsdp_collectives.py of 2.6.0, 2.8.0 and 2.9.1, grad_offload_event of foreach_reduce")      \
     X(ALONE_COPIES, 4, 9, FSDP2, "one rank copies its parameters one by one",                      \
       "one rank gathers from itself, as many do",                                                  \
       "recorded, 2.8.0 and 2.9.1; _fsdp_param_group.py, unshard")                                  \

@@ -178,10 +178,24 @@ static void write_value(FILE *file, const json_t *value)
         fputs(json_is_true(value) ? "True" : json_is_false(value) ? "False" : "None", file);
 }
 
+/* With the dtype of reductions by its name: what a policy without one means depends on the version
+ * of PyTorch that runs the file. */
+static struct settings with_reduce_dtype(const struct settings *settings)
+{
+    struct settings out = *settings;
+    struct strategy *s = &out.job.strategy, own = *s;
+    if (own.compute == DTYPE_COUNT)
+        own.compute = own.store;
+    if (s->reduce == DTYPE_COUNT)
+        s->reduce = strategy_own_reduce(&own, out.job.model.torch);
+    return out;
+}
+
 static void write_settings(FILE *file, const struct settings *settings)
 {
     const char *key;
-    json_t *echo = settings_echo(settings), *value;
+    const struct settings named = with_reduce_dtype(settings);
+    json_t *echo = settings_echo(&named), *value;
     json_object_del(echo, "from");
     fputs("# What was planned; `shardplan fit --from` reads it back.\nSETTINGS = {\n", file);
     json_object_foreach(echo, key, value)

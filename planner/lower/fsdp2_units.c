@@ -121,6 +121,23 @@ static bool races(const struct strategy *s, uint32_t torch)
            !torch_does(torch, TORCH_ALL_REDUCE_HELD);
 }
 
+static enum err_code check_offload(const struct strategy *s, uint32_t torch, struct err *err)
+{
+    if (!s->offload || torch == 0)
+        return ERR_OK;
+    if (torch < TORCH_OF_OFFLOAD)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--offload: not known of torch 2.%u; it is planned as of 2.%d", torch,
+                       TORCH_OF_OFFLOAD);
+    if (s->replicate > 1 && !torch_does(torch, TORCH_OFFLOAD_WAITS))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--offload with --replicate: of torch 2.%u it is not planned: %s (until "
+                       "2.%u)",
+                       torch, torch_row(TORCH_OFFLOAD_WAITS)->then,
+                       torch_row(TORCH_OFFLOAD_WAITS)->until);
+    return ERR_OK;
+}
+
 /* What a version of PyTorch does not have, or is not known to do as newer ones. */
 static enum err_code check_version(const struct strategy *s, uint32_t torch, struct err *err)
 {
@@ -134,14 +151,11 @@ static enum err_code check_version(const struct strategy *s, uint32_t torch, str
     if (s->columns && s->world == s->replicate && !torch_does(torch, TORCH_ALONE_REDUCES))
         return err_set(err, ERR_UNSUPPORTED,
                        "--placement columns of one rank: not planned as torch 2.%u does it", torch);
-    const char *newest = s->experts_replicate ? "--experts-replicate"
-                         : s->offload         ? "--offload"
-                                              : NULL;
-    if (newest && !torch_is_whole(torch))
+    if (s->experts_replicate && !torch_is_whole(torch))
         return err_set(err, ERR_UNSUPPORTED,
-                       "%s: not known of torch 2.%u; it is planned as of 2.%d", newest, torch,
-                       TORCH_WHOLE);
-    return ERR_OK;
+                       "--experts-replicate: not known of torch 2.%u; it is planned as of 2.%d",
+                       torch, TORCH_WHOLE);
+    return check_offload(s, torch, err);
 }
 
 /* Two meshes: torch's clip_grad_norm_ stacks norms, and "all operands in aten.stack.default must

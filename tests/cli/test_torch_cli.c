@@ -115,7 +115,8 @@ static void what_is_not_known_of_a_version_is_refused(void **state)
         {"--torch 2.5 --code hf", "transformers 5.23, whose code is planned, needs torch 2.6"},
         {"--torch 2.5 --lora 8", "which --lora's adapters are of, is planned, needs torch 2.6"},
         {"--torch 2.12 --reduce-buffers 2", "torch 2.12 does not have it; 2.13 does"},
-        {"--torch 2.13 --offload cpu", "--offload: not known of torch 2.13"},
+        {"--torch 2.5 --offload cpu", "--offload: not known of torch 2.5; it is planned as of 2.6"},
+        {"--torch 2.8 --offload cpu --replicate 2", "HSDP's host waits for the reduce-scatters"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {

@@ -441,6 +441,32 @@ static void units_have_their_lists(void **state)
     prediction_free(&prediction);
 }
 
+/* MixedPrecisionPolicy without a reduce_dtype means another one since torch 2.15. */
+static void reductions_keep_their_dtype_under_any_version(void **state)
+{
+    static const struct {
+        const char *torch, *line;
+    } cases[] = {{"2.14", "\"reduce_dtype\": \"bf16\""}, {"2.15", "\"reduce_dtype\": \"fp32\""}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct settings settings;
+        struct exported exported;
+        struct prediction prediction;
+        struct err err = {0};
+        settings_defaults(&settings, COMMAND_PLAN);
+        set_all(&settings, arena_strdup(&texts, "model " TOY " seq 128 gpus 4 param-dtype bf16 "
+                                                "reduce-dtype same"));
+        settings_set(&settings, "torch", cases[i].torch, NULL);
+        const struct plan *plan = plan_of(&settings, &prediction);
+        assert_non_null(plan);
+        assert_int_equal(export_plan(&settings, plan, "fsdp2", &exported, &err), ERR_OK);
+        if (!strstr(exported.text, cases[i].line))
+            fail_msg("torch %s: %s", cases[i].torch, exported.text);
+        export_free(&exported);
+        prediction_free(&prediction);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -450,6 +476,7 @@ int main(void)
         cmocka_unit_test(the_script_is_told_what_no_key_says),
         cmocka_unit_test(deepspeeds_keys_are_written),
         cmocka_unit_test(units_have_their_lists),
+        cmocka_unit_test(reductions_keep_their_dtype_under_any_version),
     };
     return cmocka_run_group_tests_name("export", tests, NULL, drop_texts);
 }

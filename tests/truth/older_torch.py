@@ -127,6 +127,9 @@ if not hasattr(torch.cpu.Stream, "record_event"):
     torch.cpu.Stream.record_event = lambda self, event=None: event or torch.cpu.Event()
     torch.cpu.Stream.wait_event = lambda self, event: None
 
+if hasattr(torch, "accelerator"):   # 2.14 asks it for the stream; with CUDA and without a GPU that is an error
+    torch.accelerator.current_stream = torch.cpu.current_stream
+
 if VERSION < (2, 7):        # streams are torch.cuda's, whatever the device is
     for _name in ("Stream", "Event", "stream", "current_stream"):
         setattr(torch.cuda, _name, getattr(torch.cpu, _name))
