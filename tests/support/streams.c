@@ -199,12 +199,13 @@ static const char *kernel_name(const struct plan *plan, const struct plan_instru
     return strcmp(plan->system, "ddp") == 0 ? bucket_name(plan, in) : NULL;
 }
 
-/* Copies of single numbers are not told. */
-static bool is_number(const struct kernel *kernel)
+/* Of ZeRO copies of single numbers are not told; of others every copy is, of an empty shard too. */
+static bool is_number(const struct plan *plan, const struct kernel *kernel)
 {
-    return shape_elements(&kernel->operands[0].shape) *
-               dtype_bytes((enum dtype)kernel->operands[0].dtype) <=
-           8;
+    return strncmp(plan->system, "zero", 4) == 0 &&
+           shape_elements(&kernel->operands[0].shape) *
+                   dtype_bytes((enum dtype)kernel->operands[0].dtype) <=
+               8;
 }
 
 static const char *name_of(const struct plan *plan, const struct plan_instruction *in,
@@ -217,7 +218,7 @@ static const char *name_of(const struct plan *plan, const struct plan_instructio
         return plan_kernel(plan, in->arg)->label == ATEN_COPY_ ? NULL : "copy_out";
     case PLAN_HOST_TO_DEVICE:
     case PLAN_DEVICE_TO_HOST:
-        if (is_number(plan_kernel(plan, in->arg)))
+        if (is_number(plan, plan_kernel(plan, in->arg)))
             return NULL;
         return plan_op_name((enum plan_op)in->op);
     case PLAN_COPY_IN: /* of one shard NCCL reads it itself */

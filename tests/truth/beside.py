@@ -10,7 +10,7 @@ PATTERNS = {"adamw_foreach": ("adamw", "foreach"), "adamw_fused": ("adamw", "fus
             "sgd": ("sgd", "foreach")}
 ZERO = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
         "grad_accum_dtype", "no_sync", "code", "freeze", "lora", "lora_dtype", "gpus_per_node"}
-NEWEST = 14     # 2.x: what is planned without --torch
+DEFAULT = 14    # 2.x: what is planned without --torch
 # DeepSpeed's recorder has a Llama and a GPT-2 whose blocks have no modules of their own for attention and MLP
 FLAT = (("llama", "attention.w", "w"), ("llama", "feed_forward.w", "w"), ("gpt2", "attn.c_", "c_"), ("gpt2", "mlp.c_proj", "c_out"),
         ("gpt2", "mlp.c_fc", "c_fc"))
@@ -92,7 +92,7 @@ def options(row, folder):
             yield "code", code
     yield "gpu", "a100-sxm-80gb"
     minor = int(row["torch"].split(".")[1])
-    if minor < NEWEST:
+    if minor != DEFAULT:
         yield "torch", f"2.{minor}"
     if m.get("kind") not in ("hf", None):
         yield "attention", "flash"      # as the recorder's models have it in any dtype

@@ -10,7 +10,7 @@ Every job is drawn from what `shardplan fit --help` offers (draw.py), recorded a
 the command line (beside.py): each allocation and free, its place and its name, the peak, and what lives at each mark
 are compared. Each job has a process of its own: what a library leaves behind (DeepSpeed its linear) meets no other. Prints a line a job, what differs, and at the end how many of each system were equal, refused (by shardplan), not
 recordable (PyTorch fails), or differ. Exit status 1: some differ. Needs torch 2.14.1, transformers 5.23 and, for ZeRO,
-deepspeed 0.19.8; SHARDPLAN is the program (build/shardplan). Under an older torch (2.4.1 and newer) the jobs are
+deepspeed 0.19.8; SHARDPLAN is the program (build/shardplan). Under another torch (2.4.1 to 2.15.0) the jobs are
 planned with its --torch.
 """
 import argparse
