@@ -212,11 +212,11 @@ class Places(TorchDispatchMode):
 # ---- ways ----
 
 class OnCuda(record.Fsdp2):
-    def keywords(self):
-        kw = super().keywords()
+    def keywords(self, replicate):
+        kw = super().keywords(replicate)
         with _disable_current_modes():
-            s = self.s
-            shape = (s["replicate"], s["world"] // s["replicate"]) if s.get("replicate", 1) > 1 else (s["world"],)
+            world = self.s["world"]
+            shape = (replicate, world // replicate) if replicate > 1 else (world,)
             names = ("replicate", "shard")[-len(shape):]
             kw["mesh"] = record.init_device_mesh("cuda", shape, mesh_dim_names=names)
         return kw
