@@ -21,7 +21,8 @@ last up to 3.13, last to first from 3.14 on: a recording is of the Python that m
 
 The file: lines of JSON, compressed. The first is an object: format, version, model, parameters,
 modules, called ([name, its own parameters,
-those of others that it reads] of every module, by number) and three tables: `ops` (names of the dispatcher), `types` ([op, dtype, shape, bytes]: of a
+those of others that it reads, and of one that DeepSpeed fetches as one (a leaf module) its class] of every
+module, by number) and three tables: `ops` (names of the dispatcher), `types` ([op, dtype, shape, bytes]: of a
 storage at birth), `calls` ([op, ins, outs, arguments, flops]; a tensor is [dtype, shape, strides,
 position]). The others are a variant each: batch, checkpointing, hooks ("fsdp": modules' inputs are
 cast and pass through a node, as fully_shard's hooks do; "zero3": every module has DeepSpeed's hooks and
@@ -34,6 +35,8 @@ those that the model has so), inputs, constants, and its steps as text:
     gP:N        the gradient of parameter P is complete, in buffer N
     (M )M <M >M pre-forward, post-forward, pre-backward, post-backward of module M; r: the root
     {N }N [N ]N likewise of module N of `called`, in variants with hooks "zero3" alone
+    sP uP       there, too: a node saves a view of parameter P, which keeps the memory that P has now; it lets go
+                of it. (A node that saves P itself has whatever memory P has.)
     =name       logits (the loss is behind the model), loss, blocks (backward reaches them), final (autograd's last callback)
 """
 import argparse
@@ -64,7 +67,7 @@ try:
 except ImportError as error:
     sys.exit(f"record.py: needs a Python with torch: {error}")
 
-VERSION = 1
+VERSION = 2     # 1: of hooks "zero3", without what nodes save and which modules are leaf modules
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 KNOWN_ELEMENTS = 1 << 20    # values of integers are followed up to this size
 aten = torch.ops.aten
@@ -766,6 +769,16 @@ class BehindBackward(torch.autograd.Function):
         return None, grad
 
 
+LEAVES = {"transformers.models.mixtral.modeling_mixtral.MixtralSparseMoeBlock",        # leaf_module_config.py
+          "transformers.models.qwen2_moe.modeling_qwen2_moe.Qwen2MoeSparseMoeBlock",
+          "transformers.models.qwen3_moe.modeling_qwen3_moe.Qwen3MoeSparseMoeBlock"}
+
+
+def is_leaf(module):
+    """Whether DeepSpeed puts no hooks within it, by default."""
+    return f"{type(module).__module__}.{type(module).__qualname__}" in LEAVES
+
+
 class Called:
     """The hooks of one module, and what they count."""
 
@@ -776,6 +789,8 @@ class Called:
                         module.register_forward_hook(lambda m, args, output: self.leave()),
                         module.register_forward_hook(self.wrap_output),
                         module.register_forward_pre_hook(self.wrap_inputs)]
+        if is_leaf(module):     # reduce_leaf_module_grads
+            self.handles.append(module.register_full_backward_hook(lambda m, inputs, outputs: None))
 
     def write(self, kind):
         self.calls.stream.steps.append(f"{kind}{self.index}")
@@ -797,10 +812,10 @@ class Called:
 
 
 def called_modules(model):
-    """(name, module) of all, parents first, as often as they are found."""
+    """(name, module) of all, parents first, as often as they are found; not of those in leaf modules."""
     def visit(name, module):
         yield name, module
-        for child_name, child in module.named_children():
+        for child_name, child in module.named_children() if not is_leaf(module) else ():
             yield from visit(f"{name}.{child_name}" if name else child_name, child)
     return list(visit("", model))
 
@@ -808,22 +823,22 @@ def called_modules(model):
 def called_table(model, external):
     """What the header says of them."""
     index = {id(p): i for i, p in enumerate(model.parameters())}
-    return [[name, [index[id(p)] for p in module.parameters(recurse=False)], external.get(i, [])]
-            for i, (name, module) in enumerate(called_modules(model))]
+    return [[name, [index[id(p)] for p in module.parameters(recurse=is_leaf(module))], external.get(i, [])]
+            + ([type(module).__name__] if is_leaf(module) else []) for i, (name, module) in enumerate(called_modules(model))]
 
 
 class Parameters(dict):
-    """A module's parameters, which tells when a module reads them while their own is not called: to
-    DeepSpeed they are that module's, too, from then on (ZeROOrderedDict)."""
+    """A module's parameters, which tells when a module reads them while their own (`called`: that, or the leaf
+    module that it is in) is not called: to DeepSpeed they are that module's, too, from then on (ZeROOrderedDict)."""
 
-    def __init__(self, calls, module, index):
+    def __init__(self, calls, module, called, index):
         super().__init__(module._parameters)
-        self.calls, self.module, self.index = calls, module, index
+        self.calls, self.called, self.index = calls, called, index
 
     def __getitem__(self, key):
         param = super().__getitem__(key)
         within = self.calls.open
-        if param is not None and within and all(self.calls.modules[i] is not self.module for i in within):
+        if param is not None and within and all(self.calls.modules[i] is not self.called for i in within):
             found = self.calls.external.setdefault(within[-1], [])
             if self.index[id(param)] not in found:
                 found.append(self.index[id(param)])
@@ -837,8 +852,9 @@ class Calls:
         self.of = [Called(self, i, module) for i, module in enumerate(self.modules)]
         index = {id(p): i for i, p in enumerate(model.parameters())}
         self.parameters = [(module, module._parameters) for module in model.modules()]
+        around = {within: leaf for leaf in self.modules if is_leaf(leaf) for within in leaf.modules()}
         for module, _ in self.parameters:
-            module._parameters = Parameters(self, module, index)
+            module._parameters = Parameters(self, module, around.get(module, module), index)
         self.linear = F.linear
         F.linear = lambda input, weight, bias=None: OwnLinear.apply(input, weight, bias)
 
@@ -849,6 +865,31 @@ class Calls:
         for called in self.of:
             for handle in called.handles:
                 handle.remove()
+
+
+class SavedView:
+    """What a node keeps of a parameter's memory: a tensor that is not the parameter itself."""
+
+    def __init__(self, stream, index, tensor):
+        self.stream, self.index, self.tensor = stream, index, tensor
+        stream.steps.append(f"s{index}")
+
+    def __del__(self):
+        self.stream.steps.append(f"u{self.index}")
+
+
+def saved_views(stream, params):
+    """Says of each tensor that a node saves whether it is such a view. What comes back of other tensors is no
+    tensor with a node, which might be the one that saves it."""
+    of = {id(p.untyped_storage()): i for i, p in enumerate(params)}
+    own = {id(p) for p in params}
+
+    def pack(tensor):
+        index = of.get(id(tensor.untyped_storage()))
+        kept = tensor.detach() if tensor.requires_grad else tensor
+        return kept if index is None or id(tensor) in own else SavedView(stream, index, kept)
+    return torch.autograd.graph.saved_tensors_hooks(
+        pack, lambda kept: kept.tensor if isinstance(kept, SavedView) else kept)
 
 
 # --------------------------------------------------------------------------------------------
@@ -929,12 +970,13 @@ def record(model, inputs, loss, units, tables, places, hooks, dtype, lower):
     gc.disable()
     try:
         with stream, ordered_cache(stream):
-            with autocast(lower):
-                output = call_model(model, inputs)
-            if loss is not None:
-                stream.steps.append("=logits")
-            scalar = loss_of(output, loss)
-            del output
+            with saved_views(stream, params) if calls else contextlib.nullcontext():
+                with autocast(lower):
+                    output = call_model(model, inputs)
+                if loss is not None:
+                    stream.steps.append("=logits")
+                scalar = loss_of(output, loss)
+                del output
             stream.steps.append("=loss")
             for node in nodes_of(scalar.grad_fn):
                 handles.append(node.register_prehook(before))

@@ -205,6 +205,16 @@ static void find_borders(const struct graph *graph, struct graph_calls *calls)
     }
 }
 
+/* The innermost of those before that a name is in: modules are listed behind those around them. */
+static uint32_t listed_around(const struct graph_calls *calls, uint32_t before, const char *name)
+{
+    for (size_t n = parent_length(name, strlen(name)); n > 0; n = parent_length(name, n))
+        for (uint32_t c = before; c-- > 0;)
+            if (strncmp(calls->at[c].name, name, n) == 0 && calls->at[c].name[n] == '\0')
+                return c;
+    return CALL_ROOT;
+}
+
 /* Those that a recording lists. */
 static struct graph_calls *listed_calls(const struct graph *graph)
 {
@@ -220,7 +230,8 @@ static struct graph_calls *listed_calls(const struct graph *graph)
         const struct graph_called *called = &graph->called[c];
         calls->at[c] = (struct graph_call){
             .name = called->name,
-            .parent = GRAPH_NONE,
+            .parent = c ? listed_around(calls, c, called->name) : GRAPH_NONE,
+            .leaf = graph_leaf_around(graph, called->name, strlen(called->name)) > 0,
             .first_param = params,
             .params = called->count,
             .external = called->count - called->own,

@@ -446,7 +446,7 @@ void graph_call_is(struct graph *graph, uint32_t tensor, const char *fmt, ...)
 
 void graph_leaf(struct graph *graph, const char *class_name, const char *fmt, ...)
 {
-    char name[96];
+    char name[256];
     va_list args;
     va_start(args, fmt);
     vsnprintf(name, sizeof name, fmt, args);

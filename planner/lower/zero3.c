@@ -51,7 +51,7 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
     if (s->zero.quantized_weights)
         TRY(check_quantized(s, graph, err));
     TRY(zero3_check_qgz(s, err));
-    TRY(zero3_check_leaves(s, graph, err));
+    TRY(zero3_check_leaves(s, graph, stream, err));
     return zero_check_used(graph, stream, err);
 }
 

@@ -141,7 +141,7 @@ void zero3_reduce_qgz(struct lowering *low);
 /* Which they are, before the graph is run; and whether that is planned. */
 void zero3_prepare(const struct strategy *strategy, struct graph *graph);
 enum err_code zero3_check_leaves(const struct strategy *strategy, const struct graph *graph,
-                                 struct err *err);
+                                 const struct stream *stream, struct err *err);
 /* Those of its gradients that have waited. */
 void zero3_reduce_leaf(struct lowering *low, uint32_t call);
 /* A parameter's gradient goes into the bucket. */

@@ -24,20 +24,6 @@ void zero3_prepare(const struct strategy *s, struct graph *graph)
     }
 }
 
-/* A recording has neither what nodes save of parameters nor classes of modules. */
-static enum err_code check_recorded(const struct graph *graph, struct err *err)
-{
-    for (uint32_t p = 0; graph->called && p < graph->param_count; p++)
-        if (strstr(graph->params[p].name, "experts."))
-            return err_set(err, ERR_UNSUPPORTED,
-                           "%s: a recorded mixture of experts under zero3 is not planned: a "
-                           "recording does not say which views of gathered parameters autograd "
-                           "saves, nor which modules DeepSpeed fetches as one; from its "
-                           "config.json it is, where that is built in",
-                           graph->params[p].name);
-    return ERR_OK;
-}
-
 static bool is_of_experts(const struct graph *graph, const char *leaf)
 {
     const size_t n = strlen(leaf);
@@ -49,22 +35,30 @@ static bool is_of_experts(const struct graph *graph, const char *leaf)
     return false;
 }
 
-/* DeepSpeed reduces a leaf module's gradients in its hook behind backward, which comes only to a
- * module whose input needs a gradient. */
-static enum err_code check_inputs(const struct graph *graph, struct err *err)
+/* DeepSpeed reduces a leaf module's gradients in its hook behind backward. Where its input needs no
+ * gradient, torch runs that hook when the gradient of its output is there: no parameter has one
+ * then, nor its memory, and zeros of no elements are what is reduced (recorded: a RuntimeError). */
+static enum err_code check_inputs(const struct graph *graph, const struct stream *stream,
+                                  struct err *err)
 {
     enum err_code code = ERR_OK;
     struct graph_calls *calls = graph_calls_new(graph);
+    bool *returns = arena_alloc(&calls->arena, (calls->count + 1) * sizeof *returns);
+    for (uint32_t i = 0; i < stream->step_count; i++)
+        if (stream->steps[i].kind == STEP_RETURN_BACKWARD)
+            returns[stream->steps[i].arg] = true;
     for (uint32_t c = 0; c < calls->count && code == ERR_OK; c++) {
         const struct graph_call *call = &calls->at[c];
         bool trained = false;
         for (uint32_t i = 0; i < call->params; i++)
             trained = trained || graph->params[calls->params[call->first_param + i]].trainable;
-        if (call->leaf && trained && !call->input_grad)
+        if (call->leaf && trained && !returns[c])
             code = err_set(err, ERR_UNSUPPORTED,
                            "--freeze: nothing before %s is trained, so its input needs no "
-                           "gradient: when DeepSpeed reduces the gradients of such a leaf module "
-                           "is not planned; train an embedding, or --strategy zero2",
+                           "gradient: DeepSpeed " ZERO_VERSION " reduces the gradients of such a "
+                           "leaf module before there are any, and fails (\"Cannot reduce scatter "
+                           "gradients whose size is not same as the params\"); train an "
+                           "embedding, or --strategy zero2",
                            call->name);
     }
     graph_calls_free(calls);
@@ -72,13 +66,17 @@ static enum err_code check_inputs(const struct graph *graph, struct err *err)
 }
 
 enum err_code zero3_check_leaves(const struct strategy *s, const struct graph *graph,
-                                 struct err *err)
+                                 const struct stream *stream, struct err *err)
 {
     const struct zero_options *o = &s->zero;
-    TRY(check_recorded(graph, err));
     for (const struct graph_leaf *leaf = graph->leaves; leaf; leaf = leaf->before) {
         const size_t n = strlen(leaf->name);
         const char *class_name = leaf->class_name;
+        if (graph->called && !class_name)
+            return err_set(err, ERR_UNSUPPORTED,
+                           "--zero: leaf_module: %s: it was recorded with hooks of its own; of "
+                           "recordings, DeepSpeed's own leaf modules alone are planned",
+                           leaf->name);
         if (!is_of_experts(graph, leaf->name) || strchr(leaf->name, '.') == NULL)
             return err_set(err, ERR_UNSUPPORTED,
                            "--zero: leaf_module: %s: of leaf modules, blocks of experts are "
@@ -92,7 +90,7 @@ enum err_code zero3_check_leaves(const struct strategy *s, const struct graph *g
                            "leaf module alone",
                            class_name, leaf->name);
     }
-    return graph->leaves ? check_inputs(graph, err) : ERR_OK;
+    return graph->leaves ? check_inputs(graph, stream, err) : ERR_OK;
 }
 
 /* reduce_leaf_module_grads. */

@@ -324,6 +324,12 @@ enum err_code recording_choose(const struct recording *r, const struct recording
         hooks = hooks || v->module_hooks;
         if (v->checkpointing == choice->checkpointing && v->input_nodes == choice->input_nodes &&
             v->module_hooks == choice->module_hooks) {
+            if (v->module_hooks && !r->says_saved)
+                return err_set(err, ERR_UNSUPPORTED,
+                               "%s was recorded before recordings said which views of parameters "
+                               "autograd saves, which ZeRO-3 gathers and cannot release; record it "
+                               "again with this version's record.py",
+                               r->path);
             *out = v;
             return ERR_OK;
         }
@@ -374,11 +380,13 @@ static enum err_code read_info(struct recording *r, struct err *err)
     const json_int_t parameters = json_integer_value(json_object_get(model, "parameters"));
     if (!format || strcmp(format, "shardplan stream") != 0)
         return wrong(r, "this is no recording of tools/record.py", err);
-    if (version != 1)
-        return err_set(err, ERR_INVALID,
-                       "%s: line 1: its format is version %lld, and version 1 is read here: record "
-                       "it again",
-                       r->path, (long long)version);
+    if (version != 1 && version != 2)
+        return err_set(
+            err, ERR_INVALID,
+            "%s: line 1: its format is version %lld, and versions 1 and 2 are read here: "
+            "record it again",
+            r->path, (long long)version);
+    r->says_saved = version > 1;
     r->info = (struct recording_info){
         .name = json_string_value(json_object_get(model, "name")),
         .torch = json_string_value(json_object_get(model, "torch")),

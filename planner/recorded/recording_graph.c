@@ -57,7 +57,8 @@ static enum err_code add_params(const struct recording *r, struct graph *graph, 
                               : err_set(err, ERR_INVALID, "%s: line 1: no parameters", r->path);
 }
 
-/* Every module with its own parameters, for systems with hooks on all of them. */
+/* Every module with its own parameters, for systems with hooks on all of them; all that are in it
+ * where it is fetched as one (`class_name`). */
 static enum err_code add_called(const struct recording *r, struct graph *graph, struct err *err)
 {
     size_t i, j;
@@ -67,6 +68,7 @@ static enum err_code add_called(const struct recording *r, struct graph *graph, 
     json_array_foreach(rows, i, row)
     {
         const char *name = json_string_value(json_array_get(row, 0));
+        const char *class_name = json_string_value(json_array_get(row, 3));
         const json_t *lists[] = {json_array_get(row, 1), json_array_get(row, 2)};
         const size_t most = json_array_size(lists[0]) + json_array_size(lists[1]);
         uint32_t *params = arena_alloc(&graph->arena, (most + 1) * sizeof *params), count = 0;
@@ -78,10 +80,14 @@ static enum err_code add_called(const struct recording *r, struct graph *graph, 
                     name = NULL;
                 params[count++] = (uint32_t)p;
             }
-        if (!name || !json_is_array(lists[0]) || !json_is_array(lists[1]))
+        if (!name || !json_is_array(lists[0]) || !json_is_array(lists[1]) ||
+            (json_array_size(row) > 3 && !class_name))
             return err_set(err, ERR_INVALID,
-                           "%s: line 1: \"called\"[%zu] is not [name, [parameters], [parameters]]",
+                           "%s: line 1: \"called\"[%zu] is not [name, [parameters], [parameters]], "
+                           "or that and a leaf module's class",
                            r->path, i);
+        if (class_name)
+            graph_leaf(graph, arena_strdup(&graph->arena, class_name), "%s", name);
         called[i] = (struct graph_called){arena_strdup(&graph->arena, name), params,
                                           (uint32_t)json_array_size(lists[0]), count};
     }

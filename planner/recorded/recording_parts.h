@@ -54,6 +54,7 @@ struct recording {
     char *path, *text;
     json_t *header;
     struct recording_info info;
+    bool says_saved; /* of hooks on every module: what nodes save, and leaf modules */
     struct recorded_op *ops;
     struct recorded_type *types;
     struct recorded_call *calls;

@@ -9,6 +9,7 @@ struct text { /* being read */
     const struct recorded_limits *limits;
     struct recorded_steps *steps;
     bool *alive, *given; /* (buffers), (parameters) */
+    uint32_t *saved;     /* (parameters) views of it that nodes have */
     uint8_t *passed;     /* (modules and the root) borders so far: of forward 1, 2; backward 3, 4 */
     bool backward;       /* behind =loss */
     uint32_t alive_cap;
@@ -151,6 +152,19 @@ static enum err_code read_called(struct text *t, struct recorded_step *step)
     return back == t->backward ? ERR_OK : wrong(t, "it is on the other side of =loss");
 }
 
+/* A node saves a view of a parameter, or lets go of one. */
+static enum err_code read_saved(struct text *t, struct recorded_step *step)
+{
+    const char *at = t->at + 1;
+    const bool saves = step->kind == RECORDED_SAVED;
+    if (!number(&at, t->limits->params, &step->arg) || at != t->end)
+        return wrong(t, "no such parameter");
+    if (!saves && t->saved[step->arg] == 0)
+        return wrong(t, "no node has saved a view of this parameter");
+    t->saved[step->arg] += saves ? 1 : -1U;
+    return ERR_OK;
+}
+
 static enum err_code read_mark(struct text *t, struct recorded_step *step)
 {
     static const struct {
@@ -206,6 +220,12 @@ static enum err_code read_step(struct text *t, struct recorded_step *step)
     case ']':
         step->kind = RECORDED_RETURNED_BACK;
         return read_called(t, step);
+    case 's':
+        step->kind = RECORDED_SAVED;
+        return read_saved(t, step);
+    case 'u':
+        step->kind = RECORDED_UNSAVED;
+        return read_saved(t, step);
     case '=':
         return read_mark(t, step);
     default:
@@ -227,6 +247,9 @@ static enum err_code check_whole(const struct text *t)
     for (uint32_t b = 0; b < t->steps->buffers; b++)
         if (t->alive[b])
             return wrong(t, "a buffer never dies");
+    for (uint32_t p = 0; p < t->limits->params; p++)
+        if (t->saved[p])
+            return wrong(t, "a node never lets go of a parameter");
     return ERR_OK;
 }
 
@@ -241,6 +264,7 @@ enum err_code recorded_steps_read(const struct recording *recording, uint32_t li
                      .alive = xcalloc(ROOM, sizeof *t.alive),
                      .alive_cap = ROOM,
                      .given = xcalloc(limits->params + 1, sizeof *t.given),
+                     .saved = xcalloc(limits->params + 1, sizeof *t.saved),
                      .passed = xcalloc(limits->modules + 1, sizeof *t.passed),
                      .at = text,
                      .end = text,
@@ -263,6 +287,7 @@ enum err_code recorded_steps_read(const struct recording *recording, uint32_t li
         rc = check_whole(&t);
     free(t.alive);
     free(t.given);
+    free(t.saved);
     free(t.passed);
     return rc;
 }

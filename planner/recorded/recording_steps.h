@@ -19,6 +19,8 @@ struct recorded_step {
         RECORDED_RETURNED,
         RECORDED_CALLED_BACK,
         RECORDED_RETURNED_BACK,
+        RECORDED_SAVED, /* arg: parameter; likewise the next */
+        RECORDED_UNSAVED,
         RECORDED_LOGITS,
         RECORDED_LOSS,
         RECORDED_BLOCKS,

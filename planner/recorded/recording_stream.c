@@ -450,6 +450,12 @@ static void make_step(struct making *m, uint32_t index)
     case RECORDED_RETURNED_BACK:
         add_step(m, STEP_RETURN_BACKWARD, step->arg);
         break;
+    case RECORDED_SAVED:
+        add_step(m, STEP_SAVED, step->arg);
+        break;
+    case RECORDED_UNSAVED:
+        add_step(m, STEP_UNSAVED, step->arg);
+        break;
     case RECORDED_LOGITS:
         add_step(m, STEP_MARK, STREAM_AFTER_LOGITS);
         break;

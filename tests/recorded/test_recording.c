@@ -36,18 +36,23 @@ static struct recording_choice choice(void)
         .batch = 1, .seq = 4, .input_nodes = true, .compute = DTYPE_BF16};
 }
 
+/* The first `from` in a text that has room. */
+static void replace(char *text, const char *from, const char *to)
+{
+    char *at = strstr(text, from);
+    assert_non_null(at);
+    memmove(at + strlen(to), at + strlen(from), strlen(at + strlen(from)) + 1);
+    memcpy(at, to, strlen(to));
+}
+
 /* The file with the first `from` in it replaced; NULL: as it is. To be freed. */
 static char *file_with(const char *from, const char *to)
 {
     char *text = malloc(sizeof header + sizeof variant + 256);
     assert_non_null(text);
     sprintf(text, "%s\n%s\n", header, variant);
-    char *at = from ? strstr(text, from) : NULL;
-    assert_true(!from || at);
-    if (at) {
-        memmove(at + strlen(to), at + strlen(from), strlen(at + strlen(from)) + 1);
-        memcpy(at, to, strlen(to));
-    }
+    if (from)
+        replace(text, from, to);
     return text;
 }
 
@@ -92,7 +97,7 @@ static void what_is_wrong_is_said(void **state)
         const char *from, *to, *says;
     } cases[] = {
         {"shardplan stream", "something else", "no recording of tools/record.py"},
-        {"\"version\":1", "\"version\":2", "version 2"},
+        {"\"version\":1", "\"version\":3", "version 3"},
         {"\"seq\":4", "\"seq\":0", "\"model\" lacks"},
         {"\"dtype\":\"bf16\"", "\"dtype\":\"int3\"", "\"model\" lacks"},
         {"[[0,\"bf16\",[4,8],64]", "[[9,\"bf16\",[4,8],64]", "\"types\"[0]"},
@@ -115,6 +120,9 @@ static void what_is_wrong_is_said(void **state)
         {"-0 )r", ")r", "a buffer never dies"},
         {"g0:3 ", "g0:3 g0:2 ", "has its gradient already"},
         {"g0:3 ", "g4:3 ", "no such parameter"},
+        {"=blocks", "s0 =blocks", "a node never lets go of a parameter"},
+        {"=blocks", "u0 =blocks", "step 13, \"u0\": no node has saved a view of this parameter"},
+        {"=blocks", "s1 =blocks", "\"s1\": no such parameter"},
         {"=blocks", "=stones", "allowed are logits, loss, blocks, final"},
         {"=final ", "", "one =final"},
         {"=loss ", "=loss =loss ", "one =loss"},
@@ -156,6 +164,25 @@ static void what_was_not_recorded_is_refused(void **state)
     err = (struct err){0};
     assert_int_equal(use(text, &chosen, &err), ERR_INVALID);
     assert_non_null(strstr(err.text, "--checkpointing"));
+    free(text);
+}
+
+/* What nodes save of parameters is in recordings since version 2; other systems need it not. */
+static void old_hooks_of_every_module_are_refused(void **state)
+{
+    struct recording_choice chosen = choice();
+    struct err err = {0};
+    char *text = file_with("\"hooks\":\"fsdp\"", "\"hooks\":\"zero3\"");
+    (void)state;
+    chosen.input_nodes = false;
+    chosen.module_hooks = true;
+    assert_int_equal(use(text, &chosen, &err), ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "which views of parameters autograd saves"));
+    replace(text, "\"version\":1", "\"version\":2");
+    replace(text, "=blocks", "s0 u0 =blocks");
+    err = (struct err){0};
+    if (use(text, &chosen, &err) != ERR_OK)
+        fail_msg("%s", err.text);
     free(text);
 }
 
@@ -201,6 +228,7 @@ int main(void)
         cmocka_unit_test(a_small_file_is_read),
         cmocka_unit_test(what_is_wrong_is_said),
         cmocka_unit_test(what_was_not_recorded_is_refused),
+        cmocka_unit_test(old_hooks_of_every_module_are_refused),
         cmocka_unit_test(settings_that_a_recording_has_not_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

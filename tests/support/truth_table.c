@@ -54,7 +54,7 @@ static const struct {
      SYSTEM_ZERO3,
      {"systems_visible", "systems_events", "zero_events", "zero_lora_events", "zero_hf_events",
       "random_events", "options_events", "zero_offload_events", "zero_offload_visible",
-      "zero_recorded_events", "zero_recorded_visible", "zero_quantized_events", "zero_moe_events"}},
+      "zero_recorded_events", "zero_quantized_events", "zero_moe_events"}},
 };
 
 static bool is_of_group(const json_t *row, size_t group)
