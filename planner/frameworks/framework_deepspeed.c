@@ -18,6 +18,12 @@ static enum err_code read_stage(struct import *im, const struct key_row *row,
     const long long stage = import_integer(im, row->path, 0);
     if (stage == 0 && import_has(im, "strategy")) /* then another system is asked for */
         return ERR_OK;
+    if (stage == 0) /* engine.py, _do_optimizer_sanity_check; NotImplementedError */
+        return import_refuse(im, row->path, node, err,
+                             "allowed are 1, 2, 3: without ZeRO every rank updates whole fp32 "
+                             "copies of its own (of 16 bits, FP16_UnfusedOptimizer or "
+                             "FP16_Optimizer), which is not planned; with another "
+                             "data_types.grad_accum_dtype DeepSpeed refuses it itself");
     if (stage < 1 || stage > 3)
         return import_refuse(im, row->path, node, err,
                              "DeepSpeed without ZeRO is not planned; allowed are 1, 2, 3");

@@ -87,8 +87,9 @@ enum err_code zero3_check_leaves(const struct strategy *s, const struct graph *g
             !zero_has_suffix(o->leaf_suffixes, leaf->name, n))
             return err_set(err, ERR_UNSUPPORTED,
                            "--zero: leaf_module: classes: %s, of which %s is one, is planned as a "
-                           "leaf module alone",
-                           class_name, leaf->name);
+                           "leaf module alone%s",
+                           class_name, leaf->name,
+                           o->version < ZERO_NEWEST ? ", as it is since DeepSpeed 0.18" : "");
     }
     return graph->leaves ? check_inputs(graph, stream, err) : ERR_OK;
 }

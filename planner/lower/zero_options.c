@@ -99,9 +99,9 @@ static const struct zero_key keys[] = {
      "frozen parameters are kept as they are computed with"},
     {"zero_quantized_gradients", KEY_BOOL, ZERO3, AT(quantized_gradients), 0, 0, NULL},
     {"mics_shard_size", KEY_ELEMENTS, ZERO3, NO_FIELD, -1, -1,
-     "DeepSpeed " ZERO_VERSION " has no MiCS"},
+     "MiCS is not planned, and gone from DeepSpeed " ZERO_VERSION},
     {"mics_hierarchical_params_gather", KEY_BOOL, ZERO3, NO_FIELD, 0, 0,
-     "DeepSpeed " ZERO_VERSION " has no MiCS"},
+     "MiCS is not planned, and gone from DeepSpeed " ZERO_VERSION},
     {"memory_efficient_linear", KEY_BOOL, ZERO3, NO_FIELD, 1, 0,
      "linear layers are DeepSpeed's own"},
     {"pipeline_loading_checkpoint", KEY_IGNORED, ZERO3, NO_FIELD, 0, 0, NULL},
@@ -113,6 +113,42 @@ static const struct zero_key keys[] = {
 };
 
 enum { KEYS = sizeof keys / sizeof keys[0] };
+
+/* What came later than 0.10.3: the history of those two files, by tags of DeepSpeed's repository.
+ * Beside that, offload's pin_memory is on since 0.19.5, and leaf_module had no classes before it
+ * was there. */
+static const struct {
+    const char *name;
+    uint32_t since;
+} later[] = {
+    {"use_multi_rank_bucket_allreduce", 1204},
+    {"ratio", 1203},
+    {"use_all_reduce_for_fetch_params", 1403},
+    {"stage3_use_all_reduce_for_fetch_params", 1403},
+    {"module_granularity_threshold", 1600},
+    {"stage3_module_granularity_threshold", 1600},
+    {"log_trace_cache_warnings", 1604},
+    {"zenflow", 1705},
+    {"enable_sanity_checks", 1706},
+    {"leaf_module", 1800},
+    {"super_offload", 1800},
+    {"cpuadam_cores_perc", 1800},
+    {"allgather_sequential", 1805},
+    {"stage3_allgather_sequential", 1805},
+    {"save_muon_momentum_buffer_in_memory", 1809},
+    {"compute_grad_norm", 1906}, /* or 1907, 1908: it has no tags of these */
+    {"parameter_alignment", 1906},
+};
+
+enum { PINNED_SINCE = 1905 };
+
+static uint32_t since(const char *name)
+{
+    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
+        if (strcmp(later[i].name, name) == 0)
+            return later[i].since;
+    return 0;
+}
 
 static void set_field(struct zero_options *o, const struct zero_key *key, double value)
 {
@@ -150,12 +186,18 @@ bool zero_has_suffix(const char *list, const char *name, size_t length)
 
 struct zero_options zero_defaults(uint32_t stage)
 {
-    struct zero_options o = {0};
+    return zero_defaults_of(ZERO_NEWEST, stage);
+}
+
+struct zero_options zero_defaults_of(uint32_t version, uint32_t stage)
+{
+    struct zero_options o = {.version = version};
     for (int i = 0; i < KEYS; i++)
         if (keys[i].field != NO_FIELD && keys[i].kind != KEY_OFFLOAD)
             set_field(&o, &keys[i], keys[i].initial);
     o.optimizer.ratio = o.param.ratio = 1;
-    memcpy(o.leaf_classes, LEAF_CLASSES, sizeof LEAF_CLASSES);
+    if (version >= since("leaf_module"))
+        memcpy(o.leaf_classes, LEAF_CLASSES, sizeof LEAF_CLASSES);
     o.overlap_comm = stage == 3; /* overlap_comm_valid */
     return o;
 }
@@ -166,6 +208,17 @@ struct reading {
     struct zero_options *out;
     struct err *err;
 };
+
+/* Whether the version that is asked for has a key that the newest has. */
+static enum err_code check_version(const struct reading *r, const char *name)
+{
+    const uint32_t from = since(name), version = r->out->version;
+    if (version >= from)
+        return ERR_OK;
+    return err_set(r->err, ERR_INVALID,
+                   "%s: %s: DeepSpeed 0.%u.%u has no such key: it came with 0.%u.%u (--deepspeed)",
+                   r->path, name, version / 100, version % 100, from / 100, from % 100);
+}
 
 /* The known key whose name differs in the fewest leading characters. */
 static const struct zero_key *nearest_key(const char *name)
@@ -284,6 +337,7 @@ static enum err_code read_offload_key(const struct reading *r, const struct zero
         return err_set(r->err, ERR_INVALID,
                        "%s: %s: DeepSpeed " ZERO_VERSION " has no such key: %s", r->path, key->name,
                        name);
+    TRY(check_version(r, name));
     if (own->kind == KEY_BOOL && !json_is_boolean(value))
         return err_set(r->err, ERR_INVALID, "%s: %s: %s: allowed are true, false", r->path,
                        key->name, name);
@@ -324,6 +378,7 @@ static enum err_code read_offload(const struct reading *r, const struct zero_key
     if (strcmp(device, "none") == 0)
         return ERR_OK;
     out->on = (r->stage == 3) || key->field == AT(optimizer);
+    out->pageable = r->out->version < PINNED_SINCE;
     json_object_foreach((json_t *)(uintptr_t)value, name, member)
     {
         if (strcmp(name, "device") != 0)
@@ -397,6 +452,7 @@ static enum err_code read_key(const struct reading *r, const char *name, const j
                        "%s: %s: zero_optimization of DeepSpeed " ZERO_VERSION
                        " has no such key; did you mean %s?",
                        r->path, name, nearest_key(name)->name);
+    TRY(check_version(r, name));
     if (key->kind != KEY_IGNORED && json_is_string(value) &&
         strcmp(json_string_value(value), "auto") == 0)
         return read_auto(r, key);
@@ -432,7 +488,6 @@ enum err_code zero_read_json(const json_t *object, const char *path, uint32_t st
     const json_t *inner = json_object_get(object, "zero_optimization");
     const char *name;
     json_t *value;
-    *out = zero_defaults(stage);
     if (!json_is_object(object) || (inner && !json_is_object(inner)))
         return err_set(err, ERR_INVALID, "%s: allowed is one object: zero_optimization", path);
     json_object_foreach((json_t *)(uintptr_t)(inner ? inner : object), name, value)

@@ -1,7 +1,9 @@
 /* zero_options.h - DeepSpeed's `zero_optimization` object: its keys, their defaults by version, and
  * what of it is planned.
  *
- * Keys and defaults are those of deepspeed 0.19.8 (runtime/zero/config.py and offload_config.py).
+ * Keys and defaults are those of deepspeed 0.19.8 (runtime/zero/config.py and offload_config.py),
+ * or as those files have them in an older version: of that one, what it allocates and when was not
+ * recorded.
  * Sizes are in elements of parameters, as DeepSpeed counts them. */
 #ifndef SHARDPLAN_ZERO_OPTIONS_H
 #define SHARDPLAN_ZERO_OPTIONS_H
@@ -13,6 +15,7 @@
 #include <stdint.h>
 
 #define ZERO_VERSION "0.19.8"
+enum { ZERO_NEWEST = 1908 }; /* a version 0.M.P is 100 M + P */
 
 enum { ZERO_LEAVES = 256 }; /* characters of such a list */
 
@@ -22,6 +25,7 @@ struct zero_offload {  /* to the memory of the node */
 };
 
 struct zero_options {
+    uint32_t version;           /* whose keys and defaults these are */
     bool contiguous_gradients;  /* gradients are copied into buckets */
     bool reduce_scatter;        /* each slice of a bucket is for the rank that owns it */
     bool overlap_comm;          /* reductions on a stream of their own, two buckets by turns */
@@ -43,16 +47,19 @@ struct zero_options {
     struct zero_offload optimizer, param; /* offload_optimizer; offload_param (stage 3) */
 };
 
-/* The defaults of a stage (1, 2, 3): overlap_comm depends on it. */
+/* The defaults of a stage (1, 2, 3), on which overlap_comm depends, in ZERO_NEWEST; or in another
+ * version, from 0.10 on. */
 struct zero_options zero_defaults(uint32_t stage);
+struct zero_options zero_defaults_of(uint32_t version, uint32_t stage);
 
 /* Whether a list with commas has the first `length` characters of a name; or, of suffixes, one that
  * they end in. */
 bool zero_is_listed(const char *list, const char *name, size_t length);
 bool zero_has_suffix(const char *list, const char *name, size_t length);
 
-/* Reads a `zero_optimization` object, or a DeepSpeed configuration that has one, on top of the
- * defaults; `path` is the file of messages. "auto" is what transformers' Trainer and accelerate put
+/* Reads a `zero_optimization` object, or a DeepSpeed configuration that has one, on top of *out,
+ * which the caller sets to defaults; `path` is the file of messages. A key that came after the
+ * version of *out is ERR_INVALID, as it is there. "auto" is what transformers' Trainer and accelerate put
  * in its place, which follows from the model's `hidden` size (0: it has none). ERR_INVALID names
  * file, key and what is allowed; ERR_UNSUPPORTED: DeepSpeed knows the value, this version does not
  * plan it, and why. */

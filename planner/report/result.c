@@ -279,8 +279,7 @@ static void print_title(FILE *file, const struct style *s, const struct settings
 static void print_notes(FILE *file, const struct job *job, bool all)
 {
     char first[2];
-    const uint32_t torch = job->model.torch;
-    const bool other = torch != 0 && torch != TORCH_WHOLE;
+    const bool other = version_notes_any(job);
     const char *idle = idle_note(job);
     if (!model_note(&job->config, 0, first, sizeof first) && !other && !idle)
         return;

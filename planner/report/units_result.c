@@ -146,13 +146,15 @@ void units_print_line(FILE *file, const struct strategy *strategy, const struct 
 
 void units_print(FILE *file, const struct strategy *strategy, const struct plan *plan)
 {
-    char number[32];
+    char number[32], gathered_text[32];
+    const bool gathered = is_gathered(plan);
     if (!plan->unit_count)
         return;
-    fprintf(file, "\n  %-40s %7s %15s %10s %10s\n", "units", "tensors", "parameters", "GiB stored",
-            "gathered");
+    fprintf(file, "\n  %-40s %7s %15s %10s %10s\n",
+            gathered ? "units" : "units, which are reduced together", "tensors", "parameters",
+            "GiB stored", gathered ? "gathered" : "");
     fprintf(file, "  %-40s %7s %15s %10s %10s\n", "", "", "", dtype_brief(strategy->store),
-            dtype_brief(strategy->compute));
+            gathered ? dtype_brief(strategy->compute) : "");
     for (uint32_t first = 0; first < plan->unit_count;) {
         struct size size;
         char names[160] = "";
@@ -162,9 +164,11 @@ void units_print(FILE *file, const struct strategy *strategy, const struct plan 
             print_names(text, plan, first, last);
             fclose(text);
         }
-        fprintf(file, "  %-40s %7u %15s %10.3f %10.3f\n", names, size.tensors,
+        snprintf(gathered_text, sizeof gathered_text, gathered ? "%.3f" : "",
+                 (double)size.gathered / 1073741824.0);
+        fprintf(file, "  %-40s %7u %15s %10.3f %10s\n", names, size.tensors,
                 style_grouped(size.parameters, number), (double)size.stored / 1073741824.0,
-                (double)size.gathered / 1073741824.0);
+                gathered_text);
         first = last + 1;
     }
 }

@@ -30,9 +30,31 @@ static struct note note_of(uint32_t torch, enum torch_change change)
                              : (struct note){row->now, "from", row->until};
 }
 
+/* 0: the newest DeepSpeed, or none. */
+static uint32_t older_deepspeed(const struct job *job)
+{
+    const struct strategy *s = &job->strategy;
+    const bool zero =
+        s->system == SYSTEM_ZERO1 || s->system == SYSTEM_ZERO2 || s->system == SYSTEM_ZERO3;
+    return zero && s->zero.version != ZERO_NEWEST ? s->zero.version : 0;
+}
+
+#define DEEPSPEED_TEXT                                                                             \
+    "keys and defaults are its own; what it allocates, and when, was recorded of " ZERO_VERSION    \
+    " alone and is planned as there"
+
+bool version_notes_any(const struct job *job)
+{
+    const uint32_t torch = job->model.torch;
+    return (torch != 0 && torch != TORCH_WHOLE) || older_deepspeed(job);
+}
+
 void version_notes_print(FILE *file, const struct job *job, bool all)
 {
     uint32_t count = 0;
+    const uint32_t deepspeed = older_deepspeed(job);
+    if (deepspeed)
+        fprintf(file, "DeepSpeed 0.%u.%u: %s\n", deepspeed / 100, deepspeed % 100, DEEPSPEED_TEXT);
     for (int i = 0; i < TORCH_CHANGES; i++)
         count += is_met(job, (enum torch_change)i);
     if (!all && count > LINES) {
@@ -52,8 +74,8 @@ void version_notes_print(FILE *file, const struct job *job, bool all)
 
 void version_notes_set(json_t *object, const struct job *job)
 {
-    const uint32_t torch = job->model.torch;
-    char version[16];
+    const uint32_t torch = job->model.torch, deepspeed = older_deepspeed(job);
+    char version[24];
     json_t *otherwise = json_array();
     for (int i = 0; i < TORCH_CHANGES; i++) {
         const struct note note = note_of(torch, (enum torch_change)i);
@@ -64,6 +86,10 @@ void version_notes_set(json_t *object, const struct job *job)
                               json_pack("{s:s, s:s, s:s}", "does", note.does, note.word, version,
                                         "source", torch_row((enum torch_change)i)->source));
     }
+    snprintf(version, sizeof version, "0.%u.%u", deepspeed / 100, deepspeed % 100);
+    if (deepspeed)
+        json_object_set_new(object, "deepspeed",
+                            json_pack("{s:s, s:s}", "version", version, "note", DEEPSPEED_TEXT));
     snprintf(version, sizeof version, "2.%u", torch ? torch : TORCH_WHOLE);
     json_object_set_new(object, "torch",
                         json_pack("{s:s, s:o}", "version", version, "otherwise", otherwise));

@@ -8,12 +8,16 @@
 #include <jansson.h>
 #include <stdio.h>
 
+/* Whether there is anything to print. */
+bool version_notes_any(const struct job *job);
+
 /* A line for each that the job's system can meet: "torch 2.8: one rank gathers from itself, as many
- * do (until 2.9)"; of many their number, unless `all` are wanted. */
+ * do (until 2.9)"; of many their number, unless `all` are wanted. Of an older DeepSpeed that its
+ * behaviour is not its own. */
 void version_notes_print(FILE *file, const struct job *job, bool all);
 
 /* The member "torch" of an object: {"version", "otherwise": [{"does", "until" or "from", "source"},
- * ...]}. */
+ * ...]}; of an older DeepSpeed "deepspeed": {"version", "note"}. */
 void version_notes_set(json_t *object, const struct job *job);
 
 #endif

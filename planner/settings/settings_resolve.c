@@ -38,7 +38,7 @@ static enum err_code resolve_zero(const struct settings *settings, uint32_t hidd
     const uint32_t stage = zero_stage(s->system);
     if (stage == 0)
         return ERR_OK;
-    s->zero = zero_defaults(stage);
+    s->zero = zero_defaults_of(settings->deepspeed, stage);
     if (settings->zero)
         TRY(zero_read(settings->zero, stage, hidden, &s->zero, err));
     s->zero.node_ranks = settings->gpus_per_node;

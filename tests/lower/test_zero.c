@@ -226,13 +226,20 @@ static void zero3_is_more_than_estimated(void **state)
 
 /* ---- options ---- */
 
-static enum err_code read_text(const char *text, uint32_t stage, struct zero_options *out,
-                               struct err *err)
+static enum err_code read_text_of(uint32_t version, const char *text, uint32_t stage,
+                                  struct zero_options *out, struct err *err)
 {
     json_t *object = json_loads(text, 0, NULL);
+    *out = zero_defaults_of(version, stage);
     const enum err_code rc = zero_read_json(object, "f.json", stage, 64, out, err);
     json_decref(object);
     return rc;
+}
+
+static enum err_code read_text(const char *text, uint32_t stage, struct zero_options *out,
+                               struct err *err)
+{
+    return read_text_of(ZERO_NEWEST, text, stage, out, err);
 }
 
 static void options_are_deepspeeds(void **state)
@@ -301,6 +308,75 @@ static void offload_options_are_read(void **state)
 /* What is on the device without offloading is on the host with it: the bytes of ZeRO-2 are those of
  * DeepSpeed's own estimate with cpu_offload, 2 a parameter on the device; on the host 16 a rank's
  * parameter and its 16-bit copy. */
+/* config.py and offload_config.py by tags of DeepSpeed's repository: v0.19.4 has pin_memory False,
+ * v0.19.5 True; leaf_module came with v0.18.0, super_offload too, ratio with v0.12.3. */
+static void keys_and_defaults_are_of_a_version(void **state)
+{
+    static const char offload[] = "{\"offload_optimizer\": {\"device\": \"cpu\"}, "
+                                  "\"offload_param\": {\"device\": \"cpu\"}}";
+    static const struct {
+        uint32_t version;
+        const char *text, *message;
+    } cases[] = {
+        {1706, "{\"leaf_module\": {\"names\": []}}",
+         "f.json: leaf_module: DeepSpeed 0.17.6 has no such key: it came with 0.18.0"},
+        {1102, "{\"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 1}}",
+         "it came with 0.12.3"},
+        {1609, "{\"enable_sanity_checks\": false}", "it came with 0.17.6"},
+    };
+    struct zero_options o;
+    struct err err = {0};
+    (void)state;
+    for (uint32_t version = 1904; version <= 1905; version++) {
+        assert_int_equal(read_text_of(version, offload, 3, &o, &err), ERR_OK);
+        assert_int_equal(o.param.pageable, version == 1904);
+        assert_int_equal(o.optimizer.pageable, version == 1904);
+    }
+    assert_string_equal(zero_defaults_of(1706, 3).leaf_classes, "");
+    assert_string_equal(zero_defaults_of(1809, 3).leaf_classes, zero_defaults(3).leaf_classes);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        err = (struct err){0};
+        assert_int_equal(read_text_of(cases[i].version, cases[i].text, 3, &o, &err), ERR_INVALID);
+        if (!strstr(err.text, cases[i].message))
+            fail_msg("%s", err.text);
+        assert_int_equal(read_text(cases[i].text, 3, &o, &err), ERR_OK);
+    }
+}
+
+/* leaf_module_config.py: a name alone is a list of one, classes may be named in full, and what is
+ * not named keeps its default. */
+static void leaf_modules_are_read(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    struct zero_options o = {0};
+    const char *const defaults =
+        "MixtralSparseMoeBlock,Qwen2MoeSparseMoeBlock,Qwen3MoeSparseMoeBlock";
+    assert_int_equal(
+        read_text("{\"leaf_module\": {\"names\": \"model.layers.0.mlp\", \"name_suffixes\": "
+                  "[\".mlp\", \".moe\"]}}",
+                  3, &o, &err),
+        ERR_OK);
+    assert_string_equal(o.leaf_classes, defaults);
+    assert_string_equal(o.leaf_names, "model.layers.0.mlp");
+    assert_string_equal(o.leaf_suffixes, ".mlp,.moe");
+    assert_int_equal(read_text("{\"leaf_module\": {\"classes\": [\"transformers.models.qwen3_moe."
+                               "modeling_qwen3_moe.Qwen3MoeSparseMoeBlock\", "
+                               "\"MixtralSparseMoeBlock\"], \"names\": []}}",
+                               3, &o, &err),
+                     ERR_OK);
+    assert_string_equal(o.leaf_classes, "Qwen3MoeSparseMoeBlock,MixtralSparseMoeBlock");
+    assert_string_equal(o.leaf_names, "");
+    assert_int_equal(read_text("{\"leaf_module\": {\"classes\": []}}", 3, &o, &err), ERR_OK);
+    assert_string_equal(o.leaf_classes, "");
+    assert_int_equal(read_text("{\"leaf_module\": null}", 3, &o, &err), ERR_OK);
+    assert_string_equal(o.leaf_classes, defaults);
+    assert_true(zero_is_listed(o.leaf_classes, "Qwen2MoeSparseMoeBlock.x", 22));
+    assert_false(zero_is_listed(o.leaf_classes, "SparseMoeBlock", 14));
+    assert_true(zero_has_suffix(".mlp,.moe", "model.layers.3.moe.gate", 18));
+    assert_false(zero_has_suffix(".mlp,.moe", "model.layers.3.moe.gate", 23));
+}
+
 static void what_is_offloaded_is_on_the_host(void **state)
 {
     (void)state;
@@ -479,7 +555,14 @@ static void what_is_wrong_or_not_planned_is_named(void **state)
         {"{\"offload_param\": {\"device\": \"cpu\", \"ratio\": 1}}", 3, ERR_INVALID,
          "no such key: ratio"},
         {"{\"cpu_offload\": true}", 2, ERR_UNSUPPORTED, "has offload_optimizer in its place"},
-        {"{\"mics_shard_size\": 4}", 3, ERR_UNSUPPORTED, "has no MiCS"},
+        {"{\"leaf_module\": [\".mlp\"]}", 3, ERR_INVALID, "leaf_module: allowed is an object"},
+        {"{\"leaf_module\": {\"suffixes\": [\".mlp\"]}}", 3, ERR_INVALID,
+         "suffixes: allowed are lists: classes, names, name_suffixes"},
+        {"{\"leaf_module\": {\"names\": [1]}}", 3, ERR_INVALID, "names: allowed are names"},
+        {"{\"leaf_module\": {\"names\": [\"a,b\"]}}", 3, ERR_INVALID, "names: allowed are names"},
+        {"{\"leaf_module\": {\"classes\": [\"MyBlock\"]}}", 3, ERR_UNSUPPORTED,
+         "which modules are a MyBlock is not known here"},
+        {"{\"mics_shard_size\": 4}", 3, ERR_UNSUPPORTED, "gone from DeepSpeed 0.19.8"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct err err = {0};
@@ -521,6 +604,8 @@ int main(void)
         cmocka_unit_test(options_are_deepspeeds),
         cmocka_unit_test(auto_is_what_the_trainer_fills_in),
         cmocka_unit_test(offload_options_are_read),
+        cmocka_unit_test(leaf_modules_are_read),
+        cmocka_unit_test(keys_and_defaults_are_of_a_version),
         cmocka_unit_test(what_is_offloaded_is_on_the_host),
         cmocka_unit_test(quantised_gathers_bring_half_the_bytes),
         cmocka_unit_test(quantised_reductions_send_a_quarter_of_the_bytes),

@@ -86,6 +86,7 @@ static bool read_zero(const json_t *s, struct strategy *t)
     const uint32_t stage = truth_number(s, "stage", 0);
     t->system = zero_system(s);
     t->grad_accum_fp32 = strcmp(truth_text(s, "grad_accum_dtype", ""), "fp32") == 0;
+    t->zero = zero_defaults(stage);
     const enum err_code rc = zero_read_json(object, "row", stage, 0, &t->zero, &err);
     if (rc != ERR_OK)
         print_error("%s\n", err.text);
