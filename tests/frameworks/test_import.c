@@ -459,6 +459,9 @@ static void mistakes_name_line_key_and_what_is_allowed(void **state)
          "  fsdp_reshard_after_forward: 8\n",
          "x:4: fsdp_config.fsdp_reshard_after_forward 8: it is an integer; allowed are true, "
          "false"},
+        {SYNTAX_JSON, "{\"zero_optimization\": {\n\"stage\": 0}}",
+         "x:2: zero_optimization.stage 0: allowed are 1, 2, 3: without ZeRO every rank updates "
+         "whole fp32 copies"},
         {SYNTAX_JSON, "{\"zero_optimization\": {\n\"stage\": 4}}",
          "x:2: zero_optimization.stage 4: DeepSpeed without ZeRO is not planned; allowed are 1, 2, "
          "3"},
