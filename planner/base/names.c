@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <fnmatch.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { LONGEST = 64 };
@@ -120,4 +121,56 @@ bool names_match(const char *globs, const char *name)
         globs += length + (globs[length] == ',');
     }
     return false;
+}
+
+/* Where a pattern has its range, behind `plain` characters: "3-9". False: it has none. */
+static bool find_range(const char *pattern, size_t length, size_t *plain, size_t *end,
+                       unsigned long bounds[2])
+{
+    for (size_t i = 0; i < length && !strchr("*?[", pattern[i]); i++) {
+        char *dash, *stop;
+        if (!isdigit((unsigned char)pattern[i]))
+            continue;
+        bounds[0] = strtoul(pattern + i, &dash, 10);
+        *plain = i;
+        i = (size_t)(dash - pattern);
+        if (*dash != '-' || !isdigit((unsigned char)dash[1]))
+            continue;
+        bounds[1] = strtoul(dash + 1, &stop, 10);
+        *end = (size_t)(stop - pattern);
+        return true;
+    }
+    return false;
+}
+
+static bool is_in(const char *pattern, size_t length, const char *name)
+{
+    char glob[128];
+    size_t plain = 0, end = 0;
+    unsigned long bounds[2];
+    const bool ranges = find_range(pattern, length, &plain, &end, bounds);
+    if (ranges) {
+        char *rest;
+        if (strncmp(pattern, name, plain) != 0 || !isdigit((unsigned char)name[plain]))
+            return false;
+        const unsigned long number = strtoul(name + plain, &rest, 10);
+        if (number < bounds[0] || number > bounds[1])
+            return false;
+        name = rest;
+    }
+    if (end == length) /* nothing behind it: most patterns of a search */
+        return !*name;
+    snprintf(glob, sizeof glob, "%.*s", (int)(length - end), pattern + end);
+    return fnmatch(glob, name, 0) == 0;
+}
+
+bool names_in(const char *patterns, const char *name)
+{
+    bool in = false;
+    while (patterns && *patterns && !in) {
+        const size_t length = strcspn(patterns, ",");
+        in = is_in(patterns, length, name);
+        patterns += length + (patterns[length] == ',');
+    }
+    return in;
 }

@@ -44,6 +44,11 @@ bool names_misspelt(const char *text, const char *name);
 /* Whether one of the comma-separated glob patterns (fnmatch) matches the name. NULL: none does. */
 bool names_match(const char *globs, const char *name);
 
+/* Whether one of comma-separated patterns is the name: "layers.7"; "layers.3-9", with a range of
+ * numbers behind plain text, which may go on behind it ("layers.3-9.mlp.experts"); or a glob
+ * (fnmatch). NULL: none is. */
+bool names_in(const char *patterns, const char *name);
+
 /* "a, b, c" in text, cut where it is full; returns text. */
 const char *names_list(const char *const *names, uint32_t count, char *text, size_t size);
 

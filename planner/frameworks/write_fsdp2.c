@@ -5,6 +5,7 @@
  * part of its name is a number: blocks are checkpointed, and their units have prefetch lists. */
 #include "frameworks/export.h"
 
+#include "base/names.h"
 #include "base/number.h"
 
 #include <ctype.h>
@@ -249,13 +250,19 @@ static void write_prefetch(FILE *file, const struct plan *plan, uint32_t at, int
     fputc(']', file);
 }
 
-/* Whether it is one of the last units of blocks, which --keep-unsharded means. */
-static bool is_kept(const struct plan *plan, uint32_t unit, uint32_t kept)
+/* Whether it is one of the last units of blocks, which --keep-unsharded means, or of --keep-units.
+ */
+static bool is_kept(const struct plan *plan, const struct strategy *s, uint32_t unit)
 {
+    const char *name = plan->units[unit].name;
+    char first[128];
     uint32_t later = 0;
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(name, ","), name);
+    if (unit > 0 && names_in(s->keep_units, first))
+        return true;
     for (uint32_t u = unit + 1; u < plan->unit_count; u++)
         later += is_block(plan->units[u].name);
-    return is_block(plan->units[unit].name) && later < kept;
+    return is_block(name) && later < s->keep_last;
 }
 
 /* reshard_after_forward of a unit, as fully_shard takes it. */
@@ -263,7 +270,7 @@ static void write_reshard(FILE *file, const struct strategy *s, const struct pla
                           uint32_t index)
 {
     const char *unit = plan->units[index].name;
-    if (is_kept(plan, index, s->keep_last)) {
+    if (is_kept(plan, s, index)) {
         fputs("False", file);
         return;
     }

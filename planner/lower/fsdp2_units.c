@@ -34,6 +34,35 @@ static enum err_code check_not_in_backward(const char *globs, const struct graph
     return ERR_OK;
 }
 
+/* A pattern that names no unit is a mistake: units of two blocks go by the first's name. */
+static enum err_code check_keep_units(const struct strategy *s, const struct graph *graph,
+                                      struct err *err)
+{
+    struct arena arena = {0};
+    struct wrapping w;
+    enum err_code rc = ERR_OK;
+    choose_units(graph, s, &arena, &w, NULL);
+    for (const char *at = s->keep_units; *at && rc == ERR_OK;) {
+        const size_t length = strcspn(at, ",");
+        const char *pattern = arena_printf(&arena, "%.*s", (int)length, at);
+        bool named = false;
+        for (uint32_t u = 1; u < w.units; u++)
+            named = named || names_in(pattern, graph->modules[w.first_module[u]].name);
+        if (!named && w.units > 1)
+            rc = err_set(err, ERR_INVALID,
+                         "--keep-units %s: no unit begins with such a module; units begin with %s "
+                         "... %s",
+                         pattern, graph->modules[w.first_module[1]].name,
+                         graph->modules[w.first_module[w.units - 1]].name);
+        else if (!named)
+            rc = err_set(err, ERR_INVALID, "--keep-units %s: there is no unit but the root",
+                         pattern);
+        at += length + (at[length] == ',');
+    }
+    arena_free(&arena);
+    return rc;
+}
+
 /* FSDPParam._init_sharded_param. */
 static enum err_code check_columns(const struct strategy *s, const struct graph *graph,
                                    struct err *err)
@@ -190,6 +219,8 @@ enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
 {
     if (s->not_in_backward)
         TRY(check_not_in_backward(s->not_in_backward, graph, stream, err));
+    if (s->keep_units)
+        TRY(check_keep_units(s, graph, err));
     for (uint32_t p = 0; p < graph->param_count; p++)
         if (graph->params[p].shape.rank == 0)
             return err_set(
@@ -283,13 +314,18 @@ static bool is_kept(const struct lowering *low, uint32_t unit)
     return last > 0 && unit >= f->blocks[f->block_count - last] && is_of_blocks(low, unit);
 }
 
+static const char *first_module(const struct lowering *low, uint32_t unit)
+{
+    return low->graph->modules[fsdp2_of(low)->wrapping.first_module[unit]].name;
+}
+
 static uint32_t post_ranks(const struct lowering *low, uint32_t unit)
 {
     const struct fsdp2 *f = fsdp2_of(low);
     const struct strategy *s = low->strategy;
     const bool obeys = torch_does(low->graph->torch, TORCH_ROOT_RESHARDS);
     const uint32_t ranks = mesh_of_unit(low, unit)->shard_ranks;
-    if (is_kept(low, unit))
+    if (is_kept(low, unit) || (unit > 0 && names_in(s->keep_units, first_module(low, unit))))
         return 0;
     switch (s->reshard) {
     case RESHARD_NEVER:
@@ -301,11 +337,6 @@ static uint32_t post_ranks(const struct lowering *low, uint32_t unit)
     default:
         return unit == 0 && !obeys ? 0 : ranks;
     }
-}
-
-static const char *first_module(const struct lowering *low, uint32_t unit)
-{
-    return low->graph->modules[fsdp2_of(low)->wrapping.first_module[unit]].name;
 }
 
 static bool is_same_shape(const struct shape *a, const struct shape *b)

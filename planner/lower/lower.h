@@ -86,6 +86,8 @@ struct strategy {
     uint32_t reshard_ranks;
     uint32_t
         keep_last; /* the last units of blocks that are not resharded, whatever `reshard` says */
+    const char *keep_units; /* ... nor are those whose first modules these patterns name (names_in),
+                               the root aside; lent; NULL: none */
     uint32_t forward_prefetch, backward_prefetch; /* 0: implicit; n: explicit lists of n units */
     enum dtype store, compute, reduce;            /* o, p, r of reference formulas */
     bool frozen_low;                              /* what is not trained is stored as `compute` */

@@ -37,6 +37,8 @@ void strategy_simplify(struct strategy *s, uint32_t blocks)
     if (s->reshard == RESHARD_DEFAULT && s->units == UNITS_BLOCKS && s->keep_last >= units)
         s->reshard = RESHARD_NEVER;
     s->keep_last = s->reshard == RESHARD_NEVER ? 0 : least(s->keep_last, units);
+    if (s->reshard == RESHARD_NEVER)
+        s->keep_units = NULL;
     s->forward_prefetch = least(s->forward_prefetch, units ? units - 1 : 0);
     s->backward_prefetch = least(s->backward_prefetch, units ? units - 1 : 0);
 }

@@ -135,8 +135,38 @@ static bool is_last_only(const json_t *s, const char *flag)
     return false;
 }
 
-static void read_fsdp2(const json_t *s, struct strategy *t)
+/* Units with reshard_after_forward=False of their own: the last ones, or by name. The text is the
+ * row's. */
+static void read_kept(const json_t *row, struct strategy *t)
 {
+    json_t *s = json_object_get(row, "strategy"), *units = json_object_get(s, "reshard_units");
+    const uint32_t count = (uint32_t)json_object_size(units);
+    const uint32_t layers = truth_number(json_object_get(row, "model"), "layers", 0);
+    const char *name;
+    json_t *value;
+    char names[512] = "";
+    bool last = true;
+    json_object_foreach(units, name, value)
+    {
+        const char *number = strrchr(name, '.');
+        last = last && number && strtoul(number + 1, NULL, 10) + count >= layers;
+        const size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", used ? "," : "", name);
+    }
+    if (count == 0)
+        return;
+    if (last) {
+        t->keep_last = count;
+        return;
+    }
+    json_object_set_new(s, "kept_by_name", json_string(names));
+    t->keep_units = truth_text(s, "kept_by_name", NULL);
+}
+
+static void read_fsdp2(const json_t *row, struct strategy *t)
+{
+    const json_t *s = json_object_get(row, "strategy");
+    read_kept(row, t);
     t->finalize_last = is_last_only(s, "is_last_backward");
     t->all_reduce_last = is_last_only(s, "requires_all_reduce");
     t->reshard_last = is_last_only(s, "reshard_after_backward");
@@ -173,15 +203,16 @@ enum float8_gather truth_float8_gather(const char *scales)
                                                 : FLOAT8_GATHER_NOT;
 }
 
-static void read_strategy(const json_t *s, struct job *job)
+static void read_strategy(const json_t *row, struct job *job)
 {
+    const json_t *s = json_object_get(row, "strategy");
     struct strategy *t = &job->strategy;
     const bool zero = strcmp(truth_text(s, "system", ""), "deepspeed") == 0;
     assert_true(!zero || read_zero(s, t));
     if (strcmp(truth_text(s, "system", "fsdp2"), "ddp") == 0)
         read_ddp(s, t);
     else
-        read_fsdp2(s, t);
+        read_fsdp2(row, t);
     job->model.frozen = truth_text(s, "freeze", NULL);
     job->model.lora = truth_text(s, "lora", NULL);
     job->model.float8 = truth_float8(truth_text(s, "float8", ""));
@@ -207,8 +238,6 @@ static void read_strategy(const json_t *s, struct job *job)
     t->reshard_ranks = truth_number(s, "reshard", 0);
     if (t->reshard_ranks)
         t->reshard = RESHARD_INT;
-    /* in the files that are read here they are the last units, and all false */
-    t->keep_last = (uint32_t)json_object_size(json_object_get(s, "reshard_units"));
     t->forward_prefetch = truth_number(s, "forward_prefetch", 0);
     t->backward_prefetch = truth_number(s, "backward_prefetch", 0);
     if (strcmp(truth_text(s, "system", "fsdp2"), "fsdp1") == 0)
@@ -410,7 +439,7 @@ struct plan *truth_plan(const json_t *row, truth_read_model read)
     job.model.autograd =
         strcmp(truth_text(row, "autograd", ""), "gpu") == 0 ? AUTOGRAD_GPU : AUTOGRAD_RECORDED;
     job.model.torch = torch_minor(truth_text(row, "torch", "2.14"));
-    read_strategy(json_object_get(row, "strategy"), &job);
+    read_strategy(row, &job);
     struct plan *plan = NULL;
     struct graph *graph = NULL;
     struct stream *stream = NULL;
@@ -445,7 +474,7 @@ void truth_strategy(const json_t *row, struct strategy *out)
     struct model_config config = {.layers = 1};
     struct job job;
     job_defaults(&job, &config);
-    read_strategy(json_object_get(row, "strategy"), &job);
+    read_strategy(row, &job);
     *out = job.strategy;
 }
 
@@ -647,28 +676,18 @@ static bool is_wrapped_whole(const json_t *row)
     return strcmp(name, "f-guide-size") != 0 && strcmp(name, "f-gpt2-size") != 0;
 }
 
-/* Whether reshard_after_forward is given for the last blocks, and false for each: what
- * strategy.keep_last says. */
-static bool keeps_the_last(const json_t *units, uint32_t layers)
+/* What fully_shard can be asked for that no strategy of ours has: reshard_after_forward by module,
+ * but for false. */
+static bool has_fsdp2s_rest(const json_t *strategy)
 {
-    const uint32_t first = layers - (uint32_t)json_object_size(units);
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)units, name, value)
+    json_object_foreach(json_object_get(strategy, "reshard_units"), name, value)
     {
-        const char *number = strrchr(name, '.');
-        if (!json_is_false(value) || !number || strtoul(number + 1, NULL, 10) < first)
-            return false;
+        if (!json_is_false(value))
+            return true;
     }
-    return true;
-}
-
-/* What fully_shard can be asked for that no strategy of ours has: reshard_after_forward by module,
- * but for the last ones. */
-static bool has_fsdp2s_rest(const json_t *row, const json_t *strategy)
-{
-    const uint32_t layers = truth_number(json_object_get(row, "model"), "layers", 0);
-    return !keeps_the_last(json_object_get(strategy, "reshard_units"), layers);
+    return false;
 }
 
 /* What is left out: other systems; the rest of FSDP2; parameters of two dtypes under DDP; two sizes
@@ -678,7 +697,7 @@ bool truth_is_planned(const json_t *row)
     const json_t *s = json_object_get(row, "strategy");
     const char *system = truth_text(s, "system", "fsdp2");
     if (strcmp(system, "fsdp2") == 0)
-        return !has_fsdp2s_rest(row, s);
+        return !has_fsdp2s_rest(s);
     if (strcmp(system, "deepspeed") == 0)
         return true;
     if (strcmp(system, "fsdp1") == 0)

@@ -60,7 +60,11 @@ def of_fsdp2(s):
     yield "reshard", s.get("reshard", "default")
     yield "forward-prefetch", s.get("forward_prefetch", 0)
     yield "backward-prefetch", s.get("backward_prefetch", 0)
-    yield "keep-unsharded", len(s.get("reshard_units", {}))
+    kept = list(s.get("reshard_units", {}))
+    if len(kept) == 1:
+        yield "keep-unsharded", 1       # the last, as draw.py has it
+    elif kept:
+        yield "keep-units", ",".join(kept)
     yield "placement", "columns" if s.get("shard_dim") else "rows"
     yield "experts-replicate", s.get("experts_replicate", 0)
     yield "frozen-dtype", "param" if s.get("lora_dtype") else "store"

@@ -87,9 +87,10 @@ def fsdp2(rng, m):
         s.update(store_dtype="bf16", lora_dtype="fp32", param_dtype="bf16", reduce_dtype="fp32")
     if m.get("model_type") in MIXTURES and "units" not in s and "blocks_per_unit" not in s and rng.random() < 0.3:
         s["experts_replicate"] = divisor(rng, s["world"])
-    if rng.random() < 0.1 and layers_of(m) > 1 and "blocks_per_unit" not in s and m["kind"] != "hf" and how != "int":
-        prefix = "h" if m["kind"] == "gpt2" else "layers"
-        s["reshard_units"] = {f"{prefix}.{layers_of(m) - 1}": False}
+    if rng.random() < 0.2 and layers_of(m) > 1 and m["kind"] != "hf" and how != "never":
+        names = [f"{'h' if m['kind'] == 'gpt2' else 'layers'}.{i}" for i in range(0, layers_of(m), s.get("blocks_per_unit", 1))]
+        kept = rng.sample(names, rng.randint(2, len(names))) if len(names) > 2 and rng.random() < 0.7 else names[-1:]
+        s["reshard_units"] = {name: False for name in sorted(kept)}
     return s
 
 
