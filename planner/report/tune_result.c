@@ -29,11 +29,20 @@ static double tokens_per_s(const struct tuned *t, double step_s)
     return sequences * t->job.model.seq / step_s;
 }
 
+/* Of what was chosen: with the units that it keeps. */
+static void settings_of(const struct tuned *t, const struct found *found, struct settings *out)
+{
+    if (found == &t->chosen)
+        *out = t->choice;
+    else
+        tuned_settings(t, found, out);
+}
+
 /* What was asked for becomes a found one by these options. */
 static const char *change_of(const struct tuned *t, const struct found *found, char text[CHANGE])
 {
     struct settings own;
-    tuned_settings(t, found, &own);
+    settings_of(t, found, &own);
     return settings_difference(&t->settings, &own, text, CHANGE)[0] ? text : "as it is";
 }
 
@@ -42,7 +51,7 @@ static const char *numerics_of(const struct tuned *t, const struct found *found,
                                char text[NUMERICS_TEXT])
 {
     struct settings own;
-    tuned_settings(t, found, &own);
+    settings_of(t, found, &own);
     return numerics_difference(&t->settings, &own, &t->job.config, text);
 }
 
@@ -63,7 +72,7 @@ static json_t *found_json(const struct tuned *t, const struct found *found)
 {
     struct settings own;
     char change[CHANGE], numerics[NUMERICS_TEXT];
-    tuned_settings(t, found, &own);
+    settings_of(t, found, &own);
     return json_pack("{s:s, s:s, s:f, s:f, s:I, s:I, s:i, s:o}", "change",
                      change_of(t, found, change), "numerics", numerics_of(t, found, numerics),
                      "step_s", found->step_s, "tokens_per_s_per_gpu",
@@ -159,6 +168,37 @@ static json_t *left_out_json(const struct space *space)
     return array;
 }
 
+static json_t *per_unit_json(const struct tuned *t)
+{
+    static const char *const states[] = {
+        [PER_UNIT_NOT_ASKED] = "not asked",
+        [PER_UNIT_ALL_FIT] = "all fit",
+        [PER_UNIT_HIDDEN] = "hidden",
+        [PER_UNIT_SEARCHED] = "searched",
+    };
+    const struct per_unit *p = &t->per_unit;
+    json_t *object = json_pack("{s:s}", "state", states[p->state]);
+    if (p->state == PER_UNIT_HIDDEN)
+        json_object_set_new(object, "costs_s", json_real(p->cost_s));
+    if (p->state != PER_UNIT_SEARCHED)
+        return object;
+    struct settings own;
+    const struct kept_set *set = per_unit_set(p);
+    tuned_settings(t, &p->base, &own);
+    per_unit_put(p, &own);
+    json_object_update_new(
+        object,
+        json_pack("{s:b, s:b, s:i, s:i, s:s, s:f, s:f, s:f, s:f, s:I, s:b, s:f, s:i, s:i, s:o}",
+                  "taken", p->taken, "last", p->last, "units", (int)p->of.units, "kept",
+                  (int)set->count, "names", set->text, "step_s", set->step_s, "none_step_s",
+                  p->of.none.step_s, "all_step_s", p->of.all.step_s, "fastest_step_s",
+                  p->of.best.step_s, "device_bytes", (json_int_t)set->device_bytes, "proven",
+                  p->of.closed, "gap", 1 - p->of.bound_s / set->step_s, "simulated",
+                  (int)p->simulated, "configurations", (int)p->configurations, "settings",
+                  settings_echo(&own)));
+    return object;
+}
+
 json_t *tune_json(const struct tuned *t)
 {
     struct arena arena = {0};
@@ -179,6 +219,7 @@ json_t *tune_json(const struct tuned *t)
         json_object_set_new(chosen, "command", json_string(command_of(&t->choice, &arena)));
         json_object_set_new(chosen, "why", reasons_json(t));
         json_object_set_new(root, "chosen", chosen);
+        json_object_set_new(root, "per_unit", per_unit_json(t));
         json_object_set_new(root, "fastest", found_json(t, &t->search.front[0]));
         json_object_set_new(root, "runners_up", list_json(t, t->runners, t->runner_count));
         json_object_set_new(root, "pareto", list_json(t, t->search.front, t->search.front_count));
@@ -237,8 +278,21 @@ static void print_proof(FILE *file, const struct tuned *t)
     print_left_out(file, &t->space);
 }
 
+/* " (reshard=never on 12 of 32 units)" */
+static const char *units_of(const struct tuned *t, const struct tuned_setting *reason,
+                            char text[64])
+{
+    const bool of_units = t->per_unit.taken && strncmp(reason->name, "keep-", 5) == 0;
+    text[0] = '\0';
+    if (of_units)
+        snprintf(text, 64, ": reshard=never on %u of %u units", per_unit_set(&t->per_unit)->count,
+                 t->per_unit.of.units);
+    return text;
+}
+
 static void print_why(FILE *file, const struct tuned *t)
 {
+    char units[64];
     if (t->reason_count)
         fprintf(file, "\n  why, against the framework's default of each:\n");
     for (uint32_t i = 0; i < t->reason_count; i++) {
@@ -257,9 +311,45 @@ static void print_why(FILE *file, const struct tuned *t)
             fprintf(file, "necessary: with %s it takes %.2f of %.2f GiB\n", r->usual,
                     gib(r->device_bytes), gib(t->limit_bytes));
         else
-            fprintf(file, "%+.1f %% step, %+.2f GiB\n", 100 * (t->chosen.step_s / r->step_s - 1),
-                    gib(t->chosen.device_bytes) - gib(r->device_bytes));
+            fprintf(file, "%+.1f %% step, %+.2f GiB%s\n", 100 * (t->chosen.step_s / r->step_s - 1),
+                    gib(t->chosen.device_bytes) - gib(r->device_bytes), units_of(t, r, units));
     }
+}
+
+/* What of the units could be kept, and what no choice of them comes to. */
+static void print_per_unit(FILE *file, const struct tuned *t)
+{
+    const struct per_unit *p = &t->per_unit;
+    const struct kept_set *set = per_unit_set(p);
+    if (p->state == PER_UNIT_ALL_FIT)
+        fprintf(file, "  unit by unit          nothing to choose: where fewer gathers would be "
+                      "faster, --reshard never fits\n");
+    if (p->state == PER_UNIT_HIDDEN)
+        fprintf(
+            file,
+            "  unit by unit          nothing to gain: gathering again in backward costs %.2f %% "
+            "of a step\n",
+            100 * p->cost_s / t->chosen.step_s);
+    if (p->state != PER_UNIT_SEARCHED)
+        return;
+    fprintf(file, "  unit by unit          ");
+    if (p->last)
+        fprintf(file,
+                "the last %u of %u units unsharded, which no choice of them betters by more "
+                "than is known",
+                set->count, p->of.units);
+    else
+        fprintf(file, "%u of %u units unsharded, %.2f %% faster than the last ones", set->count,
+                p->of.units, 100 * (1 - set->step_s / p->of.last.step_s));
+    if (!p->taken)
+        fprintf(file, ": %+.2f %% step, so not taken", 100 * (set->step_s / t->chosen.step_s - 1));
+    fprintf(file, "\n                        %u choices simulated: ", p->simulated);
+    if (p->of.closed)
+        fprintf(file, "the fastest that fits, proven\n");
+    else
+        fprintf(file, "gap %.1f %% (bound); all of them, which do not fit, %+.2f %%\n",
+                100 * (1 - p->of.bound_s / set->step_s),
+                100 * (p->of.all.step_s / set->step_s - 1));
 }
 
 static void print_found(FILE *file, const struct tuned *t, const struct found *found)
@@ -296,13 +386,15 @@ static void print_choice(FILE *file, const struct tuned *t, const struct style *
             gib(t->chosen.device_bytes), gib(t->limit_bytes),
             gib(t->limit_bytes - t->chosen.device_bytes));
     result_print_unplanned(file, &t->settings);
-    if (t->chosen.point != best->point || t->chosen.candidate != best->candidate)
+    if (!t->per_unit.taken &&
+        (t->chosen.point != best->point || t->chosen.candidate != best->candidate))
         fprintf(file,
                 "  the fastest           %s\n"
                 "                        %.2f %% faster (less than is known), with %u settings "
                 "off their defaults instead of %u, and %.2f GiB\n",
                 change_of(t, best, change), 100 * (1 - best->step_s / t->chosen.step_s),
                 best->weight, t->chosen.weight, gib(best->device_bytes));
+    print_per_unit(file, t);
     print_why(file, t);
     if (t->runner_count)
         fprintf(file, "\n  next:\n");

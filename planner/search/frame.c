@@ -37,6 +37,8 @@ static void add_instruction(const struct plan *plan, const struct costs *costs,
     if (in->lane == LANE_HOST)
         cost.host_s = 0; /* the host runs it instead of issuing it */
     busy_add(busy, in->lane, &cost);
+    if (plan_op_is_collective((enum plan_op)in->op) && in->group < LANES_MOST)
+        busy->group_s[in->group] += cost.device_s;
 }
 
 static void served_most(struct served *most, const struct cost *cost)
@@ -570,6 +572,8 @@ double frame_step_floor(const struct frame *f, const struct stream_class *c, uin
     double most_s = fmax(all.host_s + all.lane_s[LANE_HOST], all.lane_s[LANE_COMPUTE] + idle_s);
     for (uint32_t lane = 0; lane < LANES_MOST; lane++)
         most_s = fmax(most_s, lane == LANE_HOST ? 0 : all.lane_s[lane]);
+    for (uint32_t group = 0; group < LANES_MOST; group++)
+        most_s = fmax(most_s, all.group_s[group]);
     for (int k = 0; k < RESOURCE_COUNT; k++)
         most_s = fmax(most_s, all.resource_s[k] / there(f->served.use[k]));
     most_s = fmax(most_s, either_floor(&f->served, &all, idle_s));

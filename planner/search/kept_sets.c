@@ -120,6 +120,7 @@ static void describe(struct sets *s, struct kept_set *set)
     set->step_s = INFINITY;
     set->device_bytes = set->device_floor = 0;
     write_text(s, set);
+    set->number = arena_printf(&s->out->arena, "%u", set->count);
 }
 
 /* ---- evaluating ---- */

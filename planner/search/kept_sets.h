@@ -29,6 +29,7 @@ struct kept_problem {
 struct kept_set {
     uint64_t units[KEPT_UNITS_MOST / 64]; /* bits: of the units that can be kept */
     const char *text;                     /* as --keep-units has it; "": none is kept */
+    const char *number;                   /* of them */
     uint32_t count, last; /* kept; as many are the last of blocks, and nothing else: else 0 */
     double step_s;
     uint64_t device_floor, device_bytes; /* bytes 0: not worked out; UINT64_MAX: too many */

@@ -33,6 +33,8 @@ void busy_add_all(struct busy *busy, const struct busy *other, double times)
 {
     for (uint32_t lane = 0; lane < LANES_MOST; lane++)
         busy->lane_s[lane] += times * other->lane_s[lane];
+    for (uint32_t group = 0; group < LANES_MOST; group++)
+        busy->group_s[group] += times * other->group_s[group];
     for (int k = 0; k < RESOURCE_COUNT; k++)
         busy->resource_s[k] += times * other->resource_s[k];
     busy->joint_s += times * other->joint_s;

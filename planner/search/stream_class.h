@@ -18,6 +18,7 @@
 struct busy {
     double lane_s[LANES_MOST]; /* kernels at full speed; LANE_HOST: what the host computes */
     double resource_s[RESOURCE_COUNT]; /* times the share of it that they use */
+    double group_s[LANES_MOST]; /* of collectives: of one group they run one after the other */
     double joint_s; /* of the compute stream times the larger of its shares of multiprocessors and
                        of memory, of what is served first times the smaller and its slowdown beside
                        others: while the compute stream works these come to one at most, whichever

@@ -190,12 +190,49 @@ static void choose(struct tuning *t)
     free(choosing.level);
 }
 
+/* ---- which units are kept ---- */
+
+/* Whether who is to be told has words for it. */
+static bool can_say(void *context, const struct settings *settings)
+{
+    const struct tuning *t = context;
+    uint64_t rows = 0, idle = 0;
+    char list[256];
+    return t->options->refuses(t->options->refuses_context, settings, &rows, &idle, list,
+                               sizeof list, NULL) == ERR_OK &&
+           rows == 0;
+}
+
+static void choose_units(struct tuning *t)
+{
+    struct tuned *out = t->out;
+    const struct found found[] = {out->chosen, out->search.front[0]};
+    const struct per_unit_options options = {.limit_bytes = out->limit_bytes,
+                                             .found = found,
+                                             .found_count = 2,
+                                             .can_say = t->options->refuses ? can_say : NULL,
+                                             .context = t,
+                                             .stop = t->options->stop};
+    t->what = "choosing units";
+    show(t, 0);
+    per_unit_search(&out->candidates, &options, t->pool, &out->per_unit);
+    if (!out->per_unit.taken)
+        return;
+    const struct kept_set *set = per_unit_set(&out->per_unit);
+    out->chosen = out->per_unit.base;
+    out->chosen.weight++;
+    out->chosen.step_s = set->step_s;
+    out->chosen.device_floor = set->device_floor;
+    out->chosen.device_bytes = set->device_bytes;
+}
+
 /* ---- why ---- */
 
 struct asking { /* one point a reason, asked side by side */
     struct tuned *out;
     const struct grid *grid;
-    uint64_t points[AXES_MOST];
+    uint64_t points[AXES_MOST + 1];
+    uint32_t with_units; /* reasons of settings beside which units are kept as chosen */
 };
 
 static void ask_one(void *context, uint32_t i, uint32_t thread)
@@ -206,6 +243,8 @@ static void ask_one(void *context, uint32_t i, uint32_t thread)
     struct tuned_prediction p;
     (void)thread;
     grid_settings(asking->grid, asking->points[i], &settings);
+    if (asking->out->per_unit.taken && i < asking->with_units)
+        per_unit_put(&asking->out->per_unit, &settings);
     if (tuned_predict(asking->out, &settings, false, 0, &p, NULL) != ERR_OK)
         return;
     reason->possible = true;
@@ -214,6 +253,14 @@ static void ask_one(void *context, uint32_t i, uint32_t thread)
     reason->fits = reason->device_bytes <= asking->out->limit_bytes && !reason->after_release;
     reason->step_s = p.time.timeline.step_s;
     tuned_prediction_free(&p);
+}
+
+static struct tuned_setting reason_of_units(const struct per_unit *p)
+{
+    if (p->last)
+        return (struct tuned_setting){
+            .name = "keep-unsharded", .value = p->of.last.number, .usual = "0"};
+    return (struct tuned_setting){.name = "keep-units", .value = p->of.best.text, .usual = "none"};
 }
 
 static void ask_why(struct tuning *t)
@@ -234,15 +281,18 @@ static void ask_why(struct tuning *t)
             .usual = axis->values[axis->usual].text,
         };
     }
+    asking.with_units = out->reason_count;
+    if (out->per_unit.taken) {
+        asking.points[out->reason_count] = out->chosen.point;
+        out->reasons[out->reason_count++] = reason_of_units(&out->per_unit);
+    }
     pool_run(t->pool, out->reason_count, ask_one, &asking);
 }
 
 static enum err_code find_range(struct tuned *out, struct err *err)
 {
-    struct settings settings;
     struct tuned_prediction p;
-    tuned_settings(out, &out->chosen, &settings);
-    TRY(tuned_predict(out, &settings, false, STEP_TIME_DRAWS, &p, err));
+    TRY(tuned_predict(out, &out->choice, false, STEP_TIME_DRAWS, &p, err));
     out->low_s = p.time.low_s;
     out->high_s = p.time.high_s;
     tuned_prediction_free(&p);
@@ -352,9 +402,12 @@ static enum err_code look(struct tuning *t, struct err *err)
         return ERR_OK;
     }
     choose(t);
+    choose_units(t);
     ask_why(t);
     find_runners(t);
     tuned_settings(out, &out->chosen, &out->choice);
+    if (out->per_unit.taken)
+        per_unit_put(&out->per_unit, &out->choice);
     return find_range(out, err);
 }
 
@@ -385,6 +438,7 @@ enum err_code tune(const struct settings *settings, const struct tune_options *o
 
 void tune_free(struct tuned *tuned)
 {
+    per_unit_free(&tuned->per_unit);
     search_free(&tuned->search);
     candidates_free(&tuned->candidates);
     space_free(&tuned->space);

@@ -5,6 +5,7 @@
 
 #include "job/step_time.h"
 #include "search/least.h"
+#include "search/per_unit.h"
 #include "search/remedy.h"
 #include "search/search.h"
 
@@ -25,13 +26,14 @@ struct tuned {
     struct machine machine;
     struct space space;
     struct candidates candidates;
-    struct search search;   /* front[0] is the fastest that fits */
-    uint64_t most_bytes;    /* of a GPU that there are, as asked for */
-    uint64_t limit_bytes;   /* what a job may take of them: less the headroom */
-    struct found chosen;    /* among those as fast as far as the profile's numbers are known */
-    double low_s, high_s;   /* of its step: as step_time's */
-    struct settings choice; /* its settings, those off their defaults given */
-    struct tuned_setting reasons[AXES_MOST];
+    struct search search;     /* front[0] is the fastest that fits */
+    uint64_t most_bytes;      /* of a GPU that there are, as asked for */
+    uint64_t limit_bytes;     /* what a job may take of them: less the headroom */
+    struct found chosen;      /* among those as fast as far as the profile's numbers are known */
+    double low_s, high_s;     /* of its step: as step_time's */
+    struct per_unit per_unit; /* ... which it may come of */
+    struct settings choice;   /* its settings, those off their defaults given */
+    struct tuned_setting reasons[AXES_MOST + 1];
     uint32_t reason_count;
     struct found runners[TUNE_RUNNERS]; /* the next fastest of those that were simulated and fit,
                                            each in another way than by what is fetched when */
