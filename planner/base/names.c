@@ -133,7 +133,7 @@ static bool find_range(const char *pattern, size_t length, size_t *plain, size_t
             continue;
         bounds[0] = strtoul(pattern + i, &dash, 10);
         *plain = i;
-        i = (size_t)(dash - pattern);
+        i = (size_t)(dash - pattern) - 1;
         if (*dash != '-' || !isdigit((unsigned char)dash[1]))
             continue;
         bounds[1] = strtoul(dash + 1, &stop, 10);

@@ -10,6 +10,7 @@
 #include "pareto_gp.h" /* generated from reports/pareto.gp */
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -171,15 +172,14 @@ static json_t *left_out_json(const struct space *space)
 static json_t *per_unit_json(const struct tuned *t)
 {
     static const char *const states[] = {
-        [PER_UNIT_NOT_ASKED] = "not asked",
-        [PER_UNIT_ALL_FIT] = "all fit",
-        [PER_UNIT_HIDDEN] = "hidden",
+        [PER_UNIT_NOT_ASKED] = "not asked", [PER_UNIT_ALL_FIT] = "all fit",
+        [PER_UNIT_HIDDEN] = "hidden",       [PER_UNIT_NO_GAIN] = "no gain",
         [PER_UNIT_SEARCHED] = "searched",
     };
     const struct per_unit *p = &t->per_unit;
     json_t *object = json_pack("{s:s}", "state", states[p->state]);
-    if (p->state == PER_UNIT_HIDDEN)
-        json_object_set_new(object, "costs_s", json_real(p->cost_s));
+    if (p->state != PER_UNIT_NOT_ASKED)
+        json_object_set_new(object, "gathers_cost_s", json_real(p->cost_s));
     if (p->state != PER_UNIT_SEARCHED)
         return object;
     struct settings own;
@@ -297,18 +297,19 @@ static void print_why(FILE *file, const struct tuned *t)
         fprintf(file, "\n  why, against the framework's default of each:\n");
     for (uint32_t i = 0; i < t->reason_count; i++) {
         const struct tuned_setting *r = &t->reasons[i];
+        const char *usual = r->usual[0] ? r->usual : "none";
         fprintf(file, "  --%s %s%*s", r->name, r->value,
                 (int)(34 - strlen(r->name) - strlen(r->value)) > 0
                     ? (int)(34 - strlen(r->name) - strlen(r->value))
                     : 1,
                 "");
         if (!r->possible)
-            fprintf(file, "necessary: %s does not go with the rest\n", r->usual);
+            fprintf(file, "necessary: %s does not go with the rest\n", usual);
         else if (r->after_release)
             fprintf(file, "necessary: with %s only giving cached segments back makes it fit\n",
-                    r->usual);
+                    usual);
         else if (!r->fits)
-            fprintf(file, "necessary: with %s it takes %.2f of %.2f GiB\n", r->usual,
+            fprintf(file, "necessary: with %s it takes %.2f of %.2f GiB\n", usual,
                     gib(r->device_bytes), gib(t->limit_bytes));
         else
             fprintf(file, "%+.1f %% step, %+.2f GiB%s\n", 100 * (t->chosen.step_s / r->step_s - 1),
@@ -321,15 +322,18 @@ static void print_per_unit(FILE *file, const struct tuned *t)
 {
     const struct per_unit *p = &t->per_unit;
     const struct kept_set *set = per_unit_set(p);
+    const double cost = 100 * p->cost_s / t->chosen.step_s;
     if (p->state == PER_UNIT_ALL_FIT)
-        fprintf(file, "  unit by unit          nothing to choose: where fewer gathers would be "
-                      "faster, --reshard never fits\n");
+        fprintf(file, "  unit by unit          nothing to choose: all units fit unsharded\n");
     if (p->state == PER_UNIT_HIDDEN)
         fprintf(
             file,
-            "  unit by unit          nothing to gain: gathering again in backward costs %.2f %% "
-            "of a step\n",
-            100 * p->cost_s / t->chosen.step_s);
+            "  unit by unit          nothing to gain: to gather again in backward costs %.2f %% "
+            "of the step\n",
+            fmax(0, cost));
+    if (p->state == PER_UNIT_NO_GAIN)
+        fprintf(file, "  unit by unit          nothing to gain: all units unsharded, which do not "
+                      "fit, would be no faster\n");
     if (p->state != PER_UNIT_SEARCHED)
         return;
     fprintf(file, "  unit by unit          ");

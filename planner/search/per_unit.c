@@ -19,8 +19,8 @@ enum {
 struct base {
     struct found found; /* keeping none */
     double all_s;       /* with all kept */
-    uint64_t all_floor;
-    double guess_s; /* as if keeping were worth the same for each byte */
+    bool binds;         /* they do not fit */
+    double guess_s;     /* as if keeping were worth the same for each byte */
 };
 
 struct asking {
@@ -100,8 +100,8 @@ static bool is_never(const struct candidates *c, const struct candidate *at)
            settings.job.strategy.reshard == RESHARD_NEVER && settings.job.strategy.keep_last == 0;
 }
 
-/* What was found, and what would be faster if all units could be kept. Returns whether any grid is
- * open. */
+/* What was found, and what may be faster where all units are kept: what fits of that was found.
+ * Returns whether any grid is open. */
 static bool find_bases(struct asking *asking)
 {
     const struct candidates *c = asking->c;
@@ -119,7 +119,7 @@ static bool find_bases(struct asking *asking)
         const struct grid *grid = &c->space->grids[at->grid];
         const uint64_t inner =
             c->at[best->candidate].grid == at->grid ? best->point % grid->inner_points : 0;
-        if (open[at->grid] && at->device_floor > asking->options->limit_bytes && is_never(c, at))
+        if (open[at->grid] && is_never(c, at))
             add_base(asking, at->grid, at->outer * grid->inner_points + inner);
     }
     return any;
@@ -127,35 +127,47 @@ static bool find_bases(struct asking *asking)
 
 /* ---- keeping none, and all ---- */
 
-static enum err_code evaluate_base(const struct candidates *c, struct evaluator *evaluator,
-                                   const struct found *found, bool all, struct evaluation *out)
+struct ends { /* of a base: keeping none, keeping all */
+    struct evaluation none, all;
+    uint64_t all_bytes;
+};
+
+static enum err_code evaluate_ends(const struct asking *asking, struct evaluator *evaluator,
+                                   const struct found *found, struct ends *out)
 {
     struct job job;
     bool expandable;
+    const struct candidates *c = asking->c;
     const struct candidate *at = &c->at[found->candidate];
+    const struct stream_class *class = c->classes[at->stream_class];
     TRY(candidates_job(c, at->grid, found->point, &job, &expandable, NULL));
-    job.strategy.keep_units = all ? "*" : NULL;
-    return evaluate_fast(evaluator, c->classes[at->stream_class], &job.strategy, out, NULL);
+    TRY(evaluate_fast(evaluator, class, &job.strategy, &out->none, NULL));
+    job.strategy.keep_units = "*";
+    TRY(evaluate_fast(evaluator, class, &job.strategy, &out->all, NULL));
+    out->all_bytes = out->all.device_floor;
+    if (out->all_bytes > asking->options->limit_bytes)
+        return ERR_OK;
+    return evaluate_full(evaluator, class, &job.strategy, expandable, 0, &out->all_bytes, NULL);
 }
 
 static void simulate_base(void *context, uint32_t i, uint32_t thread)
 {
     struct asking *asking = context;
     struct base *base = &asking->bases[i];
-    struct evaluator *evaluator = asking->c->evaluators[thread];
-    struct evaluation none, all;
+    struct ends ends;
     base->guess_s = base->all_s = base->found.step_s = INFINITY;
-    if (evaluate_base(asking->c, evaluator, &base->found, false, &none) != ERR_OK ||
-        evaluate_base(asking->c, evaluator, &base->found, true, &all) != ERR_OK)
+    if (evaluate_ends(asking, asking->c->evaluators[thread], &base->found, &ends) != ERR_OK)
         return;
-    base->found.step_s = none.step_s;
-    base->found.device_floor = none.device_floor;
-    base->all_s = all.step_s;
-    base->all_floor = all.device_floor;
-    const double room = (double)asking->options->limit_bytes - (double)none.device_floor;
-    const double need = (double)all.device_floor - (double)none.device_floor;
+    const double limit = (double)asking->options->limit_bytes;
+    const double room = limit - (double)ends.none.device_floor;
+    const double need = (double)ends.all_bytes - (double)ends.none.device_floor;
+    base->found.step_s = ends.none.step_s;
+    base->found.device_floor = ends.none.device_floor;
+    base->all_s = ends.all.step_s;
+    base->binds = ends.all_bytes > asking->options->limit_bytes;
     if (room >= 0)
-        base->guess_s = none.step_s - (none.step_s - all.step_s) * (need > room ? room / need : 1);
+        base->guess_s = ends.none.step_s -
+                        (ends.none.step_s - ends.all.step_s) * (need > room ? room / need : 1);
 }
 
 static int by_guess(const void *x, const void *y)
@@ -168,27 +180,28 @@ static int by_guess(const void *x, const void *y)
     return a->found.point < b->found.point ? -1 : a->found.point > b->found.point;
 }
 
-/* Those of which a set may be the answer, the likeliest first; returns their number. */
+/* Whether a set of it may be the answer. */
+static bool is_worthwhile(const struct asking *asking, const struct base *base)
+{
+    return base->binds && isfinite(base->guess_s) &&
+           base->all_s < asking->options->found[0].step_s * (1 - PER_UNIT_WORTH);
+}
+
+/* Keeps those that may be, the likeliest first; returns their number. */
 static uint32_t keep_worthwhile(struct asking *asking, struct per_unit *out)
 {
-    enum { NOT = 0, SOME };
-    const double best_s = asking->options->found[0].step_s;
+    const struct base first = asking->bases[0]; /* of what was found */
     uint32_t kept = 0;
-    bool hidden = false;
-    for (uint32_t i = 0; i < asking->count; i++) {
-        const struct base *base = &asking->bases[i];
-        const bool faster = base->all_s < best_s * (1 - PER_UNIT_WORTH) && isfinite(base->guess_s);
-        const bool binds = base->all_floor > asking->options->limit_bytes;
-        const double saved_s = base->found.step_s - base->all_s;
-        if (binds && isfinite(saved_s) && saved_s < PER_UNIT_WORTH * base->found.step_s) {
-            hidden = true;
-            out->cost_s = fmax(out->cost_s, saved_s);
-        } else if (binds && faster) {
-            asking->bases[kept++] = *base;
-        }
-    }
+    for (uint32_t i = 0; i < asking->count; i++)
+        if (is_worthwhile(asking, &asking->bases[i]))
+            asking->bases[kept++] = asking->bases[i];
     qsort(asking->bases, kept, sizeof *asking->bases, by_guess);
-    out->state = kept ? PER_UNIT_SEARCHED : hidden ? PER_UNIT_HIDDEN : PER_UNIT_ALL_FIT;
+    out->cost_s = first.found.step_s - first.all_s;
+    out->state = kept                                                ? PER_UNIT_SEARCHED
+                 : asking->count == 0 || isinf(first.all_s)          ? PER_UNIT_NOT_ASKED
+                 : out->cost_s < PER_UNIT_WORTH * first.found.step_s ? PER_UNIT_HIDDEN
+                 : first.binds                                       ? PER_UNIT_NO_GAIN
+                                                                     : PER_UNIT_ALL_FIT;
     return asking->count = kept;
 }
 

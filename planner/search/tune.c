@@ -235,6 +235,19 @@ struct asking { /* one point a reason, asked side by side */
     uint32_t with_units; /* reasons of settings beside which units are kept as chosen */
 };
 
+/* Predicts a point with the units kept that were chosen; where it has none of these names, with as
+ * many of its last ones. */
+static enum err_code predict_kept(const struct tuned *out, struct settings *settings,
+                                  struct tuned_prediction *p)
+{
+    struct settings named = *settings;
+    per_unit_put(&out->per_unit, &named);
+    if (tuned_predict(out, &named, false, 0, p, NULL) == ERR_OK)
+        return ERR_OK;
+    settings->job.strategy.keep_last = per_unit_set(&out->per_unit)->count;
+    return tuned_predict(out, settings, false, 0, p, NULL);
+}
+
 static void ask_one(void *context, uint32_t i, uint32_t thread)
 {
     const struct asking *asking = context;
@@ -243,9 +256,9 @@ static void ask_one(void *context, uint32_t i, uint32_t thread)
     struct tuned_prediction p;
     (void)thread;
     grid_settings(asking->grid, asking->points[i], &settings);
-    if (asking->out->per_unit.taken && i < asking->with_units)
-        per_unit_put(&asking->out->per_unit, &settings);
-    if (tuned_predict(asking->out, &settings, false, 0, &p, NULL) != ERR_OK)
+    const bool kept = asking->out->per_unit.taken && i < asking->with_units;
+    if ((kept ? predict_kept(asking->out, &settings, &p)
+              : tuned_predict(asking->out, &settings, false, 0, &p, NULL)) != ERR_OK)
         return;
     reason->possible = true;
     reason->after_release = p.prediction.after_release;
@@ -260,7 +273,7 @@ static struct tuned_setting reason_of_units(const struct per_unit *p)
     if (p->last)
         return (struct tuned_setting){
             .name = "keep-unsharded", .value = p->of.last.number, .usual = "0"};
-    return (struct tuned_setting){.name = "keep-units", .value = p->of.best.text, .usual = "none"};
+    return (struct tuned_setting){.name = "keep-units", .value = p->of.best.text, .usual = ""};
 }
 
 static void ask_why(struct tuning *t)

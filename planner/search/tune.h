@@ -12,7 +12,7 @@
 enum { TUNE_RUNNERS = 4, TUNE_DRAWS = 20 };
 
 struct tuned_setting {                /* one that is not at the framework's default */
-    const char *name, *value, *usual; /* lent by the space */
+    const char *name, *value, *usual; /* lent by the space; usual "": none */
     bool possible;                    /* with the default instead, all else as chosen; if so: */
     bool fits;
     bool after_release; /* no: only by giving cached segments back */

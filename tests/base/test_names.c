@@ -84,6 +84,40 @@ static void a_list_is_cut_where_it_is_full(void **state)
     assert_string_equal(names_list(names, 3, text, 6), "one, ");
 }
 
+static void a_pattern_may_have_a_range(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *patterns, *name;
+        bool in;
+    } cases[] = {
+        {"layers.3", "layers.3", true},
+        {"layers.3", "layers.30", false},
+        {"layers.3-9", "layers.2", false},
+        {"layers.3-9", "layers.3", true},
+        {"layers.3-9", "layers.9", true},
+        {"layers.3-9", "layers.10", false},
+        {"layers.3-9", "layers.4.mlp", false},
+        {"layers.3-9.mlp.experts", "layers.4.mlp.experts", true},
+        {"layers.3-9.*", "layers.4.mlp.experts", true},
+        {"block2.layers.8-11", "block2.layers.10", true},
+        {"norm,layers.0-1,h.7", "h.7", true},
+        {"norm,layers.0-1,h.7", "layers.1", true},
+        {"norm,layers.0-1,h.7", "layers", false},
+        {"layers.[12]", "layers.2", true},
+        {"layers.1[0-2]", "layers.11", true},
+        {"*", "layers.11", true},
+        {"layers.9-3", "layers.5", false},
+        {"", "", false},
+        {NULL, "layers.0", false},
+        {"layers.-3", "layers.3", false},
+        {"layers.0-99999999999999999999", "layers.3", true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (names_in(cases[i].patterns, cases[i].name) != cases[i].in)
+            fail_msg("%s in %s", cases[i].name, cases[i].patterns);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -92,6 +126,7 @@ int main(void)
         cmocka_unit_test(of_two_as_near_the_one_with_the_same_beginning_is_meant),
         cmocka_unit_test(a_slip_is_nearer_than_a_name_of_its_own),
         cmocka_unit_test(a_list_is_cut_where_it_is_full),
+        cmocka_unit_test(a_pattern_may_have_a_range),
     };
     return cmocka_run_group_tests_name("names", tests, NULL, NULL);
 }

@@ -193,6 +193,41 @@ static void the_choice_is_exported_beside_its_plan(void **state)
     shell("rm -r %s", folder);
 }
 
+/* The units that stay unsharded are named in the answer, in what it writes, and read back. */
+static void kept_units_are_exported(void **state)
+{
+    (void)state;
+    static const char job[] = "tests/data/configs/glm-4.5-air --gpus 128 --seq 2048 "
+                              "--strategy fsdp2 --units blocks --checkpointing full "
+                              "--checkpoint-blocks all --optimizer-impl fused --replicate 1 "
+                              "--forward-prefetch 0 --backward-prefetch 0 --offload none "
+                              "--micro-batch 1 --expandable-segments on";
+    char folder[] = "/tmp/shardplan_tune.XXXXXX", counted[64];
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(shardplan("tune %s --json --to fsdp2 -o %s", job, folder), 0);
+    json_t *tuned = program_object();
+    const json_t *chosen = json_object_get(tuned, "chosen");
+    const json_t *units = json_object_get(tuned, "per_unit");
+    assert_string_equal(json_string_value(json_object_get(units, "state")), "searched");
+    assert_true(json_is_true(json_object_get(units, "taken")));
+    assert_true(number(chosen, "step_s") < number(json_object_get(tuned, "fastest"), "step_s"));
+    assert_int_equal(shardplan("fit --from %s/fsdp2.py --json", folder), 0);
+    json_t *again = program_object();
+    assert_true(number(json_object_get(again, "peak"), "device_bytes") ==
+                number(chosen, "device_bytes"));
+    const char *names[] = {"keep_units", "keep_unsharded"};
+    for (int i = 0; i < 2; i++)
+        assert_true(json_equal(json_object_get(json_object_get(again, "settings"), names[i]),
+                               json_object_get(json_object_get(chosen, "settings"), names[i])));
+    json_decref(again);
+    shell("test `grep -c '\\], False, ' %s/fsdp2.py` = %.0f", folder, number(units, "kept"));
+    snprintf(counted, sizeof counted, "reshard=never on %.0f of 46 units", number(units, "kept"));
+    json_decref(tuned);
+    expect(shardplan("tune %s", job), 0, counted);
+    expect(shardplan("tune %s --to torchtitan -o %s", job, folder), 2, "torchtitan cannot say");
+    shell("rm -r %s", folder);
+}
+
 /* What was asked for and only spends memory is taken back where that makes it fit. */
 static void what_spends_memory_is_taken_back(void **state)
 {
@@ -230,6 +265,7 @@ int main(void)
         cmocka_unit_test(what_takes_least_is_judged_as_by_fit),
         cmocka_unit_test(bad_input_exits_with_2),
         cmocka_unit_test(the_choice_is_exported_beside_its_plan),
+        cmocka_unit_test(kept_units_are_exported),
         cmocka_unit_test(what_spends_memory_is_taken_back),
         cmocka_unit_test(what_is_not_searched_is_opened_or_said),
     };

@@ -298,6 +298,7 @@ static const struct {
     {NULL, "--gpus 4 --rank 3 --optimizer-impl fused --accumulate 3 --accumulate-sync each"},
     {NULL, "--gpus 4 --freeze 'layers.1.*'"},
     {NULL, "--gpus 4 --keep-unsharded 1 --checkpointing full"},
+    {NULL, "--gpus 4 --units torchtitan --reshard always --keep-units tok_embeddings,layers.0-1"},
     {NULL, "--gpus 4 --checkpointing full --checkpoint-blocks every-2"},
     {NULL, "--gpus 4 --units 2 --checkpointing selective --checkpoint-blocks first-1"},
     {NULL, "--gpus 4 --checkpointing full --checkpoint-blocks first-50%"},
@@ -311,6 +312,8 @@ static const struct {
     {"gpt2.json", "--gpus 4 --code hf --units torchtitan"},
     {"neox.json", "--gpus 4 --code hf --units torchtitan --checkpointing full --reshard always"},
     {"moe.json", "--gpus 8 --code hf --replicate 2 --experts-replicate 4"},
+    {"moe.json",
+     "--gpus 8 --code hf --experts-replicate 1 --keep-units 'model.layers.0-1.mlp.experts'"},
     {"moe.json", "--gpus 4 --code hf --experts-replicate 1 --clip 1 --checkpointing full"},
 };
 

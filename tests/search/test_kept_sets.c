@@ -212,7 +212,7 @@ static void branch_and_bound_finds_what_brute_force_finds(void **state)
     (void)state;
     static struct every every;
     const char *soak = getenv("KEPT_SOAK");
-    const uint32_t jobs = soak ? (uint32_t)atoi(soak) : 40;
+    const uint32_t jobs = soak ? (uint32_t)atoi(soak) : 16;
     struct seen seen = {.jobs = 0};
     rng = gsl_rng_alloc(gsl_rng_mt19937);
     gsl_rng_set(rng, SEED);
