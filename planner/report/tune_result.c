@@ -343,8 +343,10 @@ static void print_per_unit(FILE *file, const struct tuned *t)
                 "than is known",
                 set->count, p->of.units);
     else
-        fprintf(file, "%u of %u units unsharded, %.2f %% faster than the last ones", set->count,
-                p->of.units, 100 * (1 - set->step_s / p->of.last.step_s));
+        fprintf(file, "%u of %u units unsharded", set->count, p->of.units);
+    if (!p->last && isfinite(p->of.last.step_s))
+        fprintf(file, ", %.2f %% faster than the last %u blocks, as many as fit",
+                100 * (1 - set->step_s / p->of.last.step_s), p->of.last.count);
     if (!p->taken)
         fprintf(file, ": %+.2f %% step, so not taken", 100 * (set->step_s / t->chosen.step_s - 1));
     fprintf(file, "\n                        %u choices simulated: ", p->simulated);

@@ -85,18 +85,18 @@ static bool saves_as(const struct busy *a, const struct busy *b)
 
 static void find_classes(struct kept_bounds *b)
 {
-    uint32_t firsts[CLASSES_MOST];
+    uint32_t firsts[CLASSES_MOST] = {0};
     for (uint32_t u = 0; u < b->units; u++) {
-        uint32_t class = 0;
-        while (class < b->class_count && !saves_as(&b->saved[firsts[class]], &b->saved[u]))
-            class ++;
-        if (class == b->class_count && class < CLASSES_MOST)
+        uint32_t kind = 0;
+        while (kind < b->class_count && !saves_as(&b->saved[firsts[kind]], &b->saved[u]))
+            kind++;
+        if (kind == b->class_count && kind < CLASSES_MOST)
             firsts[b->class_count++] = u;
-        if (class == CLASSES_MOST) { /* too many kinds to count each */
+        if (kind == CLASSES_MOST) { /* too many kinds to count each */
             b->adds_up = false;
             return;
         }
-        b->class_of[u] = class;
+        b->class_of[u] = kind;
     }
 }
 
@@ -201,7 +201,7 @@ uint64_t kept_bounds_bytes(const struct kept_bounds *b, const bool *kept)
     return device_floor(b, most);
 }
 
-/* Of so many of each class, counted on from all kept. */
+/* Of so many of each kind, counted on from all kept. */
 static double step_floor(const struct kept_bounds *b, const struct busy *saved,
                          const struct busy *saved_middle)
 {
@@ -225,12 +225,12 @@ double kept_bounds_step(const struct kept_bounds *b, const bool *gathered)
     return step_floor(b, &saved, &middle);
 }
 
-/* ---- over how many of each class ---- */
+/* ---- over how many of each kind ---- */
 
 struct counting {
     const struct kept_bounds *b;
     uint64_t limit;
-    uint64_t *least[CLASSES_MOST]; /* (size + 1, gaps) what so many of a class add at least */
+    uint64_t *least[CLASSES_MOST]; /* (size + 1, gaps) what so many of a kind add at least */
     uint32_t sizes[CLASSES_MOST], first[CLASSES_MOST]; /* (classes) */
     double best_s;
 };
@@ -241,22 +241,22 @@ static int by_bytes(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
-/* Of so many of a class those that add least in a gap, which need not be the same in each. */
-static void fill_least(struct counting *n, uint32_t class)
+/* Of so many of a kind those that add least in a gap, which need not be the same in each. */
+static void fill_least(struct counting *n, uint32_t kind)
 {
     const struct kept_bounds *b = n->b;
-    uint64_t *adds = xmalloc((n->sizes[class] + 1) * sizeof *adds);
-    uint64_t *least = xcalloc((n->sizes[class] + 1) * (size_t)b->gaps, sizeof *least);
+    uint64_t *adds = xmalloc((n->sizes[kind] + 1) * sizeof *adds);
+    uint64_t *least = xcalloc((n->sizes[kind] + 1) * (size_t)b->gaps, sizeof *least);
     for (uint32_t g = 0; g < b->gaps; g++) {
         uint32_t count = 0;
         for (uint32_t u = 0; u < b->units; u++)
-            if (b->class_of[u] == class)
+            if (b->class_of[u] == kind)
                 adds[count++] = b->more[(size_t)u * b->gaps + g];
         qsort(adds, count, sizeof *adds, by_bytes);
         for (uint32_t k = 0; k < count; k++)
             least[(size_t)(k + 1) * b->gaps + g] = least[(size_t)k * b->gaps + g] + adds[k];
     }
-    n->least[class] = least;
+    n->least[kind] = least;
     free(adds);
 }
 
@@ -265,8 +265,8 @@ static uint64_t bytes_of_counts(const struct counting *n, const uint32_t *counts
     uint64_t most = 0;
     for (uint32_t g = 0; g < n->b->gaps; g++) {
         uint64_t bytes = n->b->none[g];
-        for (uint32_t class = 0; class < n->b->class_count; class ++)
-            bytes += n->least[class][(size_t)counts[class] * n->b->gaps + g];
+        for (uint32_t kind = 0; kind < n->b->class_count; kind++)
+            bytes += n->least[kind][(size_t)counts[kind] * n->b->gaps + g];
         most = bytes > most ? bytes : most;
     }
     return device_floor(n->b, most);
@@ -276,25 +276,25 @@ static void try_counts(struct counting *n, const uint32_t *counts)
 {
     const struct kept_bounds *b = n->b;
     struct busy saved = {.host_s = 0}, middle = {.host_s = 0};
-    for (uint32_t class = 0; class < b->class_count; class ++) {
-        busy_add_all(&saved, &b->saved[n->first[class]], counts[class]);
-        busy_add_all(&middle, &b->saved_middle[n->first[class]], counts[class]);
+    for (uint32_t kind = 0; kind < b->class_count; kind++) {
+        busy_add_all(&saved, &b->saved[n->first[kind]], counts[kind]);
+        busy_add_all(&middle, &b->saved_middle[n->first[kind]], counts[kind]);
     }
-    /* the class's saves differ by a rounding */
+    /* what those of a kind save differs by a rounding */
     n->best_s = fmin(n->best_s, step_floor(b, &saved, &middle) * (1 - 1e-6));
 }
 
-/* The last class is counted as far as it fits; what keeps more saves more. */
-static void count_from(struct counting *n, uint32_t class, uint32_t *counts)
+/* The last kind is counted as far as it fits; what keeps more saves more. */
+static void count_from(struct counting *n, uint32_t kind, uint32_t *counts)
 {
-    const bool last = class + 1 >= n->b->class_count;
-    for (uint32_t k = n->sizes[class] + 1; k-- > 0;) {
-        counts[class] = k;
-        memset(counts + class + 1, 0, (n->b->class_count - class - 1) * sizeof *counts);
+    const bool last = kind + 1 >= n->b->class_count;
+    for (uint32_t k = n->sizes[kind] + 1; k-- > 0;) {
+        counts[kind] = k;
+        memset(counts + kind + 1, 0, (n->b->class_count - kind - 1) * sizeof *counts);
         if (bytes_of_counts(n, counts) > n->limit)
             continue;
         if (!last) {
-            count_from(n, class + 1, counts);
+            count_from(n, kind + 1, counts);
             continue;
         }
         try_counts(n, counts);
@@ -313,14 +313,14 @@ double kept_bounds_least(const struct kept_bounds *b, uint64_t limit_bytes)
         n.sizes[b->class_of[u]]++;
         n.first[b->class_of[u]] = u;
     }
-    for (uint32_t class = 0; class < b->class_count; class ++)
-        choices *= n.sizes[class] + 1;
+    for (uint32_t kind = 0; kind < b->class_count; kind++)
+        choices *= n.sizes[kind] + 1;
     if (choices > CHOICES_MOST)
         return b->all_s;
-    for (uint32_t class = 0; class < b->class_count; class ++)
-        fill_least(&n, class);
+    for (uint32_t kind = 0; kind < b->class_count; kind++)
+        fill_least(&n, kind);
     count_from(&n, 0, counts);
-    for (uint32_t class = 0; class < b->class_count; class ++)
-        free(n.least[class]);
+    for (uint32_t kind = 0; kind < b->class_count; kind++)
+        free(n.least[kind]);
     return n.best_s;
 }
