@@ -25,7 +25,8 @@ those of others that it reads, and of one that DeepSpeed fetches as one (a leaf 
 module, by number) and three tables: `ops` (names of the dispatcher), `types` ([op, dtype, shape, bytes]: of a
 storage at birth), `calls` ([op, ins, outs, arguments, flops]; a tensor is [dtype, shape, strides,
 position]). The others are a variant each: batch, checkpointing, hooks ("fsdp": modules' inputs are
-cast and pass through a node, as fully_shard's hooks do; "zero3": every module has DeepSpeed's hooks and
+cast and pass through a node, as fully_shard's hooks do; "fsdp1": the root's inputs are cast, as
+FullyShardedDataParallel does; not where none is to be cast, and "plain" says the same; "zero3": every module has DeepSpeed's hooks and
 nn.functional.linear is its own), frozen (numbers of parameters that are not trained in it, beside
 those that the model has so), inputs, constants, and its steps as text:
     +T          a storage of type T is born: the next buffer
@@ -34,6 +35,8 @@ those that the model has so), inputs, constants, and its steps as text:
                 buffer. Behind it r: recomputed; a: on real tensors it adds to its first operand
     gP:N        the gradient of parameter P is complete, in buffer N
     (M )M <M >M pre-forward, post-forward, pre-backward, post-backward of module M; r: the root
+    |M          backward has come back to where module M's forward began: all nodes made since have run.
+                Not in variants with hooks "fsdp" or "zero3"
     {N }N [N ]N likewise of module N of `called`, in variants with hooks "zero3" alone
     sP uP       there, too: a node saves a view of parameter P, which keeps the memory that P has now; it lets go
                 of it. (A node that saves P itself has whatever memory P has.)
@@ -315,6 +318,11 @@ def makes_view(func):
     return any(r.alias_info is not None and not r.alias_info.is_write for r in returns)
 
 
+@functools.lru_cache(maxsize=None)
+def depends_on_data(func):
+    return torch.Tag.dynamic_output_shape in func.tags
+
+
 SILENT = {"empty.memory_format", "empty_like", "empty_strided", "new_empty", "new_empty_strided",
           "_local_scalar_dense", "lift_fresh", "detach", "alias", "resize_", "record_stream", "sym_size.int"}
 
@@ -362,6 +370,7 @@ class Stream(TorchDispatchMode):
     def __init__(self, tables, places):
         super().__init__()
         self.tables = tables
+        self.fake = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
         self.place = dict(places)       # id of a storage -> "p0", "i0", "m0" or the number of a buffer
         self.kept = []                  # what keeps those ids from meaning something else
         self.constants = []             # storages that were there before, and are nothing else
@@ -472,7 +481,7 @@ class Stream(TorchDispatchMode):
         if func is aten._local_scalar_dense.default:
             return self.scalar(args[0])
         name = op_name(func)
-        out = func(*args, **kwargs)
+        out = self.of_known_shape(func, args, kwargs) if depends_on_data(func) else func(*args, **kwargs)
         outs = [(t, i) for i, t in enumerate(out if isinstance(out, (tuple, list)) else (out,))
                 if isinstance(t, torch.Tensor)]
         self.follow(func, args, kwargs, [t for t, _ in outs])
@@ -531,6 +540,23 @@ class Stream(TorchDispatchMode):
             return
         for tensor, value in zip(outs, got if isinstance(got, (tuple, list)) else (got,)):
             self.values[tensor] = value
+
+    def of_known_shape(self, func, args, kwargs):
+        """What a call returns whose shape follows from values: where those of all integers are known, so is it. Of
+        other numbers a shape does not follow, if there are integers."""
+        tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        integers = [t for t in tensors if not t.is_floating_point()]
+        if not integers or any(t not in self.values for t in integers):
+            return func(*args, **kwargs)
+
+        def real(t):
+            if not isinstance(t, torch.Tensor):
+                return t
+            return self.values[t] if t in self.values else torch.zeros(t.shape, dtype=t.dtype)
+
+        with _disable_current_modes():
+            got = func(*pytree.tree_map(real, args), **pytree.tree_map(real, kwargs))
+        return pytree.tree_map(lambda t: self.fake.from_tensor(t) if isinstance(t, torch.Tensor) else t, got)
 
     def scalar(self, tensor):
         if tensor in self.values:
@@ -619,12 +645,13 @@ class PostBackward(torch.autograd.Function):
 
 
 class Borders:
-    """Hooks on the root and on units, as fully_shard has them: those with `nodes` cast a module's
-    inputs and pass them through a node."""
+    """Hooks on the root and on units. fully_shard's cast a module's inputs and pass them through a node,
+    FullyShardedDataParallel's cast the root's."""
 
-    def __init__(self, stream, root, units, nodes, dtype):
-        self.stream, self.nodes, self.dtype = stream, nodes, dtype
+    def __init__(self, stream, root, units, hooks, dtype):
+        self.stream, self.hooks, self.dtype = stream, hooks, dtype
         self.seen, self.queued = set(), False
+        self.begun = {}     # module -> number of the next node when its forward began
         self.handles = []
         for index, module in [("r", root)] + list(enumerate(units)):
             self.handles.append(module.register_forward_pre_hook(self.pre(index), prepend=True, with_kwargs=True))
@@ -635,12 +662,15 @@ class Borders:
 
     def pre(self, index):
         def hook(module, args, kwargs):
-            if not self.nodes:
-                self.write(f"({index}")
-                self.post_backward(index, pytree.tree_leaves((args, kwargs)))
-                return None
-            args, kwargs = cast_tensors(args, self.dtype), cast_tensors(kwargs, self.dtype)
+            cast = self.hooks == "fsdp" or self.hooks == "fsdp1" and index == "r"
+            if cast:
+                args, kwargs = cast_tensors(args, self.dtype), cast_tensors(kwargs, self.dtype)
             self.write(f"({index}")
+            if self.hooks in ("plain", "fsdp1") and index != "r" and index not in self.begun:
+                self.begun[index] = torch.autograd._get_sequence_nr()
+            if self.hooks != "fsdp":
+                self.post_backward(index, pytree.tree_leaves((args, kwargs)))
+                return (args, kwargs) if cast else None
             leaves, spec = pytree.tree_flatten((args, kwargs))
             at = [i for i, t in enumerate(leaves) if isinstance(t, torch.Tensor) and t.requires_grad]
             if at and torch.is_grad_enabled():
@@ -668,11 +698,21 @@ class Borders:
             self.write(f"){index}")
             for t in pytree.tree_leaves(output):
                 if isinstance(t, torch.Tensor) and t.requires_grad:
-                    t.register_hook(self.pre_backward(index))
+                    t.register_hook(self.pre_backward(index, t.grad_fn))
         return hook
 
-    def pre_backward(self, index):
+    def come_back(self, number):
+        """The engine is at a node of that number: later ones ran before it."""
+        for index, begun in reversed(self.begun.copy().items()):
+            if number < begun and index in self.seen:
+                del self.begun[index]
+                self.write(f"|{index}")
+
+    def pre_backward(self, index, node):
+        number = node._sequence_nr() if node is not None else 0
+
         def hook(grad):
+            self.come_back(number)
             if not self.queued:
                 self.queued = True
                 torch.autograd.Variable._execution_engine.queue_callback(lambda: self.write("=final"))
@@ -932,8 +972,7 @@ def of_own_storage(tensors):
 def record(model, inputs, loss, units, tables, places, hooks, dtype, lower):
     """The steps of one variant, and what it needs to be read. Where no hook casts inputs, they come
     in the dtype that parameters have."""
-    nodes = hooks == "fsdp"
-    if not nodes:
+    if hooks in ("plain", "zero3"):
         inputs = cast_tensors(inputs, dtype)
     stream = Stream(tables, places)
     tensors = of_own_storage(t for t in pytree.tree_leaves(inputs) if isinstance(t, torch.Tensor))
@@ -956,14 +995,15 @@ def record(model, inputs, loss, units, tables, places, hooks, dtype, lower):
             param.grad = None
         return hook
 
-    def before(given):
+    def before(number, given):
+        borders.come_back(number)
         stream.evaluation += 1
         stream.incoming = {id(t.untyped_storage()) for t in given if t is not None}
 
     for index, param in enumerate(params):
         if param.requires_grad:
             handles.append(param.register_post_accumulate_grad_hook(complete(index)))
-    borders = Borders(stream, model, units, nodes, dtype)
+    borders = Borders(stream, model, units, hooks, dtype)
     calls = Calls(stream, model) if hooks == "zero3" else None
     Stream.current = stream
     gc.collect()
@@ -979,7 +1019,7 @@ def record(model, inputs, loss, units, tables, places, hooks, dtype, lower):
                 del output
             stream.steps.append("=loss")
             for node in nodes_of(scalar.grad_fn):
-                handles.append(node.register_prehook(before))
+                handles.append(node.register_prehook(functools.partial(before, node._sequence_nr())))
             node = None
             stream.backward = True
             scalar.backward()
@@ -1073,17 +1113,29 @@ def hf_inputs(model, config, batch, seq):
         inputs["pixel_values"] = torch.zeros(batch, getattr(vision, "num_channels", 3), height, width)
     elif "pixel_values" in names:       # a network of convolutions takes any size: ImageNet's
         inputs["pixel_values"] = torch.zeros(batch, getattr(vision, "num_channels", 3), 224, 224)
-    if "input_features" in names and hasattr(config, "num_mel_bins"):
+    if "input_features" in names and hasattr(config, "input_feat_per_channel"):
+        inputs["input_features"] = torch.zeros(batch, seq, config.input_feat_per_channel * config.input_channels)
+    elif "input_features" in names and hasattr(config, "num_mel_bins"):
         inputs["input_features"] = torch.zeros(batch, config.num_mel_bins, 2 * config.max_source_positions)
-    if "input_values" in names:
-        inputs["input_values"] = torch.zeros(batch, seq)
+    if "input_values" in names and hasattr(config, "num_mel_bins"):     # a spectrogram
+        inputs["input_values"] = torch.zeros(batch, config.max_length, config.num_mel_bins)
+    elif "input_values" in names:
+        inputs["input_values"] = torch.zeros(batch, samples_of(config, seq))
     if "return_loss" in names:
         inputs["return_loss"] = True
     elif "labels" in names:
         tokens = "input_ids" in names or "decoder_input_ids" in names
         of_class = type(model).__name__.endswith(("Classification",))
-        inputs["labels"] = whole(batch) if of_class or not tokens else whole(batch, seq)
+        of_tokens = tokens or type(model).__name__.endswith("ForCTC")
+        inputs["labels"] = whole(batch, seq) if of_tokens and not of_class else whole(batch)
     return inputs
+
+
+def samples_of(config, frames):
+    """Of a sound whose convolutions leave so many frames."""
+    for kernel, stride in reversed(list(zip(getattr(config, "conv_kernel", ()), getattr(config, "conv_stride", ())))):
+        frames = (frames - 1) * stride + kernel
+    return frames
 
 
 def as_real():
@@ -1262,7 +1314,7 @@ def record_all(args, batches, modes):
         _, inputs, loss = make(batch, args.seq)
         with frozen(names, params, patterns) as numbers, \
                 checkpointed(model, [m for _, m in found], mode) as units:
-            for hooks in ("plain",) if args.autocast else ("fsdp", "plain") + (("zero3",) if mode == "none" else ()):
+            for hooks in ("plain",) if args.autocast else hooks_of(inputs, dtype, mode):
                 variant = record(model, inputs, loss, units, tables, places, hooks, dtype, args.autocast)
                 external.update(variant.pop("external") or {})
                 variants.append({"batch": batch, "checkpointing": mode, "hooks": hooks,
@@ -1279,6 +1331,12 @@ def record_all(args, batches, modes):
         "variants": [{k: v[k] for k in ("batch", "checkpointing", "hooks", "frozen") if k in v} for v in variants],
     }
     return header, variants
+
+
+def hooks_of(inputs, dtype, mode):
+    """Those that a variant is recorded with."""
+    cast = any(t.is_floating_point() and t.dtype != dtype for t in pytree.tree_leaves(inputs) if isinstance(t, torch.Tensor))
+    return ("fsdp", "plain") + (("fsdp1",) if cast else ()) + (("zero3",) if mode == "none" else ())
 
 
 def moved(module, *args, **kwargs):

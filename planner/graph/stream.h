@@ -22,13 +22,16 @@ enum step_kind {
                            versions of PyTorch that have grad_dtype may cast it. It still holds what
                            it saved, unless the gradient is a view. Not of a view that is all that
                            the parameter gets: that is cast at GRAD */
+    STEP_COPIED,        /* arg: index into grads: AccumulateGrad has what it does not keep as it is
+                           (stream_grad.copy). STEP_GRAD follows, perhaps deaths between them */
     STEP_PRE_FORWARD,   /* arg: module, MODULE_ROOT for the root */
     STEP_POST_FORWARD,  /* likewise */
     STEP_PRE_BACKWARD,  /* likewise: the gradient of the module's output is there */
     STEP_POST_BACKWARD, /* likewise: the module's gradients are all accumulated. Not emitted for a
                            module whose inputs need no gradient: FINAL does its work */
-    STEP_BACK,          /* likewise: in place of POST_BACKWARD where that is not emitted. Backward
-                           has come back to where the module's forward began */
+    STEP_BACK,          /* likewise: in place of POST_BACKWARD where that is not emitted, or (of
+                           recordings) before it. Backward has come back to where the module's
+                           forward began */
     STEP_FINAL,         /* autograd's final callback */
     STEP_MARK,          /* arg: enum stream_mark */
     /* With tape_options.call_hooks: every module, down to the smallest (calls.h); arg: call */
@@ -65,7 +68,16 @@ static inline bool stream_step_is_within(struct stream_step step)
 struct stream_grad {
     uint32_t param;
     uint32_t buffer; /* the gradient, d·w elements in the compute dtype */
+    /* GRAD_AS_IT_IS, or the kernel that makes `buffer` of what arrived: of another layout than the
+     * parameter's, or not the engine's alone. AccumulateGrad runs it where .grad is not there yet,
+     * and adds what arrived where it is (accumulate_grad.h): STEP_COPIED has birth and kernel in
+     * itself, and the stream has what arrived, with its death. */
+    uint32_t copy;
+    bool strided; /* where parameters are views (struct system), which have no AccumulateGrad: its
+                     elements lie otherwise than the parameter's */
 };
+
+#define GRAD_AS_IT_IS UINT32_MAX
 
 /* What one use of a parameter gives, and how it is added to what other uses gave before. */
 struct stream_given {

@@ -15,7 +15,7 @@ static void give_out(struct tape *tape, uint32_t param, uint32_t *slot)
 {
     struct stream *s = tape->stream;
     ARRAY_GROW(s->grads, s->grad_count, s->grad_cap);
-    s->grads[s->grad_count] = (struct stream_grad){param, *slot};
+    s->grads[s->grad_count] = (struct stream_grad){param, *slot, GRAD_AS_IT_IS, false};
     tape_step(tape, STEP_GRAD, s->grad_count++);
     *slot = NO_BUFFER; /* now .grad: the strategy's */
 }

@@ -135,7 +135,7 @@ static void give_param(struct tape *tape, uint32_t param, uint32_t buffer)
 {
     struct stream *s = tape->stream;
     ARRAY_GROW(s->grads, s->grad_count, s->grad_cap);
-    s->grads[s->grad_count] = (struct stream_grad){param, buffer};
+    s->grads[s->grad_count] = (struct stream_grad){param, buffer, GRAD_AS_IT_IS, false};
     tape_step(tape, STEP_GRAD, s->grad_count++);
     tape->param_uses[param] = 0;
 }

@@ -214,6 +214,9 @@ static void run_step(struct lowering *low, struct stream_step step)
     case STEP_GIVEN:
         take_given(low, &low->stream->given[step.arg]);
         break;
+    case STEP_COPIED:
+        copy_gradient(low, &low->stream->grads[step.arg]);
+        break;
     case STEP_GRAD:
         take_gradient(low, &low->stream->grads[step.arg]);
         break;
@@ -404,6 +407,7 @@ static void lower(const struct system *system, const struct graph *graph,
     };
     low.state = arena_alloc(&low.scratch, system->state_bytes);
     low.grad = arena_lend(&low.scratch, (graph->param_count + 1) * sizeof *low.grad);
+    low.strided = arena_alloc(&low.scratch, (graph->param_count + 1) * sizeof *low.strided);
     for (uint32_t p = 0; p < graph->param_count; p++)
         low.grad[p].place = NONE;
     if (tally)

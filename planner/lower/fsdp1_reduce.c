@@ -45,11 +45,29 @@ static void free_parts(struct lowering *low, const struct handle *handle, const 
             emit_free(low, parts[i]);
 }
 
+/* The backward of each view, last first: its reshape copies what lies otherwise than the view. */
+static void lay_out(struct lowering *low, const struct handle *handle)
+{
+    for (uint32_t i = handle->part_count; i-- > 0;) {
+        const uint32_t p = handle->parts[i].param;
+        if (p == NONE || low->grad[p].place == NONE || !low->strided[p])
+            continue;
+        const struct operand strided = low->grad[p];
+        low->grad[p] = plan_whole_buffer(
+            low->plan, alloc_buffer(low, CATEGORY_BACKWARD, LANE_COMPUTE, ATEN_CLONE,
+                                    (enum dtype)strided.dtype, low->plan->params[p].shape));
+        emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_COPY, ATEN_CLONE, PLAN_NO_GROUP, 1,
+                     &strided, 1, &low->grad[p]);
+        emit_free(low, strided.place);
+    }
+}
+
 /* The backward of the views. */
 static uint32_t concatenate(struct lowering *low, struct handle *handle)
 {
     const struct fsdp1 *f = fsdp1_of(low);
     uint32_t *parts = xmalloc((handle->part_count + 1) * sizeof *parts);
+    lay_out(low, handle);
     for (uint32_t i = 0; i < handle->part_count; i++)
         parts[i] = is_zero(low, &handle->parts[i]) ? zeros(low, handle->parts[i].elements)
                                                    : low->grad[handle->parts[i].param].place;

@@ -165,21 +165,82 @@ static void arrive(struct lowering *low, const struct stream_grad *grad, struct 
     *out = cast;
 }
 
-void take_gradient(struct lowering *low, const struct stream_grad *grad)
+/* What arrives where a copy of it would be kept. An outline has gradients alone. */
+static void set_arriving_operand(const struct lowering *low, const struct stream_grad *grad,
+                                 struct operand *out)
+{
+    set_gradient_operand(low, grad, out);
+    const struct kernel *copy = plan_kernel(low->plan, grad->copy);
+    if (!low->tally && copy->ins > 0)
+        out->place = low->base + copy->operands[copy->ins - 1].place;
+}
+
+static void emit_copy_of_gradient(struct lowering *low, const struct stream_grad *grad,
+                                  const struct operand *from, const struct operand *to)
+{
+    const struct strides *strides = plan_kernel(low->plan, grad->copy)->strides;
+    const uint32_t ins = plan_kernel(low->plan, grad->copy)->ins;
+    const uint32_t kernel = emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_COPY, ATEN_COPY_,
+                                         PLAN_NO_GROUP, 1, from, 1, to);
+    if (ins == 1 && from->dtype == to->dtype)
+        plan_own_kernel(low->plan, kernel)->strides = strides;
+}
+
+static void add_to_gradient(struct lowering *low, uint32_t param, const struct operand *gradient)
+{
+    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_ADD_IN_PLACE, ATEN_ADD_, PLAN_NO_GROUP, 1,
+                 gradient, 1, &low->grad[param]);
+}
+
+void copy_gradient(struct lowering *low, const struct stream_grad *grad)
 {
     const uint32_t p = grad->param;
-    struct operand *const sum = &low->grad[p], gradient;
+    struct operand *const sum = &low->grad[p], from, cast = no_operand();
+    set_arriving_operand(low, grad, &from);
+    if (low->system->casts_gradient)
+        cast = cast_gradient(low, p, &from);
+    const bool is_cast = cast.place != NONE;
+    if (is_cast)
+        from = cast;
+    if (sum->place != NONE) {
+        add_to_gradient(low, p, &from);
+    } else {
+        set_gradient_operand(low, grad, sum);
+        if (is_cast)
+            plan_set_whole_buffer(low->plan,
+                                  new_buffer(low, CATEGORY_BACKWARD, LANE_COMPUTE,
+                                             ATEN_NEW_EMPTY_STRIDED, (enum dtype)from.dtype,
+                                             low->plan->params[p].shape),
+                                  sum);
+        emit_alloc(low, sum->place);
+        emit_copy_of_gradient(low, grad, &from, sum);
+    }
+    if (is_cast)
+        emit_free(low, from.place);
+}
+
+/* The first gradient is kept as it is, later ones are added in place. */
+static uint32_t keep_or_add(struct lowering *low, const struct stream_grad *grad)
+{
+    struct operand *const sum = &low->grad[grad->param], gradient;
     const bool first = sum->place == NONE;
     struct operand *const came = first ? sum : &gradient;
     arrive(low, grad, came);
     const uint32_t place = came->place;
-    low->incoming = place;
     if (!first)
-        emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_ADD_IN_PLACE, ATEN_ADD_, PLAN_NO_GROUP,
-                     1, &gradient, 1, sum);
+        add_to_gradient(low, grad->param, came);
+    return place;
+}
+
+void take_gradient(struct lowering *low, const struct stream_grad *grad)
+{
+    const uint32_t p = grad->param;
+    const uint32_t came = grad->copy == GRAD_AS_IT_IS ? keep_or_add(low, grad) : NONE;
+    low->incoming = came;
+    low->strided[p] = grad->strided;
     if (low->system->gradient)
         low->system->gradient(low, p);
-    if (low->incoming != NONE && place != sum->place)
-        emit_free(low, place);
+    if (low->incoming != NONE && came != low->grad[p].place)
+        emit_free(low, came);
     low->incoming = NONE;
 }

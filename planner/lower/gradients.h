@@ -14,6 +14,9 @@ void take_given(struct lowering *low, const struct stream_given *given);
  * a cast gradient has a part in it, and it is done. */
 bool pass_recast(struct lowering *low, struct stream_step step);
 
+/* AccumulateGrad where it keeps a copy, if anything: when what came dies, the stream says. */
+void copy_gradient(struct lowering *low, const struct stream_grad *grad);
+
 /* AccumulateGrad: the first gradient is kept as it is, later ones are added in place. The engine
  * lets go of the gradient that came when the system's hook is done. */
 void take_gradient(struct lowering *low, const struct stream_grad *grad);

@@ -151,6 +151,9 @@ enum dtype system_made(const struct strategy *strategy);
  * model_job.casts_inputs. */
 bool system_casts_inputs(const struct strategy *strategy);
 
+/* Whether what the model is called with, and nothing else, is cast so. */
+bool system_casts_root(const struct strategy *strategy);
+
 /* Whether what the model returns is copied before its caller gets it: model_job.copies_outputs. */
 bool system_copies_outputs(const struct strategy *strategy);
 

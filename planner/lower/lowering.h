@@ -143,6 +143,7 @@ struct lowering {
     uint32_t recast_count, recast_cap;
     struct operand *gathered; /* (params) where kernels find them from now on; NULL: always where
                                  their pieces say */
+    bool *strided;            /* (params) of .grad (stream_grad.strided) */
     uint32_t incoming; /* the gradient that AccumulateGrad was called with; NONE outside of it */
     uint32_t base;     /* first plan buffer of this micro-batch's stream buffers */
     uint32_t micro_batch;

@@ -46,6 +46,11 @@ bool system_casts_inputs(const struct strategy *strategy)
     return system && system->casts_inputs && strategy->compute != strategy->store;
 }
 
+bool system_casts_root(const struct strategy *strategy)
+{
+    return strategy->system == SYSTEM_FSDP1 && strategy->compute != strategy->store;
+}
+
 bool system_copies_outputs(const struct strategy *strategy)
 {
     return strategy->system == SYSTEM_DDP && strategy->find_unused && !strategy->static_graph;

@@ -248,6 +248,7 @@ static enum err_code find_variants(struct recording *r, const char *next, struct
         v->batch = (uint32_t)batch;
         v->input_nodes = strcmp(hooks, "fsdp") == 0;
         v->module_hooks = strcmp(hooks, "zero3") == 0;
+        v->root_casts = strcmp(hooks, "fsdp1") == 0;
         v->line = next;
         v->length = next ? strcspn(next, "\n") : 0;
         v->number = i + 2;
@@ -323,7 +324,7 @@ enum err_code recording_choose(const struct recording *r, const struct recording
         frozen = true;
         hooks = hooks || v->module_hooks;
         if (v->checkpointing == choice->checkpointing && v->input_nodes == choice->input_nodes &&
-            v->module_hooks == choice->module_hooks) {
+            v->module_hooks == choice->module_hooks && (!v->root_casts || choice->root_casts)) {
             if (v->module_hooks && !r->says_saved)
                 return err_set(err, ERR_UNSUPPORTED,
                                "%s was recorded before recordings said which views of parameters "
@@ -331,9 +332,12 @@ enum err_code recording_choose(const struct recording *r, const struct recording
                                "again with this version's record.py",
                                r->path);
             *out = v;
-            return ERR_OK;
+            if (v->root_casts == choice->root_casts)
+                return ERR_OK;
         }
     }
+    if (*out) /* there is nothing to cast */
+        return ERR_OK;
     if (batch && !frozen)
         return err_set(err, ERR_INVALID,
                        "--freeze: %s has no recording of a step that does not train \"%s\": what "

@@ -30,9 +30,13 @@ struct recording_info { /* lent, for as long as the recording */
 struct recording_choice {
     uint32_t batch, seq;
     enum checkpointing checkpointing;
-    bool input_nodes;  /* tape_options.h: the variant with fully_shard's hooks */
+    bool input_nodes; /* tape_options.h: the variant with fully_shard's hooks */
+    bool root_casts; /* ... or that with FullyShardedDataParallel's, where its inputs need a cast */
     bool module_hooks; /* likewise, call_hooks and own_linear: with DeepSpeed's on every module */
     bool scaled_loss;  /* likewise: an engine has the loss */
+    bool node_hooks; /* the system's hooks are of AccumulateGrad's node, which the engine calls with
+                        what arrived */
+    bool views;      /* parameters are views of larger ones (graph.h) */
     enum dtype compute;
     bool autocast;
     enum autograd autograd; /* GPU: in place where autograd is on real tensors */

@@ -42,7 +42,7 @@ struct recorded_call {
 struct recorded_variant {
     uint32_t batch;
     enum checkpointing checkpointing;
-    bool input_nodes, module_hooks;
+    bool input_nodes, module_hooks, root_casts;
     const bool *frozen; /* of each parameter, beyond what the model has frozen; NULL: none */
     const char *line;   /* of the file's text */
     size_t length;

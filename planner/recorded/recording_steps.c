@@ -142,6 +142,14 @@ static enum err_code read_border(struct text *t, struct recorded_step *step)
     return ERR_OK;
 }
 
+static enum err_code read_back(struct text *t, struct recorded_step *step)
+{
+    const char *at = t->at + 1;
+    if (!number(&at, t->limits->modules, &step->arg) || at != t->end)
+        return wrong(t, "no such module");
+    return t->passed[step->arg] >= 3 ? ERR_OK : wrong(t, "its backward has not begun");
+}
+
 /* Hooks of every module: those of one may fire as often as it is called. */
 static enum err_code read_called(struct text *t, struct recorded_step *step)
 {
@@ -208,6 +216,9 @@ static enum err_code read_step(struct text *t, struct recorded_step *step)
     case '>':
         step->kind = RECORDED_POST_BACKWARD;
         return read_border(t, step);
+    case '|':
+        step->kind = RECORDED_BACK;
+        return read_back(t, step);
     case '{':
         step->kind = RECORDED_CALLED;
         return read_called(t, step);

@@ -15,6 +15,7 @@ struct recorded_step {
         RECORDED_POST_FORWARD,
         RECORDED_PRE_BACKWARD,
         RECORDED_POST_BACKWARD,
+        RECORDED_BACK,   /* arg: module */
         RECORDED_CALLED, /* arg: module of `called`; likewise the next three */
         RECORDED_RETURNED,
         RECORDED_CALLED_BACK,

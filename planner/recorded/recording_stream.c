@@ -30,6 +30,9 @@ struct making {
     struct operand *operands;   /* of the kernel that is made: room for any */
     uint64_t *storage_bytes[3]; /* of parameters, inputs, module buffers: lent */
     bool backward;
+    uint32_t
+        copied;     /* index into grads of the one that STEP_GRAD is to come of, or GRAD_AS_IT_IS */
+    uint32_t taken; /* step of the gradient that was taken last before its time; 0: none */
     struct scaling {             /* with scaled_loss */
         uint32_t seed, last_use; /* recorded buffer, and the step that needs it last */
         uint32_t own, divided, scaled, quotient; /* the stream's buffers */
@@ -44,7 +47,7 @@ static void add_step(struct making *m, enum step_kind kind, uint32_t arg)
         (struct stream_step){.kind = (uint32_t)kind & 31U, .arg = arg & MODULE_ROOT};
 }
 
-static uint32_t add_buffer(struct making *m, uint32_t label, enum dtype dtype,
+static uint32_t new_buffer(struct making *m, uint32_t label, enum dtype dtype,
                            const struct shape *shape, uint64_t bytes)
 {
     struct stream *s = m->stream;
@@ -57,8 +60,15 @@ static uint32_t add_buffer(struct making *m, uint32_t label, enum dtype dtype,
         .pool = LANE_COMPUTE,
         .shape = *shape,
     };
-    add_step(m, STEP_BIRTH, s->buffer_count);
     return s->buffer_count++;
+}
+
+static uint32_t add_buffer(struct making *m, uint32_t label, enum dtype dtype,
+                           const struct shape *shape, uint64_t bytes)
+{
+    const uint32_t buffer = new_buffer(m, label, dtype, shape, bytes);
+    add_step(m, STEP_BIRTH, buffer);
+    return buffer;
 }
 
 /* ---- births ---- */
@@ -198,13 +208,19 @@ static struct kernel place_kernel(struct making *m, const struct recorded_step *
     return kernel;
 }
 
-static void add_kernel(struct making *m, const struct kernel *kernel,
-                       const struct operand *operands)
+static uint32_t new_kernel(struct making *m, const struct kernel *kernel,
+                           const struct operand *operands)
 {
     struct kernel_table *table = m->stream->kernels;
     for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++)
         kernel_table_operand(table, &operands[i]);
-    add_step(m, STEP_KERNEL, kernel_table_add(table, kernel));
+    return kernel_table_add(table, kernel);
+}
+
+static void add_kernel(struct making *m, const struct kernel *kernel,
+                       const struct operand *operands)
+{
+    add_step(m, STEP_KERNEL, new_kernel(m, kernel, operands));
 }
 
 /* Gradients a and b: a += b. */
@@ -389,15 +405,96 @@ static void make_final(struct making *m)
     }
 }
 
-/* ---- all steps ---- */
+/* ---- gradients ---- */
 
-static void make_gradient(struct making *m, const struct recorded_step *step)
+static uint32_t add_gradient(struct making *m, struct stream_grad grad)
 {
     struct stream *s = m->stream;
     ARRAY_GROW(s->grads, s->grad_count, s->grad_cap);
-    s->grads[s->grad_count] = (struct stream_grad){step->arg, m->buffer[step->buffer]};
-    add_step(m, STEP_GRAD, s->grad_count++);
+    s->grads[s->grad_count] = grad;
+    return s->grad_count++;
 }
+
+static void make_gradient(struct making *m, uint32_t index)
+{
+    const struct recorded_step *step = &m->steps->of[index];
+    if (m->taken == index)
+        return;
+    if (m->copied == GRAD_AS_IT_IS)
+        m->copied = add_gradient(
+            m, (struct stream_grad){step->arg, m->buffer[step->buffer], GRAD_AS_IT_IS, false});
+    add_step(m, STEP_GRAD, m->copied);
+    m->copied = GRAD_AS_IT_IS;
+}
+
+static bool is_op(const struct making *m, uint32_t op, const char *name)
+{
+    return strcmp(m->recording->ops[op].name, name) == 0;
+}
+
+/* The step at which the copy that is born at step `birth` becomes a gradient: AccumulateGrad's
+ * (clone_obey_contract of grad_layout_contract.h), behind which what it copied may die, and no more
+ * happens. 0: it is none. */
+static uint32_t gradient_behind(const struct making *m, uint32_t birth, uint32_t *from, bool *dies)
+{
+    const struct recorded_step *steps = m->steps->of;
+    const uint32_t call_step = birth + 1;
+    uint32_t at = birth + 2;
+    *dies = false;
+    if (!m->backward || call_step >= m->steps->count || steps[call_step].kind != RECORDED_CALL)
+        return 0;
+    const struct recorded_call *call = &m->recording->calls[steps[call_step].arg];
+    if (!is_op(m, m->recording->types[steps[birth].arg].op, "new_empty_strided") ||
+        !is_op(m, call->op, "copy_") || call->kernel.ins != 1 || call->kernel.outs != 1)
+        return 0;
+    *from = m->steps->places[steps[call_step].first_place + call->kernel.operands[0].place];
+    for (; at < m->steps->count && steps[at].kind == RECORDED_DEATH; at++)
+        *dies |= steps[at].buffer == *from;
+    const bool found = at < m->steps->count && steps[at].kind == RECORDED_GRADIENT &&
+                       steps[at].buffer == steps[birth].buffer &&
+                       (*from & PLACE_MASK) == PLACE_BUFFER && *from != steps[birth].buffer;
+    return found ? at : 0;
+}
+
+/* The hook comes before the death of what arrived: the gradient at step `at` is taken now. */
+static void take_early(struct making *m, uint32_t at)
+{
+    add_step(m, STEP_GRAD, m->copied);
+    m->copied = GRAD_AS_IT_IS;
+    m->taken = at;
+}
+
+/* Such a copy, and the call that makes it; false: it is none. Where parameters are views, there is
+ * no AccumulateGrad, and what arrives is the gradient. */
+static bool make_copied(struct making *m, uint32_t birth)
+{
+    uint32_t from;
+    bool dies;
+    const struct recorded_step *steps = m->steps->of;
+    const uint32_t at = gradient_behind(m, birth, &from, &dies);
+    if (at == 0 || (m->choice->views && !dies))
+        return false;
+    const struct strides *strides = m->recording->calls[steps[birth + 1].arg].strides;
+    struct stream_grad grad = {steps[at].arg, m->buffer[from], GRAD_AS_IT_IS, false};
+    if (m->choice->views) {
+        grad.strided = memcmp(&strides[0], &strides[1], sizeof *strides) != 0;
+        m->stays[from] = true;
+        m->copied = add_gradient(m, grad);
+        return true;
+    }
+    const struct recorded_type *type = &m->recording->types[steps[birth].arg];
+    grad.buffer = new_buffer(m, op_of_type(m, type)->label, type->dtype, &type->shape, type->bytes);
+    m->buffer[steps[birth].buffer] = grad.buffer;
+    const struct kernel kernel = place_kernel(m, &steps[birth + 1], m->operands);
+    grad.copy = new_kernel(m, &kernel, m->operands);
+    m->copied = add_gradient(m, grad);
+    add_step(m, STEP_COPIED, m->copied);
+    if (m->choice->node_hooks)
+        take_early(m, at);
+    return true;
+}
+
+/* ---- all steps ---- */
 
 static void make_step(struct making *m, uint32_t index)
 {
@@ -424,7 +521,7 @@ static void make_step(struct making *m, uint32_t index)
         end_use(m, index);
         break;
     case RECORDED_GRADIENT:
-        make_gradient(m, step);
+        make_gradient(m, index);
         break;
     case RECORDED_PRE_FORWARD:
         add_step(m, STEP_PRE_FORWARD, step->arg);
@@ -437,6 +534,9 @@ static void make_step(struct making *m, uint32_t index)
         break;
     case RECORDED_POST_BACKWARD:
         add_step(m, STEP_POST_BACKWARD, step->arg);
+        break;
+    case RECORDED_BACK:
+        add_step(m, STEP_BACK, step->arg);
         break;
     case RECORDED_CALLED:
         add_step(m, STEP_CALL_FORWARD, step->arg);
@@ -529,9 +629,14 @@ static struct stream *make_stream(const struct recording *r, const struct record
         .stays = xcalloc(steps->buffers + 1, sizeof *m.stays),
         .operands = xmalloc(2 * ATEN_TENSORS * sizeof *m.operands),
         .storage_bytes = {sizes[0], sizes[1], sizes[2]},
+        .copied = GRAD_AS_IT_IS,
     };
-    for (uint32_t i = 0; i < steps->count; i++)
-        make_step(&m, i);
+    for (uint32_t i = 0; i < steps->count; i++) {
+        if (steps->of[i].kind == RECORDED_BIRTH && make_copied(&m, i))
+            i++; /* the call is made with it */
+        else
+            make_step(&m, i);
+    }
     add_step(&m, STEP_MARK, STREAM_AFTER_BACKWARD);
     own_lent(stream, r);
     kernel_table_close(stream->kernels);

@@ -75,7 +75,8 @@ static void fill_gaps(struct stream_class *c)
          * the cast the plan holds both. */
         if (stream_step_is_within(step) || step.kind == STEP_GIVEN)
             continue;
-        if (step.kind == STEP_GRAD) /* from here on it is the strategy's */
+        /* From here on it is the strategy's, as is from its birth what AccumulateGrad copies. */
+        if (step.kind == STEP_GRAD && s->grads[step.arg].copy == GRAD_AS_IT_IS)
             live -= buffer_device_bytes(&s->buffers[s->grads[step.arg].buffer]);
         gap->live = live;
         c->gaps[++c->gap_count] = (struct class_gap){.peak = live};
@@ -114,6 +115,9 @@ static void fill_hooks(struct stream_class *c)
     for (uint32_t g = 0; g < s->grad_count; g++) {
         hooks->buffers[g] = s->buffers[s->grads[g].buffer];
         hooks->grads[g] = (struct stream_grad){.param = s->grads[g].param, .buffer = g};
+        hooks->grads[g].copy =
+            s->grads[g].copy == GRAD_AS_IT_IS ? GRAD_AS_IT_IS : 0; /* an empty one */
+        hooks->grads[g].strided = s->grads[g].strided;
     }
     for (uint32_t g = 0; g < c->gap_count; g++)
         kernel_table_add(hooks->kernels, &(struct kernel){0});
@@ -124,7 +128,7 @@ static void fill_hooks(struct stream_class *c)
         if (stream_step_is_within(step) || step.kind == STEP_GIVEN)
             continue;
         add_step(hooks, STEP_KERNEL, gap++);
-        if (step.kind == STEP_GRAD)
+        if (step.kind == STEP_GRAD && s->grads[step.arg].copy == GRAD_AS_IT_IS)
             add_step(hooks, STEP_BIRTH, step.arg);
         if (step.kind == STEP_FINAL)
             hooks->final_step = hooks->step_count;
@@ -139,7 +143,8 @@ static bool same_gradients(const struct stream *a, const struct stream *b)
 {
     for (uint32_t g = 0; g < a->grad_count; g++)
         if (a->grads[g].param != b->grads[g].param || a->buffers[g].bytes != b->buffers[g].bytes ||
-            a->buffers[g].dtype != b->buffers[g].dtype)
+            a->buffers[g].dtype != b->buffers[g].dtype || a->grads[g].copy != b->grads[g].copy ||
+            a->grads[g].strided != b->grads[g].strided)
             return false;
     return true;
 }

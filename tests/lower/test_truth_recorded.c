@@ -2,7 +2,8 @@
  * recorded of them once, beside fully_shard itself.
  *
  * tests/data/truth/recorded_events.jsonl holds recordings of those models under torch 2.14.1's
- * fully_shard, recorded_ddp_events.jsonl under DistributedDataParallel and autocast; a row names
+ * fully_shard, recorded_fsdp1_events.jsonl under FullyShardedDataParallel, and
+ * recorded_ddp_events.jsonl under DistributedDataParallel, most of them with autocast; a row names
  * the file that its model is planned from. */
 #include "job/job.h"
 #include "tests/support/truth.h"
@@ -22,7 +23,14 @@ static void every_model_is_planned_event_for_event(void **state)
                      truth_read_recorded);
 }
 
-static void every_model_is_planned_under_autocast(void **state)
+static void every_model_is_planned_under_fsdp1(void **state)
+{
+    (void)state;
+    truth_check_file("tests/data/truth/recorded_fsdp1_events.jsonl", SYSTEM_FSDP1, true,
+                     truth_read_recorded);
+}
+
+static void every_model_is_planned_under_ddp(void **state)
 {
     (void)state;
     truth_check_file("tests/data/truth/recorded_ddp_events.jsonl", SYSTEM_DDP, true,
@@ -81,7 +89,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_model_is_planned_event_for_event),
-        cmocka_unit_test(every_model_is_planned_under_autocast),
+        cmocka_unit_test(every_model_is_planned_under_fsdp1),
+        cmocka_unit_test(every_model_is_planned_under_ddp),
         cmocka_unit_test(a_recording_is_planned_as_it_was_made),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,7 @@ of STRATEGIES, which fully_shard is recorded under, too:
     refused  by a sentence
     failed   transformers cannot make or run it, or it cannot be recorded: the last line says which
 
-Usage: unseen.py [--types TYPE ...] [--seq S] [--keep FOLDER]
+Usage: unseen.py [--types TYPE ...] [--strategies NAME ...] [--seq S] [--keep FOLDER] [--trace]
 Run with PYTHONHASHSEED=0. Exit status 1: some differ. Needs torch 2.14.1, transformers 5.23; SHARDPLAN is the program.
 """
 import argparse
@@ -19,7 +19,6 @@ import multiprocessing
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 import tempfile
 import traceback
@@ -32,15 +31,24 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 import beside
 import inventory
+import models
 import record
+import record_systems
 import recorder
 
 SECONDS = 400
 CLASSES = ("MODEL_FOR_CAUSAL_LM", "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM", "MODEL_FOR_MASKED_LM", "MODEL_FOR_IMAGE_TEXT_TO_TEXT",
            "MODEL_FOR_IMAGE_CLASSIFICATION", "MODEL_FOR_CTC", "MODEL_FOR_SPEECH_SEQ_2_SEQ", "MODEL_FOR_AUDIO_CLASSIFICATION",
            "MODEL_FOR_SEMANTIC_SEGMENTATION", "MODEL_FOR_OBJECT_DETECTION", "MODEL_FOR_DEPTH_ESTIMATION", "MODEL")
-STRATEGIES = ({"world": 8, "param_dtype": "bf16", "reduce_dtype": "fp32", "clip": True},
-              {"world": 4, "param_dtype": "bf16", "ac": "full", "reshard": "never", "accumulate": 2, "optimizer": "sgd"})
+STRATEGIES = {
+    "fsdp2": {"world": 8, "param_dtype": "bf16", "reduce_dtype": "fp32", "clip": True},
+    "fsdp2-full": {"world": 4, "param_dtype": "bf16", "ac": "full", "reshard": "never", "accumulate": 2, "optimizer": "sgd"},
+    "fsdp1": {"system": "fsdp1", "world": 4, "param_dtype": "bf16", "accumulate": 2},
+    "fsdp1-full": {"system": "fsdp1", "world": 2, "param_dtype": "bf16", "ac": "full", "use_orig_params": True},
+    "ddp": {"system": "ddp", "world": 4, "accumulate": 2},
+    "ddp-view": {"system": "ddp", "world": 2, "accumulate": 3, "gradient_as_bucket_view": True, "find_unused_parameters": True,
+                 "ac": "full", "optimizer": "sgd"},
+}
 SMALLER = {"image_size": 64, "patch_size": 16, "num_mel_bins": 32, "max_source_positions": 64, "max_target_positions": 64,
            "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_ssm": 128, "mamba_d_state": 16, "state_size": 16}
 
@@ -75,11 +83,11 @@ def late(*_):
     raise inventory.Late(f"more than {SECONDS} s")
 
 
-def recorded(kind, args):
+def recorded(kind, args, dtype):
     """The folder with the config and the recording beside it."""
     folder = pathlib.Path(args.keep or tempfile.mkdtemp()) / kind
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder.with_suffix(".stream.json.gz")
+    path = folder.parent / f"{kind}.{dtype}.stream.json.gz"
     said = ""
     for own in (False, True):
         try:
@@ -87,31 +95,69 @@ def recorded(kind, args):
         except Exception as error:
             said = said or str(error)
             continue
-        done = subprocess.run([sys.executable, str(beside.ROOT / "tools/record.py"), "--hf", str(folder), "--seq", str(args.seq),
-                               "--batch", "2", "--checkpointing", "none,full", "-o", str(path)], capture_output=True, text=True)
-        if done.returncode == 0:
+        why = run_tool(["--hf", str(folder), "--seq", str(args.seq), "--batch", "2", "--checkpointing", "none,full",
+                        "--dtype", dtype, "-o", str(path)], args.trace)
+        if why is None:
             return folder, path
-        said = said or "record.py: " + done.stderr.strip().splitlines()[-1][:250]
+        said = said or why
     raise RuntimeError(said)
+
+
+def run_tool(words, trace):
+    """tools/record.py in a process of its own, which has the libraries already; what it failed with, or None."""
+    there, here = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(0)
+        sys.argv = ["record.py"] + words
+        try:
+            sys.stdout = open(os.devnull, "w")
+            models.tool().main()
+            os._exit(0)
+        except BaseException as error:
+            if trace:
+                traceback.print_exc()
+            os.write(here, "".join(traceback.format_exception_only(error)).strip().encode()[:2000])
+            os._exit(1)
+    os.close(here)
+    try:
+        why = b"".join(iter(lambda: os.read(there, 4096), b"")).decode()
+    except BaseException:
+        os.kill(child, signal.SIGKILL)
+        raise
+    finally:
+        os.close(there)
+        _, status = os.waitpid(child, 0)
+    return (why or f"record.py ended with {status}") if status else None
 
 
 def asked(job):
     kind, args = job
     signal.signal(signal.SIGALRM, late)
     signal.alarm(SECONDS)
-    answers = []
-    try:
-        folder, path = recorded(kind, args)
-        for number, strategy in enumerate(STRATEGIES):
+    answers, made = [], {}
+    for name in args.strategies:
+        strategy = STRATEGIES[name]
+        dtype = strategy.get("param_dtype", "fp32")
+        try:
+            if dtype not in made:
+                made[dtype] = recorded(kind, args, dtype)
+            folder, path = made[dtype]
             m = {"source": str(folder), "recording": str(path), "batch": 2, "seq": args.seq}
+            system = record_systems.KINDS.get(strategy.get("system"), record.Fsdp2)
             with open(os.devnull, "w") as null, contextlib.redirect_stdout(null), contextlib.redirect_stderr(null):
-                row = recorder.record({"name": kind, "model": m, "strategy": {**strategy, "code": "recorded"}}, record.Fsdp2)
+                row = recorder.record({"name": f"{kind} {name}", "model": m, "strategy": {**strategy, "code": "recorded"}}, system)
             how, lines, _ = beside.verdict(row)
-            answers.append((f"{kind} {number}", how, lines))
-    except BaseException as error:
-        answers.append((kind, "failed", ["".join(traceback.format_exception_only(error))[:300].strip()]))
-    finally:
-        signal.alarm(0)
+            if args.keep:
+                (folder.parent / f"{kind}.{name}.row.json").write_text(json.dumps(row))
+            answers.append((f"{kind} {name}", how, lines))
+        except BaseException as error:
+            answers.append((f"{kind} {name}", "failed", ["".join(traceback.format_exception_only(error))[:300].strip()]))
+            if args.trace:
+                traceback.print_exc()
+            if dtype not in made:
+                break
+    signal.alarm(0)
     return answers
 
 
@@ -120,6 +166,8 @@ def main():
     parser.add_argument("--types", nargs="*")
     parser.add_argument("--seq", type=int, default=32)
     parser.add_argument("--keep")
+    parser.add_argument("--strategies", nargs="*", choices=STRATEGIES, default=["fsdp2", "fsdp2-full"])
+    parser.add_argument("--trace", action="store_true", help="print where Python failed")
     args = parser.parse_args()
     tally = collections.Counter()
     jobs = [(kind, args) for kind in args.types or auto.MODEL_MAPPING_NAMES]

@@ -119,7 +119,7 @@ static void print_ddp(struct sums *sums)
     print_file("ddp_events.jsonl", "Whole event lists: bytes, sign, order, category, place, label.",
                true, truth_read_written, sums);
     print_file("recorded_ddp_events.jsonl",
-               "The same of models that tools/record.py recorded, under autocast.", true,
+               "The same of models that tools/record.py recorded, most under autocast.", true,
                truth_read_recorded, sums);
     print_file("ddp_hf_events.jsonl", "Whole event lists of Hugging Face transformers' own models.",
                true, truth_read_hf, sums);
@@ -186,6 +186,8 @@ static void print_fsdp1(struct sums *sums)
     print_file("fsdp1_hf_events.jsonl",
                "Whole event lists of Hugging Face transformers' own models.", true, truth_read_hf,
                sums);
+    print_file("recorded_fsdp1_events.jsonl", "The same of models that tools/record.py recorded.",
+               true, truth_read_recorded, sums);
     print_file("lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
                truth_read_hf, sums);
     print_file("offload_events.jsonl", "Whole event lists with CPUOffload(offload_params=True).",
