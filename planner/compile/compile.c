@@ -42,7 +42,7 @@ static enum err_code compile_regions(struct model *m, const enum joint_checkpoin
             if (!m->compiled[k].like && compiled_region_is_like(&m->compiled[k], &m->compiled[i]))
                 m->compiled[i].like = &m->compiled[k];
         TRY(compiled_region_finish(&m->compiled[i], err));
-        tape_programs_of(m->regions.stream, region, &m->compiled[i], &m->programs[i]);
+        tape_programs_of(m->graph, m->regions.stream, region, &m->compiled[i], &m->programs[i]);
     }
     return ERR_OK;
 }

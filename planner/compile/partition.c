@@ -24,6 +24,8 @@ struct work {
     bool *forward;  /* "required_fw": a result is made of it */
     bool *backward; /* "tangents_closure": made of a gradient */
     bool *given;    /* backward gives it out */
+    bool *out;      /* the graph's last node, which is not forward's and fuses with nothing, reads
+                       it: a result or a gradient */
     bool *banned;
     uint32_t *order;    /* "fw_order", of what is forward */
     uint32_t *distance; /* "dist_from_bw" */
@@ -118,6 +120,8 @@ static bool is_read_whole(struct work *w, uint32_t node)
     while (head < tail) {
         const uint32_t cur = w->queue[head++];
         const struct users *u = &w->users[cur];
+        if (w->out[cur])
+            return true;
         for (uint32_t k = 0; k < u->count; k++) {
             const uint32_t user = w->of[u->first + k];
             if (!w->forward[user] && !fuses(w, cur, user))
@@ -276,7 +280,7 @@ static bool all_users_fuse(const struct work *w, uint32_t node)
     for (uint32_t k = 0; k < w->users[node].count; k++)
         if (!fuses(w, node, w->of[w->users[node].first + k]))
             return false;
-    return at(w, node)->name != JOINT_INPUT;
+    return at(w, node)->name != JOINT_INPUT && !w->out[node];
 }
 
 /* "get_node_weight" */
@@ -387,6 +391,7 @@ static void open_work(struct work *w, const struct joint *joint)
     w->forward = xcalloc(count + 1, sizeof *w->forward);
     w->backward = xcalloc(count + 1, sizeof *w->backward);
     w->given = xcalloc(count + 1, sizeof *w->given);
+    w->out = xcalloc(count + 1, sizeof *w->out);
     w->banned = xcalloc(count + 1, sizeof *w->banned);
     w->order = xcalloc(count + 1, sizeof *w->order);
     w->distance = xcalloc(count + 1, sizeof *w->distance);
@@ -401,6 +406,7 @@ static void close_work(struct work *w)
     free(w->forward);
     free(w->backward);
     free(w->given);
+    free(w->out);
     free(w->banned);
     free(w->order);
     free(w->distance);
@@ -420,7 +426,10 @@ enum err_code partition_of(const struct joint *joint, uint32_t result_count,
         w.lives[i] |= w.forward[i];
     for (uint32_t i = 0; i < gradient_count; i++)
         if (gradients[i] != JOINT_NONE)
-            w.given[gradients[i]] = true;
+            w.given[gradients[i]] = w.out[gradients[i]] = true;
+    for (uint32_t i = 0; i < result_count; i++)
+        if (results[i] != JOINT_NONE)
+            w.out[results[i]] = true;
     find_users(&w);
     classify(&w);
     find_bans(&w);

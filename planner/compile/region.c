@@ -77,13 +77,15 @@ static void find_gradients(const struct graph *graph, const struct stream *strea
         const uint32_t tensor = graph->params[grad->param].tensor;
         add_gradient(out,
                      (struct region_gradient){value_of(graph, out->joint, tensor, grad->buffer),
-                                              true, grad->param});
+                                              true, false, grad->param});
     }
     for (uint32_t i = 0; i < region->given_count; i++) {
         const struct tape_border *given = &region->given[i];
-        add_gradient(
-            out, (struct region_gradient){value_of(graph, out->joint, given->tensor, given->buffer),
-                                          false, given->tensor});
+        const struct graph_storage *of = &graph->storages[graph->tensors[given->tensor].storage];
+        const bool of_param = of->kind == STORAGE_PARAM;
+        add_gradient(out, (struct region_gradient){
+                              value_of(graph, out->joint, given->tensor, given->buffer), of_param,
+                              given->later, of_param ? of->index : given->tensor});
     }
 }
 

@@ -11,6 +11,7 @@
 struct region_gradient { /* that backward gives out */
     uint32_t node;
     bool of_param;
+    bool later;     /* tape_border */
     uint32_t index; /* the parameter, or the tensor whose gradient it is (its root) */
 };
 

@@ -2,13 +2,13 @@
 #include "compile/tape_programs.h"
 
 #include "base/arena.h"
-#include "graph/ready_queue.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct making {
+    const struct graph *graph;
     const struct stream *stream; /* eager */
     const struct tape_region *region;
     const struct joint *joint;
@@ -256,49 +256,49 @@ static void list_results(const struct making *m, const struct compiled_region *c
 static struct tape_given given_of(const struct making *m, const struct region_gradient *gradient)
 {
     return (struct tape_given){memory_of_node(m, gradient->node), gradient->of_param,
-                               gradient->index};
+                               gradient->later, gradient->index};
 }
 
-/* The gradients of parameters, in the order in which the program is called with them: that of their
- * first use. Returns their number. */
-static uint32_t find_params(const struct compiled_region *c, uint32_t *out)
+/* The place of what a gradient is of among what the graph is called with. */
+static uint32_t place_of(const struct making *m, const struct region_gradient *gradient)
 {
-    uint32_t count = 0;
-    for (uint32_t n = 0; n < joint_count(c->joint); n++) {
-        const struct joint_node *node = joint_at(c->joint, n);
-        if (node->name != JOINT_INPUT || node->source != SOURCE_PARAM)
-            continue;
-        for (uint32_t i = 0; i < c->gradient_count; i++)
-            if (c->gradients[i].of_param && (node->of & ~PLACE_MASK) == c->gradients[i].index)
-                out[count++] = i;
-    }
-    return count;
+    const uint32_t root =
+        gradient->of_param ? m->graph->params[gradient->index].tensor : gradient->index;
+    uint32_t i = 0;
+    while (i < m->region->argument_count && m->region->arguments[i] != root)
+        i++;
+    return i;
 }
 
 static void list_given(const struct making *m, const struct compiled_region *c,
                        struct tape_compiled *out)
 {
     struct tape_given *given = xcalloc(c->gradient_count + 1, sizeof *given);
-    uint32_t *params = xmalloc((c->gradient_count + 1) * sizeof *params);
-    uint32_t *order = xmalloc((c->gradient_count + 1) * sizeof *order);
-    const uint32_t count = find_params(c, params);
-    ready_queue_order(count, count < c->gradient_count, order);
-    for (uint32_t i = 0; i < count; i++)
-        given[out->given_count++] = given_of(m, &c->gradients[params[order[i]]]);
-    for (uint32_t i = 0; i < c->gradient_count; i++)
-        if (!c->gradients[i].of_param)
-            given[out->given_count++] = given_of(m, &c->gradients[i]);
-    assert(out->given_count == c->gradient_count);
-    free(params);
-    free(order);
+    uint32_t *places = xcalloc(c->gradient_count + 1, sizeof *places);
+    for (uint32_t i = 0; i < c->gradient_count; i++) {
+        const uint32_t place = place_of(m, &c->gradients[i]);
+        uint32_t k = out->given_count++;
+        for (; k > 0 && places[k - 1] > place; k--) {
+            places[k] = places[k - 1];
+            given[k] = given[k - 1];
+        }
+        places[k] = place;
+        given[k] = given_of(m, &c->gradients[i]);
+    }
+    free(places);
     out->given = given;
 }
 
-void tape_programs_of(const struct stream *stream, const struct tape_region *region,
-                      const struct compiled_region *compiled, struct tape_compiled *out)
+void tape_programs_of(const struct graph *graph, const struct stream *stream,
+                      const struct tape_region *region, const struct compiled_region *compiled,
+                      struct tape_compiled *out)
 {
-    *out = (struct tape_compiled){.first_item = region->first_item, .end_item = region->end_item};
-    struct making m = {.stream = stream,
+    *out = (struct tape_compiled){.first_item = region->first_item,
+                                  .end_item = region->end_item,
+                                  .lets_go = region->lets_go,
+                                  .let_go_count = region->let_go_count};
+    struct making m = {.graph = graph,
+                       .stream = stream,
                        .region = region,
                        .joint = compiled->joint,
                        .from = compiled_region_forward(compiled),

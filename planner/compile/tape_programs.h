@@ -6,10 +6,11 @@
 #include "compile/region.h"
 #include "graph/tape_compiled.h"
 
-/* `stream` and `region` are of the eager tape whose kernels the region was traced from. The caller
- * owns *out: tape_programs_free. */
-void tape_programs_of(const struct stream *stream, const struct tape_region *region,
-                      const struct compiled_region *compiled, struct tape_compiled *out);
+/* `stream` and `region` (lent to *out) are of the graph's eager tape, whose kernels the region was
+ * traced from. The caller owns *out: tape_programs_free. */
+void tape_programs_of(const struct graph *graph, const struct stream *stream,
+                      const struct tape_region *region, const struct compiled_region *compiled,
+                      struct tape_compiled *out);
 void tape_programs_free(struct tape_compiled *programs);
 
 #endif

@@ -198,7 +198,10 @@ static struct settings in_effect(const struct settings *settings)
         s->accumulate_sync = false;
     if (out.job.tape.checkpointing == CHECKPOINTING_NONE)
         out.job.tape = (struct tape_options){.checkpointing = CHECKPOINTING_NONE,
-                                             .compiled = out.job.tape.compiled};
+                                             .compiled = out.job.tape.compiled,
+                                             .whole_graphs = out.job.tape.whole_graphs};
+    if (!out.job.tape.compiled)
+        out.job.tape.whole_graphs = false;
     if (out.job.tape.compiled)
         out.job.tape.no_early_stop = false;
     return out;

@@ -36,6 +36,7 @@ static uint32_t cast(struct graph *graph, uint32_t tensor, enum dtype dtype, boo
         return *kept;
     const uint32_t made =
         simple(graph, OP_TO_COPY, 1, &tensor, ATEN_TO_COPY, dtype, *shape_of(graph, tensor));
+    graph->ops[graph->op_count - 1].of_autocast = true;
     *passing = !kept;
     if (kept) {
         struct graph_autocast *region = &graph->autocast;

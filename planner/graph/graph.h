@@ -69,6 +69,7 @@ struct graph_op {
     bool requires_grad; /* becomes a node of the autograd graph */
     bool of_hook;       /* under tape_options.input_nodes only: otherwise it is not there */
     bool of_call;       /* likewise under tape_options.call_hooks */
+    bool of_autocast;   /* a cast of an argument of the next operator that is none */
     uint32_t in[GRAPH_OPERANDS]; /* tensors; GRAPH_NONE for an absent optional operand */
     uint32_t out[GRAPH_OUTPUTS];
     struct kernel_attr attr;

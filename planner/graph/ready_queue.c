@@ -41,13 +41,15 @@ static uint32_t pop(uint32_t *heap, uint32_t count)
     return top;
 }
 
-void ready_queue_order(uint32_t count, bool with_input, uint32_t *order)
+void ready_queue_order(uint32_t count, uint32_t before, uint32_t *order)
 {
-    uint32_t *heap = xmalloc((count + 1UL) * sizeof *heap), size = 0, next = 0;
-    if (with_input)
-        heap[size++] = INPUT;
-    for (uint32_t i = 0; i < count; i++)
-        rise(heap, size++, i);
+    uint32_t *heap = xmalloc((count + 2UL) * sizeof *heap), size = 0, next = 0;
+    for (uint32_t i = 0; i <= count; i++) {
+        if (i == before)
+            rise(heap, size++, INPUT);
+        if (i < count)
+            rise(heap, size++, i);
+    }
     for (; size > 0; size--) {
         const uint32_t node = pop(heap, size);
         if (node != INPUT)

@@ -135,6 +135,22 @@ static void accumulate(struct tape *tape, struct pending *pending)
     }
 }
 
+bool tape_accumulate(struct tape *tape, uint32_t tensor, uint32_t buffer)
+{
+    const struct graph_tensor *t = &tape->graph->tensors[tensor];
+    struct pending pending = {
+        .tensor = tensor,
+        .gradient = {.place = buffer, .dtype = t->dtype, .shape = t->shape},
+    };
+    accumulate(tape, &pending);
+    return pending.added;
+}
+
+void tape_give_out(struct tape *tape, uint32_t param)
+{
+    give_out(tape, param, &tape->slot[tape->root[tape->graph->params[param].tensor]]);
+}
+
 static bool is_param(const struct tape *tape, uint32_t tensor)
 {
     const struct graph_tensor *t = &tape->graph->tensors[tape->root[tensor]];
@@ -388,19 +404,19 @@ void tape_node(struct tape *tape, uint32_t index)
 
 /* ---- the whole pass ---- */
 
-static void count_param_uses(struct tape *tape)
+void tape_count_uses(struct tape *tape, uint32_t first, uint32_t end, int by)
 {
     const struct graph *graph = tape->graph;
-    for (uint32_t i = 0; i < graph->op_count; i++) {
-        const struct graph_op *op = &graph->ops[i];
-        if (!op->requires_grad || !tape_has(tape, op))
+    for (uint32_t i = first; i < end; i++) {
+        const struct graph_op *op = &graph->ops[graph->items[i].arg];
+        if (graph->items[i].kind != ITEM_OP || !op->requires_grad || !tape_has(tape, op))
             continue;
         for (uint32_t in = 0; in < op->ins; in++) {
             if (!tape_needs(tape, op, in))
                 continue;
             const struct graph_storage *s = &graph->storages[graph->tensors[op->in[in]].storage];
             if (s->kind == STORAGE_PARAM)
-                tape->param_uses[s->index]++;
+                tape->param_uses[s->index] = (uint16_t)(tape->param_uses[s->index] + by);
         }
     }
 }
@@ -443,7 +459,7 @@ static uint32_t unscale(struct tape *tape, uint32_t seed)
 void tape_begin_backward(struct tape *tape)
 {
     const struct graph_tensor *loss = &tape->graph->tensors[tape->graph->loss];
-    count_param_uses(tape);
+    tape_count_uses(tape, 0, tape->graph->item_count, 1);
     tape->backward = true;
     tape->current_op = GRAPH_NONE;
     if (tape->options->scaled_loss)

@@ -1,6 +1,7 @@
 /* tape_compiled.c - see tape_compiled.h. */
 #include "graph/tape_compiled.h"
 
+#include "graph/ready_queue.h"
 #include "graph/tape_emit.h"
 #include "graph/tape_state.h"
 
@@ -126,33 +127,49 @@ static void forward(struct running *r, uint32_t index)
         tape->where[storage] = buffers[result->memory]; /* the program's hold is Python's */
         tape->python[storage] = 1;
     }
+    for (uint32_t i = 0; i < c->let_go_count; i++)
+        tape_drop(tape, c->lets_go[i]);
     r->buffers[index] = buffers;
 }
 
 /* ---- backward ---- */
 
-static void give_param(struct tape *tape, uint32_t param, uint32_t buffer)
+/* Gradients arrive where they go to, and are added to those that are there before any node behind
+ * runs; what was added is the engine's until then. */
+static void arrive(struct tape *tape, const struct tape_compiled *c, const uint32_t *buffers)
 {
-    struct stream *s = tape->stream;
-    ARRAY_GROW(s->grads, s->grad_count, s->grad_cap);
-    s->grads[s->grad_count] = (struct stream_grad){param, buffer, GRAD_AS_IT_IS, false};
-    tape_step(tape, STEP_GRAD, s->grad_count++);
-    tape->param_uses[param] = 0;
-}
-
-static void give(struct tape *tape, const struct tape_compiled *c, const uint32_t *buffers)
-{
+    uint32_t *added = xmalloc((c->given_count + 1) * sizeof *added), count = 0;
     for (uint32_t i = 0; i < c->given_count; i++) {
         const struct tape_given *given = &c->given[i];
-        const uint32_t buffer = buffers[given->memory];
-        if (given->of_param) {
-            give_param(tape, given->index, buffer);
-            continue;
-        }
-        assert(tape->slot[given->index] == NO_BUFFER);
-        tape->slot[given->index] = buffer;
-        tape->part[given->index] = (struct slice){.tensor = given->index};
+        const uint32_t tensor =
+            given->of_param ? tape->graph->params[given->index].tensor : given->index;
+        if (tape_accumulate(tape, tensor, buffers[given->memory]))
+            added[count++] = buffers[given->memory];
     }
+    for (uint32_t i = 0; i < count; i++)
+        tape_release(tape, added[i]);
+    free(added);
+}
+
+/* Nodes of parameters that have all of their gradients become ready, and the node of forward that
+ * is next, with the last of what it made. */
+static void give(struct tape *tape, const struct tape_compiled *c, const uint32_t *buffers)
+{
+    uint32_t *params = xmalloc((c->given_count + 1) * sizeof *params), count = 0;
+    uint32_t *order = xmalloc((c->given_count + 1) * sizeof *order), before = READY_QUEUE_NO_INPUT;
+    arrive(tape, c, buffers);
+    tape_count_uses(tape, c->first_item, c->end_item, -1);
+    for (uint32_t i = 0; i < c->given_count; i++) {
+        if (!c->given[i].of_param)
+            before = c->given[i].later ? before : count;
+        else if (tape->param_uses[c->given[i].index] == 0)
+            params[count++] = c->given[i].index;
+    }
+    ready_queue_order(count, before, order);
+    for (uint32_t i = 0; i < count; i++)
+        tape_give_out(tape, params[order[i]]);
+    free(params);
+    free(order);
 }
 
 /* Whether the program lets go of the gradient of an output that it was handed, or hands it on. */

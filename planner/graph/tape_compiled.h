@@ -9,7 +9,8 @@
  * program saves, and the gradient that it is handed, die where backward's last reader has run:
  * AOTAutograd clears the node's saved tensors before it calls the program, and takes the gradients
  * out of the engine's hands (boxed_grads_call, torch 2.14). Parameters' gradients are all given out
- * behind it, in the order in which the engine runs their nodes (ready_queue.h). */
+ * behind it, in the order in which the engine runs their nodes (ready_queue.h), but those that
+ * other functions give gradients, too, behind the last of these; the engine adds them up. */
 #ifndef SHARDPLAN_TAPE_COMPILED_H
 #define SHARDPLAN_TAPE_COMPILED_H
 
@@ -47,6 +48,7 @@ struct tape_program {
 struct tape_given { /* a gradient that backward gives out */
     uint32_t memory;
     bool of_param;
+    bool later;     /* with it, no node of forward has all of its gradients */
     uint32_t index; /* the parameter, or the tensor (its root) */
 };
 
@@ -61,8 +63,10 @@ struct tape_compiled {
     struct tape_program forward, backward;
     const uint32_t *saved; /* memory of forward, each once: what the node holds */
     uint32_t saved_count;
-    const struct tape_given *given;
+    const struct tape_given *given; /* in the order of its arguments */
     uint32_t given_count;
+    const uint32_t *lets_go; /* storages that Python lets go of behind its forward */
+    uint32_t let_go_count;
 };
 
 /* As tape_run, with these (lent; in the order of the script) compiled. What the options say of

@@ -30,6 +30,8 @@ void tape_options_simplify(struct tape_options *options, uint32_t blocks)
         options->checkpointing = CHECKPOINTING_NONE;
         options->no_early_stop = false; /* there is nothing to stop */
     }
+    if (!options->compiled)
+        options->whole_graphs = false;
     if (options->compiled)
         options->no_early_stop = false; /* what is computed again is the partitioner's choice */
     if (chosen == 0 || chosen == blocks) {

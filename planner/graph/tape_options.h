@@ -32,7 +32,10 @@ struct tape_options {
                          its own (op_module_input) */
     enum compiled compiled; /* by torch.compile (planner/compile) */
     bool compiled_loss;     /* likewise the function that computes the loss */
-    bool no_early_stop;     /* recompute whole blocks (torchtitan), not only up to the last saved */
+    bool whole_graphs; /* torch._dynamo.config.optimize_ddp is off: what is compiled within DDP's
+                          forward is not split where buckets end */
+    uint64_t bucket_bytes; /* the system's buckets, at which it is; 0: it has none */
+    bool no_early_stop;    /* recompute whole blocks (torchtitan), not only up to the last saved */
     bool call_hooks;  /* the sharding system has hooks on every module (calls.h), and nodes of its
                          own before and behind each */
     bool own_linear;  /* F.linear is an autograd function in Python: the product, and the bias added

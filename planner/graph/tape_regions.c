@@ -1,6 +1,7 @@
 /* tape_regions.c - see tape_regions.h. */
 #include "graph/tape_regions.h"
 
+#include "graph/bucket_parts.h"
 #include "graph/tape_emit.h"
 #include "graph/tape_state.h"
 
@@ -35,32 +36,56 @@ static void add_region(struct tape_regions *out, struct tape_region region, uint
     out->of[out->count++] = region;
 }
 
+/* A region as it is split. Room for its parts is in out->of. */
+static void add_parts(const struct graph *graph, const struct tape_options *options,
+                      struct tape_regions *out, struct tape_region whole, uint32_t output)
+{
+    uint32_t *cuts = xmalloc((whole.end_item - whole.first_item + 1) * sizeof *cuts);
+    const uint32_t count = bucket_parts(graph, options, whole.first_item, whole.end_item, cuts);
+    uint32_t begins = whole.first_item;
+    for (uint32_t i = 0; i <= count; i++) {
+        struct tape_region part = whole;
+        part.first_item = begins;
+        part.end_item = begins = i < count ? cuts[i] : whole.end_item;
+        part.is_part = count > 0;
+        part.is_last = i == count;
+        for (uint32_t k = whole.first_item; whole.module == GRAPH_NONE && k < part.first_item; k++)
+            part.block += graph->items[k].kind == ITEM_EXIT &&
+                          graph->modules[graph->items[k].arg].role == ROLE_BLOCK;
+        add_region(out, part, part.is_last ? output : GRAPH_NONE);
+    }
+    free(cuts);
+}
+
 /* Blocks are what is between their hooks, the model what its forward does. The loss is a function
  * of the logits and the targets, called once they exist. */
 static void find_regions(const struct graph *graph, const struct tape_options *options,
                          struct tape_regions *out)
 {
     uint32_t loss = GRAPH_NONE, blocks = 0;
-    out->of = xcalloc(graph->module_count + 2, sizeof *out->of);
+    out->of = xcalloc(graph->item_count + 2UL, sizeof *out->of);
     for (uint32_t i = 0; i < graph->item_count; i++) {
         const struct graph_item item = graph->items[i];
         blocks += is_block(graph, item);
         if (options->compiled == COMPILED_BLOCKS && is_block(graph, item))
-            add_region(out,
-                       (struct tape_region){
-                           .module = item.arg,
-                           .block = blocks - 1,
-                           .first_item = i + 1,
-                           .end_item = end_of(graph, i, item.arg),
-                       },
-                       graph->modules[item.arg].output);
+            add_parts(graph, options, out,
+                      (struct tape_region){
+                          .module = item.arg,
+                          .block = blocks - 1,
+                          .first_item = i + 1,
+                          .end_item = end_of(graph, i, item.arg),
+                      },
+                      graph->modules[item.arg].output);
         if (options->compiled == COMPILED_MODEL && is_mark(item, MARK_ROOT_EXIT))
-            add_region(out, (struct tape_region){.module = GRAPH_NONE, .end_item = i}, GRAPH_NONE);
+            add_parts(graph, options, out,
+                      (struct tape_region){.module = GRAPH_NONE, .end_item = i}, GRAPH_NONE);
         if (is_mark(item, MARK_LOGITS))
             loss = i + 1;
         if (options->compiled_loss && is_mark(item, MARK_LOSS))
             add_region(
-                out, (struct tape_region){.module = GRAPH_NONE, .first_item = loss, .end_item = i},
+                out,
+                (struct tape_region){
+                    .module = GRAPH_NONE, .is_last = true, .first_item = loss, .end_item = i},
                 graph->loss);
     }
 }
@@ -81,14 +106,15 @@ static void note_inputs(const struct tape *tape, struct tape_region *region)
             continue;
         noted[t->storage] = true;
         region->inputs[region->input_count++] =
-            (struct tape_border){module->input[i], tape->where[t->storage], true};
+            (struct tape_border){module->input[i], tape->where[t->storage], .activation = true};
     }
     for (uint32_t i = 0; i < graph->tensor_count; i++) {
         const uint32_t storage = graph->tensors[i].storage;
         if (noted[storage] || !tape->python[storage])
             continue;
         noted[storage] = true;
-        region->inputs[region->input_count++] = (struct tape_border){i, tape->where[storage], true};
+        region->inputs[region->input_count++] =
+            (struct tape_border){i, tape->where[storage], .activation = true};
     }
     free(noted);
 }
@@ -101,9 +127,23 @@ static bool is_input(const struct graph *graph, const struct tape_region *region
     return false;
 }
 
+/* (storages) Behind the last item that is a call given something in it; 0: there is none. */
+static uint32_t *find_last_uses(const struct graph *graph)
+{
+    uint32_t *last = xcalloc(graph->storage_count + 1, sizeof *last);
+    for (uint32_t i = 0; i < graph->item_count; i++) {
+        const struct graph_op *op = &graph->ops[graph->items[i].arg];
+        for (uint32_t k = 0; graph->items[i].kind == ITEM_OP && k < op->ins; k++)
+            if (op->in[k] != GRAPH_NONE)
+                last[graph->tensors[op->in[k]].storage] = i + 1;
+    }
+    return last;
+}
+
 /* Where nothing says what is given out, it is what Python has then and had not before: of each
- * storage the first tensor that is all of it. */
-static void find_outputs(const struct tape *tape, struct tape_region *region)
+ * storage the first tensor that is all of it. Of a part, what others are called with. */
+static void find_outputs(const struct tape *tape, const uint32_t *last_uses,
+                         struct tape_region *region)
 {
     const struct graph *graph = tape->graph;
     bool *noted = xcalloc(graph->storage_count + 1, sizeof *noted);
@@ -114,15 +154,18 @@ static void find_outputs(const struct tape *tape, struct tape_region *region)
             is_input(graph, region, storage))
             continue;
         noted[storage] = true;
+        if (!region->is_last && last_uses[storage] <= region->end_item)
+            continue;
         region->outputs[region->output_count++] = (struct tape_output){i, NO_BUFFER, NO_BUFFER};
     }
     free(noted);
 }
 
-static void note_outputs(const struct tape *tape, struct tape_region *region)
+static void note_outputs(const struct tape *tape, const uint32_t *last_uses,
+                         struct tape_region *region)
 {
     if (region->output_count == 0)
-        find_outputs(tape, region);
+        find_outputs(tape, last_uses, region);
     for (uint32_t i = 0; i < region->output_count; i++)
         region->outputs[i].buffer = tape_buffer(tape, region->outputs[i].tensor);
 }
@@ -134,7 +177,7 @@ static uint32_t slot_of(const struct tape *tape, uint32_t tensor)
 
 static void note_before(const struct tape *tape, struct tape_region *region)
 {
-    for (uint32_t i = 0; i < region->input_count; i++)
+    for (uint32_t i = 0; i < region->input_count && !region->is_part; i++)
         region->shared |= slot_of(tape, region->inputs[i].tensor) != NO_BUFFER;
     for (uint32_t i = 0; i < region->output_count; i++)
         region->outputs[i].gradient = slot_of(tape, region->outputs[i].tensor);
@@ -142,27 +185,89 @@ static void note_before(const struct tape *tape, struct tape_region *region)
 
 static void note_given(const struct tape *tape, struct tape_region *region)
 {
-    region->given = xcalloc(region->input_count + 1, sizeof *region->given);
+    const struct graph *graph = tape->graph;
+    region->given = xcalloc(region->input_count + graph->param_count + 1, sizeof *region->given);
+    for (uint32_t p = 0; region->is_part && p < graph->param_count; p++)
+        if (slot_of(tape, graph->params[p].tensor) != NO_BUFFER)
+            region->given[region->given_count++] =
+                (struct tape_border){graph->params[p].tensor,
+                                     slot_of(tape, graph->params[p].tensor), .activation = false};
     for (uint32_t i = 0; i < region->input_count; i++) {
         const uint32_t root = tape->root[region->inputs[i].tensor];
         if (tape->slot[root] != NO_BUFFER)
             region->given[region->given_count++] =
-                (struct tape_border){root, tape->slot[root], true};
+                (struct tape_border){root, tape->slot[root], .activation = true};
     }
 }
 
-static void run_forward(struct tape *tape, struct tape_regions *out)
+/* ---- parts ---- */
+
+struct aside { /* a gradient that parts behind have given */
+    uint32_t root, buffer;
+    struct slice part;
+};
+struct asides {
+    struct aside *of;
+    uint32_t count;
+};
+
+static void put_aside(struct tape *tape, uint32_t tensor, struct asides *out)
+{
+    const uint32_t root = tape->root[tensor];
+    if (tape->slot[root] == NO_BUFFER)
+        return;
+    out->of[out->count++] = (struct aside){root, tape->slot[root], tape->part[root]};
+    tape->slot[root] = NO_BUFFER;
+}
+
+/* Each part gives its own gradient of what several are called with: the engine adds them up,
+ * outside of all parts. */
+static struct asides put_gradients_aside(struct tape *tape, const struct tape_region *region)
+{
+    const uint32_t params = tape->graph->param_count;
+    struct asides out = {xcalloc(region->input_count + params + 1, sizeof *out.of), 0};
+    for (uint32_t i = 0; region->is_part && i < region->input_count; i++)
+        put_aside(tape, region->inputs[i].tensor, &out);
+    for (uint32_t p = 0; region->is_part && p < params; p++)
+        put_aside(tape, tape->graph->params[p].tensor, &out);
+    return out;
+}
+
+static bool is_complete(const struct tape *tape, uint32_t root)
+{
+    const struct graph_storage *s = &tape->graph->storages[tape->graph->tensors[root].storage];
+    return s->kind == STORAGE_PARAM && tape->param_uses[s->index] == 0;
+}
+
+/* What they add up to is as either of them is. */
+static void take_back(struct tape *tape, struct asides *asides)
+{
+    for (uint32_t i = 0; i < asides->count; i++) {
+        const struct aside *aside = &asides->of[i];
+        if (tape->slot[aside->root] != NO_BUFFER || is_complete(tape, aside->root)) {
+            tape_release(tape, aside->buffer);
+            continue;
+        }
+        tape->slot[aside->root] = aside->buffer;
+        tape->part[aside->root] = aside->part;
+    }
+    free(asides->of);
+}
+
+/* ---- running it ---- */
+
+static void run_forward(struct tape *tape, const uint32_t *last_uses, struct tape_regions *out)
 {
     struct tape_region *region = out->of, *const end = out->of + out->count;
     for (uint32_t i = 0; i < tape->graph->item_count; i++) {
+        if (region < end && i == region->end_item) {
+            region->forward_end = tape->stream->step_count;
+            note_outputs(tape, last_uses, region);
+            region++;
+        }
         if (region < end && i == region->first_item) {
             region->forward_first = tape->stream->step_count;
             note_inputs(tape, region);
-        }
-        if (region < end && i == region->end_item) {
-            region->forward_end = tape->stream->step_count;
-            note_outputs(tape, region);
-            region++;
         }
         tape_forward_item(tape, tape->graph->items[i]);
     }
@@ -172,9 +277,11 @@ static void run_forward(struct tape *tape, struct tape_regions *out)
 static void run_backward(struct tape *tape, struct tape_regions *out)
 {
     struct tape_region *region = out->of + out->count;
+    struct asides asides = {0};
     for (uint32_t i = tape->graph->item_count; i-- > 0;) {
         if (region > out->of && i + 1 == region[-1].end_item) {
             region--;
+            asides = put_gradients_aside(tape, region);
             note_before(tape, region);
             region->backward_first = tape->stream->step_count;
         }
@@ -182,7 +289,67 @@ static void run_backward(struct tape *tape, struct tape_regions *out)
         if (region < out->of + out->count && i == region->first_item) {
             region->backward_end = tape->stream->step_count;
             note_given(tape, region);
+            take_back(tape, &asides);
         }
+    }
+}
+
+/* What one part gives to others goes with the last of them. */
+static void find_let_go(const struct graph *graph, const uint32_t *last_uses,
+                        struct tape_regions *out)
+{
+    uint32_t *crossing = xmalloc((graph->storage_count + 1) * sizeof *crossing), count = 0;
+    for (uint32_t k = 0; k < out->count; k++) {
+        struct tape_region *region = &out->of[k];
+        region->lets_go = xcalloc(count + 1, sizeof *region->lets_go);
+        for (uint32_t i = 0; i < count; i++)
+            if (last_uses[crossing[i]] > region->first_item &&
+                last_uses[crossing[i]] <= region->end_item)
+                region->lets_go[region->let_go_count++] = crossing[i];
+        count = region->is_last ? 0 : count;
+        for (uint32_t i = 0; i < region->output_count && !region->is_last; i++)
+            crossing[count++] = graph->tensors[region->outputs[i].tensor].storage;
+    }
+    free(crossing);
+}
+
+static bool is_of(const struct graph *graph, uint32_t tensor, uint32_t root)
+{
+    return graph->tensors[tensor].root == root;
+}
+
+/* Whether a part between what makes a tensor and this one is called with it, too, or with what
+ * comes of the same part. */
+static bool is_later(const struct graph *graph, const struct tape_regions *regions, uint32_t part,
+                     uint32_t tensor)
+{
+    const uint32_t root = graph->tensors[tensor].root;
+    for (uint32_t k = part; k-- > 0 && !regions->of[k].is_last;) {
+        const struct tape_region *before = &regions->of[k];
+        for (uint32_t i = 0; i < before->output_count; i++)
+            if (is_of(graph, before->outputs[i].tensor, root))
+                return k + 1 < part;
+        for (uint32_t i = 0; i < before->argument_count; i++)
+            if (before->arguments[i] == root)
+                return true;
+    }
+    return false;
+}
+
+static void find_later(const struct graph *graph, struct tape_regions *out)
+{
+    for (uint32_t k = 0; k < out->count; k++)
+        for (uint32_t i = 0; out->of[k].is_part && i < out->of[k].given_count; i++)
+            out->of[k].given[i].later = is_later(graph, out, k, out->of[k].given[i].tensor);
+}
+
+static void find_arguments(const struct graph *graph, struct tape_regions *out)
+{
+    for (uint32_t k = 0; k < out->count; k++) {
+        struct tape_region *region = &out->of[k];
+        region->arguments = xmalloc((graph->tensor_count + 1) * sizeof *region->arguments);
+        region->argument_count =
+            bucket_arguments(graph, region->first_item, region->end_item, region->arguments);
     }
 }
 
@@ -191,14 +358,19 @@ void tape_run_regions(const struct graph *graph, const struct tape_options *opti
 {
     const struct tape_options eager = {.input_nodes = options->input_nodes};
     struct tape tape;
+    uint32_t *last_uses = find_last_uses(graph);
     *out = (struct tape_regions){0};
     find_regions(graph, options, out);
     tape_open(&tape, graph, &eager);
-    run_forward(&tape, out);
+    run_forward(&tape, last_uses, out);
     tape_begin_backward(&tape);
     run_backward(&tape, out);
     tape_end_backward(&tape);
     out->stream = tape_close(&tape);
+    find_arguments(graph, out);
+    find_later(graph, out);
+    find_let_go(graph, last_uses, out);
+    free(last_uses);
 }
 
 void tape_regions_free(struct tape_regions *regions)
@@ -207,6 +379,8 @@ void tape_regions_free(struct tape_regions *regions)
         free(regions->of[i].inputs);
         free(regions->of[i].outputs);
         free(regions->of[i].given);
+        free(regions->of[i].arguments);
+        free(regions->of[i].lets_go);
     }
     free(regions->of);
     stream_free(regions->stream);

@@ -173,6 +173,13 @@ void tape_begin_backward(struct tape *tape);
 /* Runs the node of an op, if a gradient has reached it. */
 void tape_node(struct tape *tape, uint32_t op);
 void tape_end_backward(struct tape *tape);
+/* A gradient of a tensor arrives, whole, and is added to the one that is there: whether it was. Its
+ * holder is the tensor's slot, or, where it was added, the caller still. */
+bool tape_accumulate(struct tape *tape, uint32_t tensor, uint32_t buffer);
+/* Adds `by` to the parameters' gradients to come, for each use in items [first, end). */
+void tape_count_uses(struct tape *tape, uint32_t first, uint32_t end, int by);
+/* A parameter's gradient, complete, is given out. */
+void tape_give_out(struct tape *tape, uint32_t param);
 
 /* ---- tape.c: tape_run in steps, for tests ---- */
 

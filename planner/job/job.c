@@ -229,6 +229,19 @@ static enum err_code check_compiled(const struct job *job, struct err *err)
         return ERR_OK;
     if (job_tape(job).compiled == COMPILED_MODEL)
         TRY(check_compiled_model(job, err));
+    const struct tape_options tape = job_tape(job);
+    if (tape.bucket_bytes > 0 && tape.bucket_bytes < 1 << 20 && !tape.whole_graphs)
+        return err_set(
+            err, ERR_INVALID,
+            "--compile with --bucket-cap-mb %g: DDPOptimizer asserts that buckets have a "
+            "MiB or more; --optimize-ddp off takes any",
+            (double)job->strategy.bucket_cap_mb);
+    if (tape.bucket_bytes > 0 && !tape.whole_graphs && job->model.code == CODE_HF)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--compile with --code hf under ddp: where DDPOptimizer splits transformers' "
+            "blocks, views go from part to part, which is not planned; --optimize-ddp "
+            "off leaves graphs whole");
     if (job->model.autocast && job->strategy.system != SYSTEM_DDP)
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile with --autocast is planned under ddp alone; --param-dtype casts "

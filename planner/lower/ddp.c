@@ -157,6 +157,11 @@ static uint64_t bucket_limit(const struct strategy *s, uint32_t bucket)
     return (uint64_t)((s->bucket_cap_mb > 0 ? (double)s->bucket_cap_mb : unset) * 1048576);
 }
 
+static uint64_t bucket_bytes(const struct strategy *strategy)
+{
+    return bucket_limit(strategy, 1);
+}
+
 /* compute_bucket_assignment_by_size: the parameter that reaches the limit stays in its bucket. */
 static void fill_buckets(struct lowering *low)
 {
@@ -571,6 +576,7 @@ static void zero_grad(struct lowering *low)
 const struct system system_ddp = {
     .name = "ddp",
     .state_bytes = sizeof(struct ddp),
+    .bucket_bytes = bucket_bytes,
     .check = check,
     .set_up = set_up,
     .begin = begin,

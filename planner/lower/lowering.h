@@ -37,6 +37,7 @@ struct system {
     bool call_hooks;    /* likewise: it has hooks on every module */
     bool own_linear;    /* likewise: it puts a function of its own in the place of F.linear */
     bool scaled_loss;   /* likewise: its engine has the loss */
+    uint64_t (*bucket_bytes)(const struct strategy *strategy); /* tape_options; NULL: none */
     bool (*unscaled)(const struct strategy *strategy); /* ... and only divides it; NULL: never */
     bool views;        /* parameters are views of larger ones (graph.h) */
     bool casts_inputs; /* its hooks cast modules' inputs where parameters are cast (model.h) */

@@ -25,6 +25,7 @@ void system_tape(const struct strategy *strategy, struct tape_options *options)
     options->scaled_loss = system && system->scaled_loss;
     options->divided_loss = system && system->unscaled && system->unscaled(strategy);
     options->grad_dtypes = system && system->casts_gradient;
+    options->bucket_bytes = system && system->bucket_bytes ? system->bucket_bytes(strategy) : 0;
 }
 
 bool system_has_views(enum system_kind kind)

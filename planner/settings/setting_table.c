@@ -303,8 +303,7 @@ static const struct setting rows[] = {
      .words = WORDS(WORD("on", false), WORD("off", true)), .commands = FOR_JOB},
     {.name = "compile", .group = GROUP_STRATEGY, .arg = "WHETHER",
      .help = "torch.compile: each block on its own, with fullgraph and inside of what wraps it, as "
-             "torchtitan does; or the model as a whole; under DDP with "
-             "torch._dynamo.config.optimize_ddp off",
+             "torchtitan does; or the model as a whole",
      .initial = "off", .field = FIELD(job.tape.compiled),
      .words = WORDS(WORD("off", COMPILED_NOT), WORD("on", COMPILED_BLOCKS),
                     WORD("model", COMPILED_MODEL)),
@@ -468,6 +467,12 @@ static const struct setting rows[] = {
      .help = "gradient_as_bucket_view", .initial = "off", .field = FIELD(job.strategy.bucket_view),
      .words = OFF_ON, .commands = FOR_JOB, .systems = SYSTEM(DDP), .lacks = "has no buckets",
      .lacking = FSDP, .axis = AXIS_WORDS},
+    {.name = "optimize-ddp", .group = GROUP_DDP, .arg = "WHETHER",
+     .help = "torch._dynamo.config.optimize_ddp: what --compile compiles is split where buckets end "
+             "(on, DDPOptimizer), so that they are reduced while the rest of backward runs",
+     .initial = "on", .field = FIELD(job.tape.whole_graphs),
+     .words = WORDS(WORD("on", false), WORD("off", true)), .commands = FOR_JOB,
+     .systems = SYSTEM(DDP), .lacks = "has no buckets", .lacking = FSDP, .axis = AXIS_WORDS},
     {.name = "static-graph", .group = GROUP_DDP, .arg = "WHETHER", .help = "static_graph",
      .initial = "off", .field = FIELD(job.strategy.static_graph), .words = OFF_ON,
      .commands = FOR_JOB, .systems = SYSTEM(DDP), .axis = AXIS_WORDS},

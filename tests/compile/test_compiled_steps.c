@@ -15,9 +15,9 @@
 
 #include <cmocka.h>
 
-static const char *const paths[] = {"tests/data/truth/compile_steps.jsonl",
-                                    "tests/data/truth/compile_steps_float8.jsonl",
-                                    "tests/data/truth/compile_steps_model.jsonl"};
+static const char *const paths[] = {
+    "tests/data/truth/compile_steps.jsonl", "tests/data/truth/compile_steps_float8.jsonl",
+    "tests/data/truth/compile_steps_model.jsonl", "tests/data/truth/compile_steps_parts.jsonl"};
 
 /* Programs' own memory is Inductor's business (test_program.c). */
 static bool is_border(const struct plan *plan, const struct plan_instruction *i)
@@ -94,14 +94,20 @@ static size_t compare_gradients(const json_t *row)
     const json_t *names = json_object_get(row, "gradients");
     struct err err = {0};
     struct model_config config;
-    struct model_job job = {.compute = DTYPE_BF16, .attention = ATTENTION_FLASH};
+    const bool autocast = *truth_text(json_object_get(row, "strategy"), "autocast", "");
+    struct model_job job = {.compute = autocast ? DTYPE_FP32 : DTYPE_BF16,
+                            .autocast = autocast,
+                            .attention = ATTENTION_FLASH};
     struct graph *graph;
     struct stream *s;
-    const bool again = *truth_text(json_object_get(row, "strategy"), "ac", "");
-    const char *what = truth_text(json_object_get(row, "strategy"), "compile", "");
+    const json_t *strategy = json_object_get(row, "strategy");
+    const bool again = *truth_text(strategy, "ac", "");
+    const char *what = truth_text(strategy, "compile", "");
     const struct tape_options options = {
         .compiled = strcmp(what, "model") == 0 ? COMPILED_MODEL : COMPILED_BLOCKS,
-        .checkpointing = again ? CHECKPOINTING_FULL : CHECKPOINTING_NONE};
+        .checkpointing = again ? CHECKPOINTING_FULL : CHECKPOINTING_NONE,
+        .bucket_bytes = (uint64_t)truth_number(strategy, "bucket_cap_mb", 25) << 20,
+        .whole_graphs = !truth_bool(strategy, "optimize_ddp", false)};
     size_t next = 0, wrong = 0;
     if (json_array_size(names) == 0)
         return 0;
@@ -124,6 +130,43 @@ static size_t compare_gradients(const json_t *row)
     return wrong + (next != json_array_size(names));
 }
 
+static bool is_product(const struct kernel *kernel)
+{
+    const enum work_kind work = (enum work_kind)kernel->work;
+    return kernel->compiled &&
+           (work_is_matmul(work) || work == WORK_ATTENTION || work == WORK_ATTENTION_BACKWARD);
+}
+
+/* What of backward has run before each bucket is reduced: what the part that filled it has in it,
+ * and those behind. */
+static size_t compare_reductions(const json_t *row, const struct plan *plan)
+{
+    const json_t *list = json_object_get(row, "reduced");
+    size_t next = 0, wrong = 0;
+    long long products = 0;
+    for (uint32_t n = 0; list && n < plan->instruction_count; n++) {
+        const struct plan_instruction *i = &plan->instructions[n];
+        if (i->flags & PLAN_FIRST_STEP)
+            continue;
+        if (i->op == PLAN_COMPUTE)
+            products += is_product(plan_kernel(plan, i->arg));
+        if (i->op != PLAN_ALL_REDUCE)
+            continue;
+        const struct kernel *reduction = plan_kernel(plan, i->arg);
+        const json_t *bucket = json_array_get(list, next++);
+        const long long bytes = (long long)shape_bytes(&reduction->operands->shape,
+                                                       (enum dtype)reduction->operands->dtype);
+        const long long their_bytes = json_integer_value(json_array_get(bucket, 0));
+        const long long their_products = json_integer_value(json_array_get(bucket, 1));
+        if ((bytes != their_bytes || products != their_products) && wrong++ < 5)
+            print_error("%s: all-reduce %zu has %lld bytes behind %lld products, recorded %lld "
+                        "behind %lld\n",
+                        truth_text(row, "name", ""), next - 1, bytes, products, their_bytes,
+                        their_products);
+    }
+    return wrong + (next != json_array_size(list));
+}
+
 struct count {
     size_t rows, events, wrong;
 };
@@ -138,7 +181,8 @@ static void compare_file(const char *path, struct count *count)
         json_t *row = json_loads(line, 0, NULL);
         struct plan *plan = truth_plan(row, truth_read_written);
         assert_non_null(plan);
-        count->wrong += compare_border(row, plan) + compare_gradients(row);
+        count->wrong +=
+            compare_border(row, plan) + compare_gradients(row) + compare_reductions(row, plan);
         count->events += json_array_size(json_object_get(row, "border"));
         plan_free(plan);
         json_decref(row);
@@ -155,7 +199,7 @@ static void steps_are_as_recorded(void **state)
         compare_file(paths[i], &count);
     print_message("%zu steps, %zu events, %zu differ\n", count.rows, count.events, count.wrong);
     assert_int_equal(count.wrong, 0);
-    assert_true(count.rows >= 40);
+    assert_true(count.rows >= 56);
 }
 
 int main(void)

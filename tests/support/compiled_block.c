@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-static const char *const files[] = {"tests/data/truth/compile.jsonl",
-                                    "tests/data/truth/compile_float8.jsonl",
-                                    "tests/data/truth/compile_model.jsonl"};
+static const char *const files[] = {
+    "tests/data/truth/compile.jsonl", "tests/data/truth/compile_float8.jsonl",
+    "tests/data/truth/compile_model.jsonl", "tests/data/truth/compile_parts.jsonl"};
 
 enum { BLOCKS_MOST = 64 };
 
@@ -56,9 +56,10 @@ static struct tape_options options_of(const json_t *row)
         [CHECKPOINT_SELECTIVE] = CHECKPOINTING_SELECTIVE,
     };
     const char *what = truth_text(json_object_get(row, "strategy"), "compile", "");
-    return (struct tape_options){.compiled =
-                                     strcmp(what, "model") == 0 ? COMPILED_MODEL : COMPILED_BLOCKS,
-                                 .checkpointing = ways[checkpoint_of(row)]};
+    return (struct tape_options){
+        .compiled = strcmp(what, "model") == 0 ? COMPILED_MODEL : COMPILED_BLOCKS,
+        .checkpointing = ways[checkpoint_of(row)],
+        .bucket_bytes = truth_number(json_object_get(row, "strategy"), "bucket_cap_mb", 0) << 20};
 }
 
 static json_t *read_row(size_t index)
@@ -91,6 +92,7 @@ bool compiled_block_read(size_t index, struct compiled_block *out)
     enum joint_checkpoint how[BLOCKS_MOST];
     for (size_t i = 0; i < BLOCKS_MOST; i++)
         how[i] = checkpoint_of(out->row);
+    assert_int_equal(out->regions.count, truth_number(out->row, "parts", out->regions.count));
     const struct tape_region *part = &out->regions.of[truth_number(out->row, "part", 0)];
     if (compiled_region_trace(out->graph, &out->regions, part, how, &out->region, &err) != ERR_OK ||
         compiled_region_finish(&out->region, &err) != ERR_OK)

@@ -266,6 +266,7 @@ static void read_strategy(const json_t *row, struct job *job)
                                                              : CHECKPOINTING_NONE;
     job->tape.no_early_stop = !truth_bool(s, "ac_early_stop", true);
     const char *compile = truth_text(s, "compile", "");
+    job->tape.whole_graphs = !truth_bool(s, "optimize_ddp", false);
     job->tape.compiled = strcmp(compile, "model") == 0    ? COMPILED_MODEL
                          : strcmp(compile, "blocks") == 0 ? COMPILED_BLOCKS
                                                           : COMPILED_NOT;

@@ -2,14 +2,15 @@
 """Record what torch.compile makes of whole models: what is saved for backward, and Inductor's programs.
 
 As record_compile.py does of blocks, whose parts these are: torch.compile(model), on fake tensors of a fake
-"cuda:0", as one graph (under DDP: with DDPOptimizer off), with the loss outside.
+"cuda:0", with the loss outside: as one graph (under DDP: with DDPOptimizer off), or as DDPOptimizer splits it where
+buckets of strategy.bucket_cap_mb end.
 
 Usage
-    record_compile_model.py --out OUT.jsonl [--only PATTERN] [--texts DIR]
+    record_compile_model.py --out OUT.jsonl [--only PATTERN] [--texts DIR] [--parts]
     record_compile_model.py --check OUT.jsonl
 
 A row: as one of compile.jsonl (saved, parameters, forward, backward), with strategy.compile "model", and
-    part, parts         0 and 1: there is one graph
+    part, parts         which graph it is, in the order of forward, of how many
     inputs, returned    how many tensors come besides parameters and modules' buffers, and how many forward returns
 """
 import argparse
@@ -23,6 +24,7 @@ from record_compile import BIG, BF16, GPT2, LLAMA, AUTOCAST, Program, Recorder
 
 import torch
 import torch._functorch.partitioners as partitioners
+from torch._dynamo.backends.distributed import DDPOptimizer
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import models
@@ -44,6 +46,30 @@ CASES = (
     ("model-gpt2-autocast", GPT2, {**AUTOCAST, **MODEL}),
     ("model-gpt2-full", GPT2, {**WHOLE, "ac": "full"}),
 )
+
+DEEP, ONE = {**LLAMA, "layers": 3}, {"bucket_cap_mb": 1}
+PARTS_CASES = (
+    ("parts-llama", DEEP, {**WHOLE, **ONE}),
+    ("parts-llama-2", {**LLAMA, "layers": 4}, {**WHOLE, "bucket_cap_mb": 2}),
+    ("parts-llama-mha", {**DEEP, "kv_heads": 8}, {**WHOLE, **ONE}),
+    ("parts-llama-fp32", DEEP, {**WHOLE, **ONE, "store_dtype": "fp32"}),
+    ("parts-llama-full", DEEP, {**WHOLE, **ONE, "ac": "full"}),
+    ("parts-llama-autocast", DEEP, {**AUTOCAST, **MODEL, **ONE}),
+    ("parts-llama-8b", BIG, {**WHOLE, "bucket_cap_mb": 25}),
+    ("parts-gpt2", {**GPT2, "layers": 4}, {**WHOLE, **ONE}),
+    ("parts-gpt2-untied", {**GPT2, "layers": 4, "tied": False}, {**WHOLE, **ONE}),
+    ("parts-gpt2-autocast", {**GPT2, "layers": 4}, {**AUTOCAST, **MODEL, **ONE}),
+    ("parts-gpt2-full", {**GPT2, "layers": 4}, {**WHOLE, **ONE, "ac": "full"}),
+    ("parts-gpt2-124m", {"kind": "gpt2", "dim": 768, "heads": 12, "vocab": 50304, "layers": 3, "batch": 4, "seq": 1024},
+     {**AUTOCAST, **MODEL, "bucket_cap_mb": 25}),
+)
+
+
+def split(backend, s):
+    """As torch/_dynamo/convert_frame.py does inside of DDP's forward."""
+    if "bucket_cap_mb" not in s:
+        return backend
+    return DDPOptimizer(int(s["bucket_cap_mb"] * 2 ** 20), backend).compile_fn
 
 
 def placeholders(graph):
@@ -79,7 +105,7 @@ def record(name, m, s, texts=None):
             model, blocks = models.make(m, s)
             if s.get("ac"):
                 models.checkpointed(model, blocks, s["ac"], True)
-            model.compile(backend=recorder.backend, fullgraph=True)
+            model.compile(backend=split(recorder.backend, s), fullgraph=True)
             with torch.autocast("cuda", torch.bfloat16, enabled=s.get("autocast") == "bf16"):
                 if s.get("code") == "hf":
                     loss = model(**models.make_inputs(m, s)).loss
@@ -107,6 +133,7 @@ def main():
     parser.add_argument("--out")
     parser.add_argument("--check")
     parser.add_argument("--only", default="*")
+    parser.add_argument("--parts", action="store_true", help="models that DDPOptimizer splits")
     parser.add_argument("--texts", help="also writes each graph and program there, to be read")
     args = parser.parse_args()
     record_compile.pretend_gpu()
@@ -120,7 +147,7 @@ def main():
             print(row["name"], "same" if is_same else "DIFFERS")
         return not all(same)
     rows = []
-    for case in CASES:
+    for case in PARTS_CASES if args.parts else CASES:
         if fnmatch.fnmatch(case[0], args.only):
             try:
                 made = record(*case, args.texts)

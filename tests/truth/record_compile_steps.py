@@ -7,16 +7,18 @@ its last reader, as Inductor's programs free it.  What is inside of a program is
 (record_compile.py); what crosses its border is recorded here: who holds it, and when it dies.
 
 Usage
-    record_compile_steps.py --out OUT.jsonl [--only PATTERN] [--float8 | --model]
+    record_compile_steps.py --out OUT.jsonl [--only PATTERN] [--float8 | --model | --parts]
     record_compile_steps.py --check OUT.jsonl
 
 A row: name, model, strategy as record.py and record_systems.py have them (strategy.compile is
-"blocks" or "model"; DDPOptimizer is off),
+"blocks" or "model"; DDPOptimizer is off but where strategy.optimize_ddp says otherwise),
     border      [+-bytes, category, live bytes after it] of every event outside of activations and
                 backward's own memory: what the sharding system does, and how much lives around it; of gathers
                 in float8 without what has less than LEAST bytes
     live        as record.py's
     gradients   DDP: parameters in the order in which autograd accumulates their gradients
+    reduced     with optimize_ddp: of each all-reduce its bytes and how many products and attentions of compiled
+                graphs came before it
     graphs      how many functions each graph of the first block has, forward and backward
 """
 import argparse
@@ -27,9 +29,11 @@ import sys
 import torch
 import torch._functorch.config as aot_config
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.convert_frame import CatchErrorsWrapper
 from torch._inductor.compile_fx import partition_fn
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.fx_passes import fuse_attention, pad_mm
+from torch.utils._python_dispatch import _disable_current_modes
 
 import models
 import record
@@ -94,6 +98,28 @@ MODEL_CASES = (
     ("model-ddp-autocast", LLAMA, {**AUTOCAST, "compile": "model"}),
     ("model-ddp-gpt2", GPT2, MODEL),
 )
+PARTS = {**DDP, "compile": "model", "optimize_ddp": True, "bucket_cap_mb": 1}
+PARTS_AUTOCAST = {**PARTS, **AUTOCAST}
+del PARTS_AUTOCAST["store_dtype"]
+DEEP = {**GPT2, "layers": 4}
+PARTS_CASES = (
+    ("parts-ddp", LLAMA, PARTS),
+    ("parts-ddp-2", {**LLAMA, "layers": 4}, {**PARTS, "bucket_cap_mb": 2}),
+    ("parts-ddp-mha", {**LLAMA, "kv_heads": 8}, PARTS),
+    ("parts-ddp-25", LLAMA, {**PARTS, "bucket_cap_mb": 25}),
+    ("parts-ddp-tied", {**LLAMA, "tied": True}, PARTS),
+    ("parts-ddp-accumulate", LLAMA, {**PARTS, "accumulate": 2}),
+    ("parts-ddp-views", LLAMA, {**PARTS, "gradient_as_bucket_view": True}),
+    ("parts-ddp-ac", LLAMA, {**PARTS, "ac": "full"}),
+    ("parts-ddp-autocast", LLAMA, PARTS_AUTOCAST),
+    ("parts-ddp-gpt2", DEEP, PARTS),
+    ("parts-ddp-gpt2-autocast", DEEP, PARTS_AUTOCAST),
+    ("parts-ddp-gpt2-untied", {**DEEP, "tied": False}, PARTS_AUTOCAST),
+    ("parts-blocks", LLAMA, {**PARTS, "compile": "blocks"}),
+    ("parts-blocks-mha", MHA, {**PARTS, "compile": "blocks", "bucket_cap_mb": 2}),
+    ("parts-blocks-ac", LLAMA, {**PARTS, "compile": "blocks", "ac": "full"}),
+    ("parts-blocks-autocast", LLAMA, {**PARTS_AUTOCAST, "compile": "blocks"}),
+)
 LEAST = 200             # bytes: of gathers in float8, scales and lists of all scales are left out; fake tensors
                         # compose what finds them otherwise, and record_real.py has them
 GRAPH = "graph"         # the place that is inside of a program
@@ -108,8 +134,14 @@ class RMSNorm(models.RMSNorm):
         return super().forward(x)
 
 
+PRODUCTS = {"aten.mm", "aten.addmm", "aten._scaled_dot_product_flash_attention",
+            "aten._scaled_dot_product_flash_attention_backward"}
+
+
 class Graphs:
     """A backend: AOTAutograd's graphs, run node by node."""
+
+    products, reduced = 0, []       # of the step so far
 
     def __init__(self):
         self.sizes = []
@@ -118,10 +150,12 @@ class Graphs:
 
     def compiled(self, graph, _):
         self.sizes.append(sum(node.op == "call_function" for node in graph.graph.nodes))
+        products = sum(str(getattr(node.target, "overloadpacket", "")) in PRODUCTS for node in graph.graph.nodes)
 
         def run(arguments):
             place = recorder.Log.current.place
             place.append(GRAPH)
+            Graphs.products += products
             try:
                 return torch.fx.Interpreter(graph).boxed_run(arguments)
             finally:
@@ -168,6 +202,7 @@ def border(events, least):
 
 def record_case(name, m, s):
     torch._dynamo.reset()
+    torch._dynamo.config.optimize_ddp = s.get("optimize_ddp", False)
     s = {"compile": "blocks", **s}
     made = []
 
@@ -177,10 +212,35 @@ def record_case(name, m, s):
     make.log = recorder.Log
     row = recorder.record({"name": name, "model": m, "strategy": s}, make)
     system = made[0]
-    return {**{key: row[key] for key in ("name", "model", "strategy", "live", "peak_bytes")},
+    reduced = {"reduced": Graphs.reduced} if s.get("optimize_ddp") else {}
+    return {**{key: row[key] for key in ("name", "model", "strategy", "live", "peak_bytes")}, **reduced,
             "border": border(row["event_list"], LEAST if s.get("float8_all_gather") else 0),
             "gradients": system.gradients[-system.hooks:] if s.get("system") == "ddp" else [],
             "graphs": system.graphs.sizes[:2]}
+
+
+def noting(collective):
+    def called(self, func, args, kwargs):
+        if unfilled.op_name(func) == "allreduce_":
+            bytes_of = [t.numel() * t.element_size() for t in args[0]]
+            Graphs.reduced.append([sum(bytes_of), Graphs.products])
+        return collective(self, func, args, kwargs)
+    return called
+
+
+def cleared(clear):
+    def call(self):
+        Graphs.products, Graphs.reduced = 0, []
+        return clear(self)
+    return call
+
+
+def without_modes(call):
+    """Frames inside of DDP's forward are converted like all others, which are out of sight of dispatch modes."""
+    def converted(self, *args, **kwargs):
+        with _disable_current_modes():
+            return call(self, *args, **kwargs)
+    return converted
 
 
 def main():
@@ -188,11 +248,14 @@ def main():
     parser.add_argument("--out")
     parser.add_argument("--check")
     parser.add_argument("--only", default="*")
-    parser.add_argument("--model", action="store_true", help="models compiled whole, or split by DDPOptimizer")
+    parser.add_argument("--model", action="store_true", help="models compiled whole")
+    parser.add_argument("--parts", action="store_true", help="what DDPOptimizer splits")
     parser.add_argument("--float8", action="store_true", help="the cases in float8, which need torchao")
     args = parser.parse_args()
     models.RMSNorm = RMSNorm
-    torch._dynamo.config.optimize_ddp = False
+    unfilled.Unfilled.collective = noting(unfilled.Unfilled.collective)
+    recorder.Log.clear = cleared(recorder.Log.clear)
+    CatchErrorsWrapper.__call__ = without_modes(CatchErrorsWrapper.__call__)
     # patterns of attention written out, and matrices that are padded: neither is in these models
     fuse_attention._sfdp_init = pad_mm._pad_mm_init = lambda *_, **__: None
     aot_config.enable_autograd_cache = False
@@ -205,7 +268,7 @@ def main():
             print(row["name"], "same" if is_same else "DIFFERS")
         return not all(same)
     rows = []
-    for case in FLOAT8_CASES if args.float8 else MODEL_CASES if args.model else CASES:
+    for case in FLOAT8_CASES if args.float8 else MODEL_CASES if args.model else PARTS_CASES if args.parts else CASES:
         if fnmatch.fnmatch(case[0], args.only):
             rows.append(record_case(*case))
             print(case[0], len(rows[-1]["border"]), rows[-1]["graphs"], flush=True)
