@@ -410,7 +410,7 @@ static void errors_name_the_member_and_what_is_allowed(void **state)
         {"\"local\": 0", "\"local\": 99999", "local: 99999: allowed are 0 ..."},
         {"\"kernel\": \"mm\"", "\"kernel\": null", "kernel: it is null: a string is expected"},
         {"\"work\": \"matmul_nt\"", "\"work\": \"matmul_tt\"",
-         "work: no computation is called \"matmul_tt\"; the nearest is matmul_nt"},
+         "work: no computation is called \"matmul_tt\"; the nearest is matmul_tn"},
         {"\"work\": \"matmul_nt\", ", "", "work: it is missing"},
         {"\"out\": [", "\"out\": [1.5, ", "out[0]: it is a number with a fraction"},
         {"\"out\": [", "\"out\": [{\"buffer\": 1, \"shap\": []}, ",
