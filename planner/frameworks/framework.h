@@ -162,6 +162,10 @@ bool import_has(const struct import *import, const char *setting);
 long long import_integer(const struct import *import, const char *path, long long otherwise);
 const struct node *import_node(const struct import *import, const char *path);
 
+/* The key that one no row has was meant to be: a slip of it, or its only namesake in another
+ * section, which the file does not have. Lent; NULL: there is none. */
+const char *import_meant(const struct import *import, const char *path);
+
 /* The reader of a key that another row's reader looks at. */
 enum err_code import_elsewhere(struct import *import, const struct key_row *row,
                                const struct node *node, struct err *err);
