@@ -2,17 +2,28 @@
  *
  * torch/_inductor/memory.py, reorder_for_peak_memory: the order of the graph, that of the least
  * memory first, a breadth-first and a depth-first one are tried, and the lowest peak is taken. The
- * names in quotes are its. Parameters and arguments are not counted there; what backward is given
- * and may free is. */
+ * names in quotes are its. Parameters and arguments are not counted there, nor are gradients that
+ * backward is given ("is_nonfreeable_buffers"); what was saved is.
+ *
+ * There are steps that are no acts: what shows complex numbers as real ones, or the other way
+ * round, is a call, whose result is counted as memory of its own; and each result of a call with
+ * several is taken out of what that gives. */
 #include "base/arena.h"
 #include "compile/program_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+struct step {     /* an act, or a view that is called */
+    uint32_t act; /* of the building; JOINT_NONE: a view, or one of a call's results */
+    bool is_result;
+    struct list reads, writes;
+};
+
 struct ordering {
     const struct building *b;
-    uint32_t acts, memories;
+    struct step *steps;                 /* (acts) */
+    uint32_t acts, memories;            /* those of views, too */
     uint64_t *bytes;                    /* (memories) counted */
     uint32_t *readers;                  /* (memories) acts that read it */
     uint32_t *order;                    /* (acts) the one that is tried */
@@ -29,9 +40,19 @@ struct ordering {
     uint64_t best_peak;
 };
 
-static const struct draft *act(const struct ordering *o, uint32_t i)
+static const struct step *act(const struct ordering *o, uint32_t i)
 {
-    return &o->b->acts[i];
+    return &o->steps[i];
+}
+
+static bool is_kept(const struct ordering *o, uint32_t memory)
+{
+    return memory < o->b->program->memory_count && o->b->program->memory[memory].kept;
+}
+
+static bool is_outside(const struct ordering *o, uint32_t memory)
+{
+    return memory < o->b->program->memory_count && o->b->program->memory[memory].outside;
 }
 
 /* "size_free": bytes that leave when nobody needs them any more; 0: they are not the program's to
@@ -76,11 +97,11 @@ static uint64_t peak_of(const struct ordering *o, uint64_t *timeline)
     uint32_t *left = xmalloc((o->memories + 1) * sizeof *left);
     uint64_t live = 0, peak = 0;
     for (uint32_t m = 0; m < o->memories; m++) {
-        left[m] = o->readers[m] + o->b->program->memory[m].kept;
-        live += o->b->program->memory[m].outside && left[m] ? o->bytes[m] : 0;
+        left[m] = o->readers[m] + is_kept(o, m);
+        live += is_outside(o, m) && left[m] ? o->bytes[m] : 0;
     }
     for (uint32_t i = 0; i < o->acts; i++) {
-        const struct draft *a = act(o, o->order[i]);
+        const struct step *a = act(o, o->order[i]);
         live += o->size[o->order[i]];
         peak = live > peak ? live : peak;
         timeline[i] = live;
@@ -133,7 +154,7 @@ static bool is_ready(const struct ordering *o, uint32_t index)
 /* What an act's end frees, when `left` readers are left of each memory. */
 static uint64_t freed_by(const struct ordering *o, uint32_t index, const uint32_t *left)
 {
-    const struct draft *a = act(o, index);
+    const struct step *a = act(o, index);
     uint64_t bytes = o->inner[index];
     for (uint32_t r = 0; r < a->reads.count; r++)
         bytes += left[a->reads.of[r]] == 1 ? o->bytes[a->reads.of[r]] : 0;
@@ -145,14 +166,13 @@ static uint64_t freed_by(const struct ordering *o, uint32_t index, const uint32_
 /* "topological_sort_lpmf" */
 static void least_memory_first(struct ordering *o)
 {
-    const struct program *p = o->b->program;
     uint32_t *left = xmalloc((o->memories + 1) * sizeof *left);
     uint64_t live = 0, kept = 0;
     start(o);
     for (uint32_t m = 0; m < o->memories; m++) {
-        left[m] = o->readers[m] + p->memory[m].kept;
-        live += p->memory[m].outside && left[m] ? o->bytes[m] : 0;
-        kept += p->memory[m].kept ? o->bytes[m] : 0;
+        left[m] = o->readers[m] + is_kept(o, m);
+        live += is_outside(o, m) && left[m] ? o->bytes[m] : 0;
+        kept += is_kept(o, m) ? o->bytes[m] : 0;
     }
     uint64_t most = live > kept ? live : kept;
     for (uint32_t n = 0; n < o->acts; n++) {
@@ -259,7 +279,11 @@ static void depth_first(struct ordering *o, bool by_size)
 /* Who reads what whom wrote: `before` of each act, and with it `behind` of each. */
 static void find_edges(struct ordering *o)
 {
-    uint32_t *writer = writers_of(o->b), count = 0, cap = 0;
+    uint32_t *writer = xmalloc((o->memories + 1) * sizeof *writer), count = 0, cap = 0;
+    memset(writer, 0xff, (o->memories + 1) * sizeof *writer);
+    for (uint32_t i = 0; i < o->acts; i++)
+        for (uint32_t w = 0; w < act(o, i)->writes.count; w++)
+            writer[act(o, i)->writes.of[w]] = i;
     o->first_before = xcalloc(o->acts + 1, sizeof *o->first_before);
     o->first_behind = xcalloc((size_t)o->acts + 2, sizeof *o->first_behind);
     for (uint32_t i = 0; i < o->acts; i++) {
@@ -288,13 +312,107 @@ static void find_edges(struct ordering *o)
     free(writer);
 }
 
+/* ---- views that are called ---- */
+
+static bool is_complex(const struct building *b, uint32_t memory)
+{
+    return joint_at(b->joint, b->program->memory[memory].node)->dtype == DTYPE_COMPLEX64;
+}
+
+/* Whether an act reads a memory by way of such a view: products of complex numbers read real ones,
+ * everything else but these reads complex ones; a copy reads a conjugate. */
+static bool reads_view(const struct building *b, const struct draft *draft, uint32_t memory)
+{
+    const struct program_memory *m = &b->program->memory[memory];
+    const struct joint_node *call =
+        draft->call == JOINT_NONE ? NULL : joint_at(b->joint, draft->call);
+    if (m->outside && joint_at(b->joint, m->node)->name != JOINT_INPUT)
+        return false; /* saved, as it is shown */
+    if (!call || call->dtype != DTYPE_COMPLEX64)
+        return is_complex(b, memory);
+    return call->name == JOINT_CLONE || !is_complex(b, memory);
+}
+
+static void add_step(struct ordering *o, struct step step)
+{
+    o->steps[o->acts++] = step;
+}
+
+/* The memory that the view of another is counted as, once; before its first reader. */
+static uint32_t view_of(struct ordering *o, uint32_t *views, uint32_t memory)
+{
+    if (views[memory] != JOINT_NONE)
+        return views[memory];
+    views[memory] = o->memories++;
+    struct step step = {.act = JOINT_NONE};
+    list_add_once(&step.reads, memory);
+    list_add_once(&step.writes, views[memory]);
+    add_step(o, step);
+    return views[memory];
+}
+
+/* A call with several results ("MultiOutputLayout") writes them as one, of which each that is asked
+ * for is taken ("MultiOutput"): steps without bytes of their own. */
+static void add_results(struct ordering *o, const struct draft *draft, struct step *call)
+{
+    const uint32_t all = o->memories++;
+    list_add_once(&call->writes, all);
+    add_step(o, *call);
+    for (uint32_t w = 0; w < draft->writes.count; w++) {
+        struct step step = {.act = JOINT_NONE, .is_result = true};
+        if (!o->b->needed[o->b->program->memory[draft->writes.of[w]].node])
+            continue;
+        list_add_once(&step.reads, all);
+        list_add_once(&step.writes, draft->writes.of[w]);
+        add_step(o, step);
+    }
+}
+
+static bool has_results(const struct building *b, const struct draft *draft)
+{
+    return draft->call != JOINT_NONE && joint_at(b->joint, draft->call)->name == JOINT_CALL_MANY;
+}
+
+/* All acts as steps, each behind the views that it is the first to read. */
+static void add_steps(struct ordering *o)
+{
+    const struct building *b = o->b;
+    const uint32_t memories = b->program->memory_count;
+    uint32_t *views = xmalloc((memories + 1) * sizeof *views);
+    memset(views, 0xff, (memories + 1) * sizeof *views);
+    o->steps = xcalloc(b->act_count + 2UL * memories + 1, sizeof *o->steps);
+    o->memories = memories;
+    for (uint32_t i = 0; i < b->act_count; i++) {
+        const struct draft *draft = &b->acts[i];
+        struct step step = {.act = i};
+        for (uint32_t r = 0; r < draft->reads.count; r++) {
+            const uint32_t memory = draft->reads.of[r];
+            list_add_once(&step.reads,
+                          reads_view(b, draft, memory) ? view_of(o, views, memory) : memory);
+        }
+        if (has_results(b, draft)) {
+            add_results(o, draft, &step);
+            continue;
+        }
+        for (uint32_t w = 0; w < draft->writes.count; w++)
+            list_add_once(&step.writes, draft->writes.of[w]);
+        add_step(o, step);
+    }
+    free(views);
+}
+
+/* Bytes of a view: as many as of what it shows. */
+static uint64_t view_bytes(const struct building *b, const struct step *view)
+{
+    return program_bytes(b->joint, b->program, view->reads.of[0]);
+}
+
 static void open_ordering(struct ordering *o, const struct building *b)
 {
-    const uint32_t memories = b->program->memory_count;
-    *o = (struct ordering){
-        .b = b, .acts = b->act_count, .memories = memories, .best_peak = UINT64_MAX};
-    o->bytes = xcalloc(memories + 1, sizeof *o->bytes);
-    o->readers = xcalloc(memories + 1, sizeof *o->readers);
+    *o = (struct ordering){.b = b, .best_peak = UINT64_MAX};
+    add_steps(o);
+    o->bytes = xcalloc(o->memories + 1, sizeof *o->bytes);
+    o->readers = xcalloc(o->memories + 1, sizeof *o->readers);
     o->order = xcalloc(o->acts + 1, sizeof *o->order);
     o->best = xcalloc(o->acts + 1, sizeof *o->best);
     o->waits = xcalloc(o->acts + 1, sizeof *o->waits);
@@ -303,30 +421,51 @@ static void open_ordering(struct ordering *o, const struct building *b)
     o->inner = xcalloc(o->acts + 1, sizeof *o->inner);
     o->timeline = xcalloc(o->acts + 1, sizeof *o->timeline);
     o->best_timeline = xcalloc(o->acts + 1, sizeof *o->best_timeline);
-    for (uint32_t m = 0; m < memories; m++)
+    for (uint32_t m = 0; m < b->program->memory_count; m++)
         o->bytes[m] = freed_bytes(b, m);
     for (uint32_t i = 0; i < o->acts; i++) {
-        for (uint32_t r = 0; r < act(o, i)->reads.count; r++)
-            o->readers[act(o, i)->reads.of[r]]++;
-        for (uint32_t w = 0; w < act(o, i)->writes.count; w++)
-            o->size[i] += born_bytes(b, act(o, i)->writes.of[w]);
-        o->inner[i] = inner_bytes(b, act(o, i));
+        const struct step *step = act(o, i);
+        for (uint32_t r = 0; r < step->reads.count; r++)
+            o->readers[step->reads.of[r]]++;
+        if (step->is_result)
+            continue;
+        if (step->act == JOINT_NONE) {
+            o->size[i] = o->bytes[step->writes.of[0]] = view_bytes(b, step);
+            continue;
+        }
+        const struct draft *draft = &b->acts[step->act];
+        for (uint32_t w = 0; w < draft->writes.count; w++)
+            o->size[i] += born_bytes(b, draft->writes.of[w]);
+        o->inner[i] = inner_bytes(b, draft);
         o->size[i] += o->inner[i];
     }
     find_edges(o);
 }
 
-static void rearrange(struct building *b, const uint32_t *order)
+/* Acts as they are in an order, and (unless NULL) at which steps. */
+static void rearrange(struct building *b, const struct ordering *o, const uint32_t *order,
+                      uint32_t *place)
 {
     struct draft *acts = xcalloc(b->act_count + 1, sizeof *acts);
-    for (uint32_t i = 0; i < b->act_count; i++)
-        acts[i] = b->acts[order[i]];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < o->acts; i++) {
+        if (act(o, order[i])->act == JOINT_NONE)
+            continue;
+        if (place)
+            place[count] = i;
+        acts[count++] = b->acts[act(o, order[i])->act];
+    }
     free(b->acts);
     b->acts = acts;
 }
 
 static void close_ordering(struct ordering *o)
 {
+    for (uint32_t i = 0; i < o->acts; i++) {
+        free(o->steps[i].reads.of);
+        free(o->steps[i].writes.of);
+    }
+    free(o->steps);
     free(o->bytes);
     free(o->readers);
     free(o->order);
@@ -343,12 +482,12 @@ static void close_ordering(struct ordering *o)
     free(o->timeline);
 }
 
-uint64_t *order_acts(struct building *b)
+struct estimate order_acts(struct building *b)
 {
     struct ordering o;
     open_ordering(&o, b); /* between equals the scheduler's own order decides */
     depth_first(&o, false);
-    rearrange(b, o.order);
+    rearrange(b, &o, o.order, NULL);
     free(o.best_timeline);
     close_ordering(&o);
     open_ordering(&o, b);
@@ -361,7 +500,9 @@ uint64_t *order_acts(struct building *b)
     try_order(&o);
     depth_first(&o, true);
     try_order(&o);
-    rearrange(b, o.best);
+    struct estimate out = {.bytes = o.best_timeline, .steps = o.acts};
+    out.at = xcalloc(b->act_count + 1, sizeof *out.at);
+    rearrange(b, &o, o.best, out.at);
     close_ordering(&o);
-    return o.best_timeline;
+    return out;
 }

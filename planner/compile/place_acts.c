@@ -17,11 +17,10 @@ struct freed { /* memory whose last reader has run, in the order of death */
 
 struct placing {
     struct building *b;
-    uint64_t *estimate; /* (acts + 1) */
+    const struct estimate *estimate;
     uint64_t peak;
     uint32_t *left;  /* (memory) parts of acts that are still to read it, and whoever keeps it */
     bool *taken;     /* (memory) something else is there now */
-    bool *complex;   /* (nodes) it is read as complex numbers */
     uint32_t *inner; /* (memory) of what only its kernel uses: where it is in place; JOINT_NONE */
     struct freed *freed;
     uint32_t freed_count, freed_cap;
@@ -85,7 +84,7 @@ static uint64_t most_between(const struct placing *p, uint32_t first, uint32_t e
 {
     uint64_t most = 0;
     for (uint32_t i = first; i < end; i++)
-        most = p->estimate[i] > most ? p->estimate[i] : most;
+        most = p->estimate->bytes[i] > most ? p->estimate->bytes[i] : most;
     return most;
 }
 
@@ -97,10 +96,11 @@ static uint32_t again(struct placing *p, uint32_t act, uint32_t write)
         struct freed *f = &p->freed[i];
         if (f->taken || !is_alike(p, f->memory, write))
             continue;
-        if (f->act + 1 != act && bytes + most_between(p, f->act + 1, act) > p->peak)
+        const uint32_t first = p->estimate->at[f->act] + 1, end = p->estimate->at[act];
+        if (first != end && bytes + most_between(p, first, end) > p->peak)
             return JOINT_NONE;
-        for (uint32_t k = f->act + 1; k < act; k++)
-            p->estimate[k] += bytes;
+        for (uint32_t k = first; k < end; k++)
+            p->estimate->bytes[k] += bytes;
         f->taken = true;
         return f->memory;
     }
@@ -110,19 +110,7 @@ static uint32_t again(struct placing *p, uint32_t act, uint32_t write)
 /* Whether what dies may be kept for others: the program's own, and no complex number's. */
 static bool may_be_kept(const struct placing *p, uint32_t memory)
 {
-    const uint32_t node = p->b->program->memory[memory].node;
-    if (p->b->program->memory[memory].outside || node_of(p, memory)->dtype == DTYPE_COMPLEX64)
-        return false;
-    return !p->complex[node];
-}
-
-static void find_complex(struct placing *p)
-{
-    const struct joint *joint = p->b->joint;
-    p->complex = xcalloc(joint_count(joint) + 1, sizeof *p->complex);
-    for (uint32_t i = 0; i < joint_count(joint); i++)
-        if (p->b->needed[i] && joint_at(joint, i)->name == JOINT_AS_COMPLEX)
-            p->complex[program_home(joint, i)] = true;
+    return !p->b->program->memory[memory].outside && node_of(p, memory)->dtype != DTYPE_COMPLEX64;
 }
 
 /* ---- one act ---- */
@@ -262,18 +250,17 @@ static void add_deaths(struct placing *p)
     }
 }
 
-void place_acts(struct building *b, uint64_t *estimate)
+void place_acts(struct building *b, const struct estimate *estimate)
 {
     struct program *program = b->program;
     struct placing p = {.b = b, .estimate = estimate};
     p.left = xcalloc(program->memory_count + 1, sizeof *p.left);
     p.taken = xcalloc(program->memory_count + 1, sizeof *p.taken);
-    find_complex(&p);
     p.inner = xmalloc((program->memory_count + 1) * sizeof *p.inner);
     memset(p.inner, 0xff, (program->memory_count + 1) * sizeof *p.inner);
     program->acts = xcalloc(b->act_count + 1, sizeof *program->acts);
     program->act_count = b->act_count;
-    p.peak = most_between(&p, 0, b->act_count + 1);
+    p.peak = most_between(&p, 0, estimate->steps + 1);
     for (uint32_t m = 0; m < program->memory_count; m++)
         p.left[m] = program->memory[m].kept;
     for (uint32_t i = 0; i < b->act_count; i++)
@@ -285,7 +272,6 @@ void place_acts(struct building *b, uint64_t *estimate)
     add_deaths(&p);
     free(p.left);
     free(p.taken);
-    free(p.complex);
     free(p.inner);
     free(p.freed);
 }

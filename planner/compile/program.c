@@ -599,10 +599,11 @@ struct program *program_of(const struct joint *joint, const struct program_wants
     if (!wants->backward)
         mark_kept(&b, wants->saved, wants->saved_count);
     fuse_acts(&b);
-    uint64_t *estimate = order_acts(&b);
+    const struct estimate estimate = order_acts(&b);
     keep_between_ways(&b);
-    place_acts(&b, estimate);
-    free(estimate);
+    place_acts(&b, &estimate);
+    free(estimate.bytes);
+    free(estimate.at);
     struct program *program = b.program;
     close_building(&b);
     return program;

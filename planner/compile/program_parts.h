@@ -84,10 +84,15 @@ void fuse_acts(struct building *b);
 /* Gives kernels that go over their rows more than once the memory back that only they use, as far
  * as it is written and read on different ways. */
 void keep_between_ways(struct building *b);
-/* Puts them in order. Returns what is in memory at each (act_count + 1), as Inductor estimates it
- * (memory.py, estimate_peak_memory); the caller frees it. */
-uint64_t *order_acts(struct building *b);
-/* Fills the program's acts: which memory is born, taken over, dies. `estimate`: of order_acts. */
-void place_acts(struct building *b, uint64_t *estimate);
+struct estimate {    /* of memory, as Inductor has it (memory.py, estimate_peak_memory) */
+    uint64_t *bytes; /* (steps + 1) in memory at each step of the order */
+    uint32_t *at;    /* (acts) the step that an act is: there are others */
+    uint32_t steps;
+};
+
+/* Puts them in order. The caller frees what is in the estimate. */
+struct estimate order_acts(struct building *b);
+/* Fills the program's acts: which memory is born, taken over, dies. */
+void place_acts(struct building *b, const struct estimate *estimate);
 
 #endif
