@@ -1117,7 +1117,7 @@ def hf_inputs(model, config, batch, seq):
         inputs["input_features"] = torch.zeros(batch, seq, config.input_feat_per_channel * config.input_channels)
     elif "input_features" in names and hasattr(config, "num_mel_bins"):
         inputs["input_features"] = torch.zeros(batch, config.num_mel_bins, 2 * config.max_source_positions)
-    if "input_values" in names and hasattr(config, "num_mel_bins"):     # a spectrogram
+    if "input_values" in names and hasattr(config, "frequency_stride"):     # a spectrogram
         inputs["input_values"] = torch.zeros(batch, config.max_length, config.num_mel_bins)
     elif "input_values" in names:
         inputs["input_values"] = torch.zeros(batch, samples_of(config, seq))
