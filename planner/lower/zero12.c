@@ -37,8 +37,8 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
     if (s->grad_accum_fp32 && s->system == SYSTEM_ZERO1 && s->compute == DTYPE_FP16)
         return err_set(
             err, ERR_UNSUPPORTED,
-            "--grad-accum-dtype fp32: what zero1 does with it of fp16 parameters was not "
-            "recorded, and is not planned; zero2 has it");
+            "--grad-accum-dtype fp32: of fp16 parameters zero1 keeps every gradient and its "
+            "buckets in fp32, beyond the step, which is not planned; zero2 has it");
     if (zero_bf16_has(s) && graph->called)
         return err_set(err, ERR_UNSUPPORTED,
                        "--grad-accum-dtype fp32: the optimizer that zero1 then is (BF16_Optimizer) "
