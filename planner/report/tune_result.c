@@ -348,7 +348,8 @@ static void print_per_unit(FILE *file, const struct tuned *t)
         fprintf(file, ", %.2f %% faster than the last %u blocks, as many as fit",
                 100 * (1 - set->step_s / p->of.last.step_s), p->of.last.count);
     if (!p->taken)
-        fprintf(file, ": %+.2f %% step, so not taken", 100 * (set->step_s / t->chosen.step_s - 1));
+        fprintf(file, ": %+.2f %% step, %s", 100 * (set->step_s / t->chosen.step_s - 1),
+                set->step_s < t->chosen.step_s ? "less than is known, so not taken" : "not taken");
     fprintf(file, "\n                        %u choices simulated: ", p->simulated);
     if (p->of.closed)
         fprintf(file, "the fastest that fits, proven\n");

@@ -77,10 +77,11 @@ static void print_fsdp2(struct sums *sums)
                truth_read_written, sums);
     print_file("fsdp2_events.jsonl",
                "Whole event lists with frozen parameters, flags set by micro-batch, shards by "
-               "columns. 2 more rows are of what is not planned: reshard_after_forward by unit.",
+               "columns. 2 more rows are of what is not planned: reshard_after_forward of a number "
+               "by unit.",
                true, truth_read_written, sums);
-    print_file("keep_events.jsonl", "Whole event lists where some units are not resharded.",
-               true, truth_read_written, sums);
+    print_file("keep_events.jsonl", "Whole event lists where some units are not resharded.", true,
+               truth_read_written, sums);
     print_file("blocks_events.jsonl", "Whole event lists where some blocks are checkpointed.", true,
                truth_read_written, sums);
     print_file("blocks_hf_events.jsonl", "The same of Hugging Face transformers' own models.", true,
