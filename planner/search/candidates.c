@@ -49,16 +49,19 @@ static uint64_t mix(uint64_t h, uint64_t word)
  * the same are told apart, which costs time and nothing else. */
 static struct key key_of(struct key from, const void *bytes, size_t size)
 {
+    enum { LANES = 4 }; /* side by side, as each word waits for the one before it in its own */
     const unsigned char *at = bytes;
-    for (; size > 0; at += 8) {
-        uint64_t word = 0;
-        const size_t n = size < 8 ? size : 8;
-        memcpy(&word, at, n);
-        from.a = mix(from.a, word);
-        from.b = mix(from.b ^ word << 1, word + 0x632be59bd9b4e019U);
-        size -= n;
+    uint64_t lanes[LANES] = {from.a, from.b, ~from.a, ~from.b}, words[LANES];
+    for (; size >= sizeof words; at += sizeof words, size -= sizeof words) {
+        memcpy(words, at, sizeof words);
+        for (int i = 0; i < LANES; i++)
+            lanes[i] = mix(lanes[i], words[i]);
     }
-    return from;
+    memset(words, 0, sizeof words);
+    memcpy(words, at, size);
+    for (int i = 0; i < LANES; i++)
+        lanes[i] = mix(lanes[i], words[i] + size);
+    return (struct key){mix(lanes[0], lanes[2]), mix(lanes[1], lanes[3])};
 }
 
 /* ---- members ---- */
@@ -69,18 +72,19 @@ uint32_t candidate_members(const struct candidates *c, const struct candidate *c
     const struct grid *grid = &c->space->grids[candidate->grid];
     const uint64_t first = candidate->outer * grid->inner_points;
     struct key *seen = xmalloc(grid->inner_points * sizeof *seen);
+    struct settings settings;
     uint32_t count = 0;
+    grid_settings(grid, first, &settings);
     for (uint64_t m = 0; m < grid->inner_points; m++) {
-        struct settings settings;
         bool own = true;
         for (uint32_t a = grid->inner; a < grid->axis_count && own; a++)
             own = !grid->axes[a].row->allocator || grid_digit(grid, first + m, a) == 0;
         if (!own)
             continue;
-        grid_settings(grid, first + m, &settings);
-        strategy_simplify(&settings.job.strategy, c->blocks);
-        const struct key key =
-            key_of((struct key){1, 2}, &settings.job.strategy, sizeof settings.job.strategy);
+        grid_settings_within(grid, m, &settings);
+        struct strategy strategy = settings.job.strategy;
+        strategy_simplify(&strategy, c->blocks);
+        const struct key key = key_of((struct key){1, 2}, &strategy, sizeof strategy);
         for (uint32_t i = 0; i < count && own; i++)
             own = seen[i].a != key.a || seen[i].b != key.b;
         if (!own)

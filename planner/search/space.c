@@ -469,16 +469,28 @@ uint64_t grid_with(const struct grid *grid, uint64_t point, uint32_t axis, uint3
     return point - old * stride + digit * stride;
 }
 
-void grid_settings(const struct grid *grid, uint64_t point, struct settings *out)
+/* The axes from `first` to before `end`: their part of a point, into settings. */
+static void put_axes(const struct grid *grid, uint32_t first, uint32_t end, uint64_t part,
+                     struct settings *out)
 {
-    *out = grid->base;
-    for (uint32_t a = grid->axis_count; a-- > 0; point /= grid->axes[a].count) {
+    for (uint32_t a = end; a-- > first; part /= grid->axes[a].count) {
         const struct grid_axis *axis = &grid->axes[a];
-        const struct settings *with = &axis->values[point % axis->count].with;
+        const struct settings *with = &axis->values[part % axis->count].with;
         setting_copy(axis->row, with, out);
         if (axis->follows)
             setting_copy(axis->follows, with, out);
     }
+}
+
+void grid_settings(const struct grid *grid, uint64_t point, struct settings *out)
+{
+    *out = grid->base;
+    put_axes(grid, 0, grid->axis_count, point, out);
+}
+
+void grid_settings_within(const struct grid *grid, uint64_t inner, struct settings *out)
+{
+    put_axes(grid, grid->inner, grid->axis_count, inner, out);
 }
 
 void grid_chosen(const struct grid *grid, uint64_t point, struct settings *out)

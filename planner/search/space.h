@@ -99,6 +99,9 @@ uint64_t grid_with(const struct grid *grid, uint64_t point, uint32_t axis, uint3
 
 /* The settings of a point: values only, not which of them are given. */
 void grid_settings(const struct grid *grid, uint64_t point, struct settings *out);
+/* Makes settings of a point those of another one with the same outer part: point %
+ * grid.inner_points is `inner`. */
+void grid_settings_within(const struct grid *grid, uint64_t inner, struct settings *out);
 /* The same to be shown: what is not at its default is given. Texts are lent by the space. */
 void grid_chosen(const struct grid *grid, uint64_t point, struct settings *out);
 
