@@ -51,7 +51,8 @@ static struct key key_of(struct key from, const void *bytes, size_t size)
 {
     enum { LANES = 4 }; /* side by side, as each word waits for the one before it in its own */
     const unsigned char *at = bytes;
-    uint64_t lanes[LANES] = {from.a, from.b, ~from.a, ~from.b}, words[LANES];
+    uint64_t lanes[LANES] = {from.a, from.b, 0x632be59bd9b4e019U, 0xd6e8feb86659fd93U};
+    uint64_t words[LANES];
     for (; size >= sizeof words; at += sizeof words, size -= sizeof words) {
         memcpy(words, at, sizeof words);
         for (int i = 0; i < LANES; i++)
@@ -61,7 +62,8 @@ static struct key key_of(struct key from, const void *bytes, size_t size)
     memcpy(words, at, size);
     for (int i = 0; i < LANES; i++)
         lanes[i] = mix(lanes[i], words[i] + size);
-    return (struct key){mix(lanes[0], lanes[2]), mix(lanes[1], lanes[3])};
+    return (struct key){mix(mix(mix(lanes[0], lanes[1]), lanes[2]), lanes[3]),
+                        mix(mix(mix(lanes[3], lanes[2]), lanes[1]), lanes[0])};
 }
 
 /* ---- members ---- */
