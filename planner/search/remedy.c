@@ -226,16 +226,16 @@ static uint32_t find(struct finder *f, struct remedy told[REMEDIES])
 
 const char *remedies_unsearched(const struct settings *settings, struct arena *arena)
 {
+    const struct space_options last = {.refixed = true, .numerics = true, .rest = true};
     uint32_t count;
     const char *list = "";
     const struct setting *rows = setting_rows(&count);
     for (uint32_t i = 0; i < count; i++) {
         const struct setting *row = &rows[i];
-        const bool searched =
-            row->axis || (row->wide && !row->numerics) || strcmp(row->name, "strategy") == 0;
-        if (row->group >= GROUP_STRATEGY && row->group <= GROUP_ZERO && !searched &&
+        if (row->group >= GROUP_STRATEGY && row->group <= GROUP_ZERO &&
             setting_is_of(row, settings->command) &&
-            setting_suits(row, settings->job.strategy.system))
+            setting_suits(row, settings->job.strategy.system) &&
+            !space_searches(settings, &last, row))
             list = arena_printf(arena, "%s%s--%s", list, *list ? ", " : "", row->name);
     }
     return list;

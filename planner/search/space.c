@@ -204,6 +204,12 @@ static bool is_searched(const struct settings *settings, const struct space_opti
     return row->axis ? !row->numerics || options->numerics : options->rest && !row->numerics;
 }
 
+bool space_searches(const struct settings *settings, const struct space_options *options,
+                    const struct setting *row)
+{
+    return is(row, BATCH) || is(row, SYSTEM) || is_searched(settings, options, row);
+}
+
 /* False: an axis has no value left. */
 static bool add_axes(struct space *space, struct grid *grid, const struct settings *settings,
                      const struct space_options *options, uint64_t sequences)

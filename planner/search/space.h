@@ -92,6 +92,10 @@ enum err_code space_new(const struct settings *settings, const struct space_opti
                         struct space *out, struct err *err);
 void space_free(struct space *space);
 
+/* Whether a space of these options chooses a setting of the system's. */
+bool space_searches(const struct settings *settings, const struct space_options *options,
+                    const struct setting *row);
+
 /* Digit of a point on an axis. */
 uint32_t grid_digit(const struct grid *grid, uint64_t point, uint32_t axis);
 /* The point with another digit there. */
