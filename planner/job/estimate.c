@@ -230,7 +230,8 @@ static enum placed add_pools(const struct estimator *e, const struct estimate_op
     for (uint32_t i = 0; i < LEDGER_POOLS && !e->ledger.broken; i++) {
         const struct ledger_pool *pool = &e->ledger.pools[i];
         uint64_t bytes = 0;
-        if (pool->before.count == 0 && pool->step.count == 0)
+        if ((pool->before.count == 0 && pool->step.count == 0) ||
+            (wish->compute_alone && ledger_lane(i) != LANE_COMPUTE))
             continue;
         if (wish->enough && wish->enough <= out->device_bytes) {
             out->device_bytes = UINT64_MAX; /* a pool takes some */
@@ -262,6 +263,10 @@ static enum err_code estimate_device(struct estimator *e, const struct strategy 
         case PLACED:
             return ERR_OK;
         case PLACED_NOT_HERE:
+            if (options->compute_alone) {
+                out->device_bytes = 0;
+                return ERR_OK;
+            }
             return replay(e, strategy, options, out, err);
         case PLACED_NOT_YET:
             TRY(note_ledger(e, strategy, 2 * e->ledger_accumulate, out, err));
@@ -289,7 +294,7 @@ static enum err_code estimate_anew(struct estimator *e, const struct strategy *s
         return estimate_both(e, strategy, out, err);
     if (wanted & ESTIMATE_TIME)
         TRY(estimate_time(e, strategy, out, err));
-    return wanted & ESTIMATE_DEVICE ? note_ledger(e, strategy, REPEAT_FEW, out, err) : ERR_OK;
+    return wanted & ESTIMATE_DEVICE ? note_ledger(e, strategy, PASSES_FEW, out, err) : ERR_OK;
 }
 
 /* By bytes: equal ones may be told apart, which costs time and nothing else. */

@@ -26,7 +26,9 @@ enum { /* what is wanted of an estimate */
 struct estimate_options {
     unsigned wanted;
     bool expandable_segments; /* the allocator's, for ESTIMATE_DEVICE */
-    uint64_t enough; /* device bytes beyond which it does not matter how many more; 0: it does */
+    uint64_t enough;    /* device bytes beyond which it does not matter how many more; 0: it does */
+    bool compute_alone; /* of ESTIMATE_DEVICE the compute stream's pools alone, and what is outside
+                           the allocator; 0 bytes where the program itself would be needed */
 };
 
 struct estimate {

@@ -145,6 +145,10 @@ enum err_code lower_check(const struct graph *graph, const struct stream *stream
 
 /* Whether parameters are views of larger ones under a system: model_job.views. */
 bool system_has_views(enum system_kind kind);
+
+/* Whether strategies that differ by how far ahead they fetch take the same of the compute stream's
+ * segments. */
+bool system_fetches_apart(enum system_kind kind);
 /* The dtype of numbers that a model keeps of those it was made with: model_job.made. */
 enum dtype system_made(const struct strategy *strategy);
 /* Whether modules cast what they are called with to the dtype in which they compute:

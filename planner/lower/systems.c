@@ -28,6 +28,11 @@ void system_tape(const struct strategy *strategy, struct tape_options *options)
     options->bucket_bytes = system && system->bucket_bytes ? system->bucket_bytes(strategy) : 0;
 }
 
+bool system_fetches_apart(enum system_kind kind)
+{
+    return system_of(kind) && system_of(kind)->fetches_apart;
+}
+
 bool system_has_views(enum system_kind kind)
 {
     return system_of(kind) && system_of(kind)->views;

@@ -70,6 +70,11 @@ static inline uint32_t ledger_pool_of(uint8_t lane, uint64_t bytes)
     return 2U * lane + (bytes <= LEDGER_SMALL);
 }
 
+static inline uint8_t ledger_lane(uint32_t pool)
+{
+    return (uint8_t)(pool / 2);
+}
+
 /* As the allocator rounds a request, which is for more than nothing. */
 static inline uint64_t ledger_round(uint64_t bytes)
 {

@@ -116,14 +116,33 @@ enum err_code evaluate_draws(struct evaluator *e, const struct stream_class *c,
     return rc;
 }
 
+static enum err_code device_bytes_of(struct evaluator *e, const struct stream_class *c,
+                                     const struct strategy *strategy,
+                                     const struct estimate_options *options, uint64_t *bytes,
+                                     struct err *err)
+{
+    struct estimate estimated;
+    TRY(estimate_unified(e, c, strategy, options, &estimated, err));
+    *bytes = estimated.device_bytes;
+    return ERR_OK;
+}
+
 enum err_code evaluate_full(struct evaluator *e, const struct stream_class *c,
                             const struct strategy *strategy, bool expandable_segments,
                             uint64_t enough, uint64_t *device_bytes, struct err *err)
 {
-    struct estimate estimated;
     const struct estimate_options options = {
         .wanted = ESTIMATE_DEVICE, .expandable_segments = expandable_segments, .enough = enough};
-    TRY(estimate_unified(e, c, strategy, &options, &estimated, err));
-    *device_bytes = estimated.device_bytes;
-    return ERR_OK;
+    return device_bytes_of(e, c, strategy, &options, device_bytes, err);
+}
+
+enum err_code evaluate_pools(struct evaluator *e, const struct stream_class *c,
+                             const struct strategy *strategy, bool expandable_segments,
+                             uint64_t enough, uint64_t *device_bytes, struct err *err)
+{
+    const struct estimate_options options = {.wanted = ESTIMATE_DEVICE,
+                                             .expandable_segments = expandable_segments,
+                                             .enough = enough,
+                                             .compute_alone = true};
+    return device_bytes_of(e, c, strategy, &options, device_bytes, err);
 }

@@ -35,6 +35,14 @@ enum err_code evaluate_full(struct evaluator *evaluator, const struct stream_cla
                             const struct strategy *strategy, bool expandable_segments,
                             uint64_t enough, uint64_t *device_bytes, struct err *err);
 
+/* Of these bytes those of the compute stream's segments, and of what is outside the allocator: so
+ * many, too, has each strategy that fetches earlier, under a system that fetches apart
+ * (system_fetches_apart). 0: not known without the program; UINT64_MAX as evaluate_full. Errors
+ * likewise. */
+enum err_code evaluate_pools(struct evaluator *evaluator, const struct stream_class *stream_class,
+                             const struct strategy *strategy, bool expandable_segments,
+                             uint64_t enough, uint64_t *device_bytes, struct err *err);
+
 /* Seconds of its step in each of `draws` draws of the profile's numbers within their spreads, the
  * same draws for every configuration: two of them can be compared draw by draw. */
 enum err_code evaluate_draws(struct evaluator *evaluator, const struct stream_class *stream_class,

@@ -106,6 +106,8 @@ void least_find(struct tuned *out, const struct search_options *like, struct poo
     options.measure = SEARCH_BYTES;
     options.limit_bytes = UINT64_MAX - 1;
     options.grain_bytes = 1;
+    options.next = 0;
+    options.pools = false; /* the sixteen that are bounded lowest are of all */
     search_run(&out->candidates, &options, pool, &all);
     out->least = least_of(&out->candidates, &all);
     if (!all.interrupted)

@@ -2,6 +2,8 @@
  *
  *     candidates, by floor of the step
  *         | wanted?  no: excluded
+ *     the compute stream's segments, side by side
+ *         | still wanted?  no: excluded
  *     members, to be simulated
  *         | side by side
  *     steps, in a heap
@@ -22,7 +24,7 @@
 /* Steps are known to a rounding. */
 #define AS_FAST (1 + 1e-9)
 
-enum { SIMULATED_AT_ONCE = 32, VERIFIED_AT_ONCE = 8 };
+enum { SIMULATED_AT_ONCE = 32, VERIFIED_AT_ONCE = 8, RAISED_AT_ONCE = 16 };
 
 /* Members of a candidate that one thread simulates, one after the other: neighbours differ in how
  * far ahead something is fetched, and some of them are one program (strategy_unify). */
@@ -35,6 +37,10 @@ struct run {
     struct search *out;
     uint32_t simulated_cap, front_cap;
     uint32_t next;         /* candidate that is not expanded yet */
+    uint64_t *floors;      /* (candidates) bytes of a device that each takes at least ... */
+    uint32_t raised;       /* ... raised by the compute stream's segments before this one */
+    struct found *fitting; /* (fitting_count) the fastest that fit, options.next of them */
+    uint32_t fitting_count;
     struct found *members; /* of those that are, still to be simulated */
     uint32_t member_at, member_count, member_cap;
     struct found *heap; /* simulated, by step */
@@ -87,11 +93,18 @@ static const struct candidate *candidate_of(const struct run *r, const struct fo
     return &r->c->at[found->candidate];
 }
 
+/* What takes more is of no interest. */
+static uint64_t bytes_wanted(const struct run *r)
+{
+    const bool any = r->options->measure == SEARCH_CHANGES || r->fitting_count < r->options->next;
+    return any ? r->options->limit_bytes : r->best;
+}
+
 /* `weight`: the least of the members that are asked about. */
 static bool is_wanted(const struct run *r, uint64_t device_floor, uint32_t weight)
 {
     if (r->options->measure == SEARCH_BYTES)
-        return device_floor <= r->best;
+        return device_floor <= bytes_wanted(r);
     return device_floor <= r->options->limit_bytes && weight < r->best;
 }
 
@@ -117,6 +130,11 @@ static bool holds_together(const struct candidates *c, const struct job *job)
     return holds;
 }
 
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 /* Its step and floor, or its bytes in full. */
 static enum err_code evaluate(const struct candidates *c, struct evaluator *evaluator, bool full,
                               uint64_t enough, struct found *found)
@@ -136,8 +154,7 @@ static enum err_code evaluate(const struct candidates *c, struct evaluator *eval
     }
     TRY(evaluate_fast(evaluator, class, &job.strategy, &fast, NULL));
     found->step_s = fast.step_s;
-    found->device_floor =
-        fast.device_floor > at->device_floor ? fast.device_floor : at->device_floor;
+    found->device_floor = larger(found->device_floor, larger(fast.device_floor, at->device_floor));
     return ERR_OK;
 }
 
@@ -191,6 +208,64 @@ static void evaluate_group(void *context, uint32_t i, uint32_t thread)
         evaluate_one(&g->batch, k, thread);
 }
 
+/* ---- what candidates take at least ---- */
+
+struct raising {
+    const struct run *run;
+    uint32_t at[RAISED_AT_ONCE]; /* candidates */
+};
+
+/* All members have the compute stream's segments of the first (system_fetches_apart), each under
+ * its own setting of the allocator; of other streams' segments there is the frame's bound. */
+static void raise_one(void *context, uint32_t i, uint32_t thread)
+{
+    const struct raising *raising = context;
+    const struct run *r = raising->run;
+    const struct candidate *at = &r->c->at[raising->at[i]];
+    const struct grid *grid = &r->c->space->grids[at->grid];
+    const uint64_t beside = r->c->frames[at->frame]->beside, enough = bytes_wanted(r);
+    uint64_t points[AXES_MOST], least = UINT64_MAX;
+    const uint32_t variants = member_variants(grid, at->outer * grid->inner_points, points);
+    for (uint32_t v = 0; v < variants; v++) {
+        struct job job;
+        bool expandable;
+        uint64_t bytes;
+        if (candidates_job(r->c, at->grid, points[v], &job, &expandable, NULL) != ERR_OK ||
+            evaluate_pools(r->c->evaluators[thread], r->c->classes[at->stream_class], &job.strategy,
+                           expandable, enough > beside ? enough - beside : 1, &bytes,
+                           NULL) != ERR_OK)
+            return;
+        bytes = bytes == UINT64_MAX ? bytes : bytes + beside;
+        least = bytes < least ? bytes : least;
+    }
+    r->floors[raising->at[i]] = larger(at->device_floor, least);
+}
+
+/* Where it costs less than simulating the members. */
+static bool is_worth_raising(const struct run *r, const struct candidate *at)
+{
+    enum { FEWEST = 3 };
+    uint64_t points[AXES_MOST];
+    const struct grid *grid = &r->c->space->grids[at->grid];
+    const uint32_t variants = member_variants(grid, at->outer * grid->inner_points, points);
+    return system_fetches_apart(grid->base.job.strategy.system) &&
+           at->jobs >= (uint64_t)FEWEST * variants;
+}
+
+/* Of the next that are wanted as far as is known. */
+static void raise_some(struct run *r)
+{
+    struct raising raising = {.run = r};
+    uint32_t count = 0;
+    for (; r->raised < r->c->count && count < RAISED_AT_ONCE; r->raised++) {
+        if (isinf(r->c->at[r->raised].step_floor_s))
+            r->raised = r->c->count - 1; /* they are in order of it: no more frames */
+        else if (is_wanted(r, r->floors[r->raised], 0) && is_worth_raising(r, &r->c->at[r->raised]))
+            raising.at[count++] = r->raised;
+    }
+    pool_run(r->pool, count, raise_one, &raising);
+}
+
 /* ---- the next to be simulated ---- */
 
 static void expand(struct run *r, uint32_t index)
@@ -205,7 +280,7 @@ static void expand(struct run *r, uint32_t index)
             .candidate = index,
             .point = points[i],
             .step_s = candidate->step_floor_s,
-            .device_floor = candidate->device_floor,
+            .device_floor = r->floors[index],
             .weight = weight_of(r, candidate, points[i]),
         };
     }
@@ -221,13 +296,14 @@ static const struct found *peek_member(struct run *r)
             if (is_wanted(r, member->device_floor, member->weight))
                 return member;
         }
-        uint32_t next = r->next;
-        while (next < r->c->count && !is_wanted(r, r->c->at[next].device_floor, 0))
-            next++;
-        r->next = next;
-        if (next == r->c->count)
+        while (r->next < r->c->count && !is_wanted(r, r->floors[r->next], 0))
+            r->next++;
+        if (r->next == r->c->count)
             return NULL;
-        expand(r, r->next++);
+        if (r->next < r->raised)
+            expand(r, r->next++);
+        else
+            raise_some(r);
     }
 }
 
@@ -264,10 +340,24 @@ static void simulate_some(struct run *r)
 
 /* ---- the next to be worked out in full ---- */
 
+/* It is one of the fastest that fit, if those with its step, or of its candidate, have no faster
+ * one among them. */
+static void note_fitting(struct run *r, const struct found *found)
+{
+    bool other = r->fitting_count < r->options->next;
+    for (uint32_t i = 0; i < r->fitting_count; i++)
+        other &=
+            r->fitting[i].candidate != found->candidate && r->fitting[i].step_s != found->step_s;
+    if (other)
+        r->fitting[r->fitting_count++] = *found;
+}
+
 static void take(struct run *r, const struct found *found)
 {
     struct search *out = r->out;
     const bool bytes = r->options->measure == SEARCH_BYTES;
+    if (found->device_bytes <= r->options->limit_bytes)
+        note_fitting(r, found);
     if (found->device_bytes > r->options->limit_bytes ||
         (bytes ? found->device_bytes > r->best : found->weight >= r->best))
         return;
@@ -285,9 +375,7 @@ static void take(struct run *r, const struct found *found)
 static void verify_some(struct run *r, double until)
 {
     struct found batch[VERIFIED_AT_ONCE + AXES_MOST];
-    struct groups work = {
-        .batch = {r->c, batch, true,
-                  r->options->measure == SEARCH_BYTES ? r->best : r->options->limit_bytes}};
+    struct groups work = {.batch = {r->c, batch, true, bytes_wanted(r)}};
     uint32_t count = 0;
     while (count < VERIFIED_AT_ONCE && r->heap_count && r->heap[0].step_s <= until) {
         uint64_t points[AXES_MOST];
@@ -343,8 +431,13 @@ void search_run(const struct candidates *c, const struct search_options *options
                     .options = options,
                     .pool = pool,
                     .out = out,
+                    .floors = xmalloc((c->count + 1) * sizeof *r.floors),
+                    .raised = options->pools ? 0 : c->count,
+                    .fitting = xmalloc((options->next + 1) * sizeof *r.fitting),
                     .best =
                         options->measure == SEARCH_BYTES ? options->limit_bytes + 1 : UINT64_MAX};
+    for (uint32_t i = 0; i < c->count; i++)
+        r.floors[i] = c->at[i].device_floor;
     count_all(&r);
     while (goes_on(&r)) {
         const double floor = next_floor(&r);
@@ -364,6 +457,8 @@ void search_run(const struct candidates *c, const struct search_options *options
         simulated += member_variants(&c->space->grids[at->grid], out->simulated[i].point, points);
     }
     out->excluded = out->configurations - simulated;
+    free(r.floors);
+    free(r.fitting);
     free(r.members);
     free(r.heap);
 }

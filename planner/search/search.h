@@ -4,7 +4,12 @@
  * if the least memory that it can take is below what everything faster takes; and its memory is
  * worked out in full only if, with the step that the simulation found, that is still so. So what is
  * found is the exact front of memory against time, and of everything else a bound has shown that it
- * does not belong there. */
+ * does not belong there.
+ *
+ * What the allocator makes of tensors is often several gigabytes more than they are, and most of
+ * that is in the compute stream's segments. Where these are the same for all members of a candidate
+ * (system_fetches_apart), they are worked out for one before any is simulated
+ * (search_options.pools). */
 #ifndef SHARDPLAN_SEARCH_H
 #define SHARDPLAN_SEARCH_H
 
@@ -30,6 +35,9 @@ struct search_options {
     uint64_t limit_bytes; /* what a job may take of a device */
     uint64_t grain_bytes; /* a slower one must take so much less to be on the front; 1: the front to
                              the byte */
+    uint32_t next;        /* of SEARCH_BYTES: so many of the fastest that fit are simulated, too, on
+                             the front or not: of different candidates, with different steps */
+    bool pools;           /* candidates are excluded by the compute stream's segments, too */
     const volatile int *stop;
     void (*progress)(void *context, double share);
     void *context;

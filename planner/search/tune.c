@@ -394,6 +394,8 @@ static enum err_code look(struct tuning *t, struct err *err)
     const struct search_options search = {
         .limit_bytes = limit_of(out),
         .grain_bytes = t->options->grain_bytes ? t->options->grain_bytes : capacity / 64,
+        .next = TUNE_RUNNERS + 2, /* beside the fastest and the chosen one */
+        .pools = true,
         .stop = t->options->stop,
         .progress = show,
         .context = t};

@@ -1,0 +1,185 @@
+/* test_bounds.c - what a search excludes by bounds, no simulation and no allocator lets in again.
+ */
+#include "search/evaluate.h"
+#include "tests/support/small_jobs.h"
+
+#include <gsl/gsl_rng.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { SEED = 20261122 };
+
+static gsl_rng *rng;
+
+static uint32_t below(uint32_t n)
+{
+    return (uint32_t)gsl_rng_uniform_int(rng, n);
+}
+
+static void choose_fsdp1(struct strategy *s)
+{
+    static const enum units_kind units[] = {UNITS_BLOCKS, UNITS_NONE};
+    s->per_unit = 1;
+    s->units = units[below(2)];
+    s->sharding = (enum sharding)below(3);
+    s->prefetch = PREFETCH_NONE;
+    s->use_orig_params = below(2);
+}
+
+/* A frame's fetches are as late as can be: it bounds those that come earlier, too. */
+static void fetch_ahead(struct strategy *s)
+{
+    if (s->system == SYSTEM_FSDP2) {
+        s->forward_prefetch = below(4);
+        s->backward_prefetch = below(4);
+    } else if (s->system == SYSTEM_FSDP1) {
+        s->prefetch = (enum backward_prefetch)below(3);
+        s->forward_prefetch = below(2);
+        s->unlimited_gathers = below(2);
+    }
+}
+
+static void choose_zero(struct strategy *s)
+{
+    const uint32_t stage = s->system == SYSTEM_ZERO1 ? 1 : s->system == SYSTEM_ZERO2 ? 2 : 3;
+    s->per_unit = 1;
+    s->zero = zero_defaults(stage);
+    s->zero.overlap_comm = below(2);
+    s->zero.reduce_bucket_size = below(2) ? 9000 : 500000000;
+    s->zero.prefetch_bucket_size = below(2) ? 5000 : 50000000;
+    s->zero.param_persistence_threshold = below(2) ? 40 : 100000;
+    s->zero.max_live_parameters = below(2) ? 20000 : 1000000000;
+}
+
+static struct job random_job(void)
+{
+    static const enum system_kind systems[] = {
+        SYSTEM_FSDP2, SYSTEM_FSDP2, SYSTEM_FSDP2, SYSTEM_FSDP2, SYSTEM_DDP,
+        SYSTEM_FSDP1, SYSTEM_ZERO1, SYSTEM_ZERO2, SYSTEM_ZERO3,
+    };
+    static const uint32_t worlds[] = {1, 2, 4, 8, 16, 32};
+    static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16};
+    struct job job = small_job_of_kind((int)below(SMALL_JOBS));
+    struct strategy *s = &job.strategy;
+    job.tape.checkpointing = (enum checkpointing)below(3);
+    job.model.batch = 1 + below(3);
+    job.model.seq = 8 << below(8);
+    *s = (struct strategy){.world = worlds[below(6)], .replicate = 1, .per_unit = 1 + below(3)};
+    s->system = systems[below(sizeof systems / sizeof *systems)];
+    s->impl = (enum optimizer_impl)below(3);
+    s->accumulate = 1 + below(6);
+    s->accumulate_sync = below(2);
+    s->max_norm = below(2) ? 1 : 0;
+    s->store = DTYPE_FP32;
+    s->compute = s->reduce = DTYPE_FP32;
+    if (s->system == SYSTEM_FSDP2) {
+        s->replicate = s->world > 1 && below(3) == 0 ? 2 : 1;
+        s->units = below(3) == 0 ? UNITS_TORCHTITAN : UNITS_BLOCKS;
+        s->reshard = (enum reshard_kind)below(3);
+        if (s->world / s->replicate % 4 == 0 && below(4) == 0) {
+            s->reshard = RESHARD_INT;
+            s->reshard_ranks = 2;
+        }
+        s->keep_last = below(2) ? 0 : below(4);
+        s->offload = below(6) == 0;
+        s->compute = dtypes[below(2)];
+        s->reduce = dtypes[below(2)];
+    } else if (s->system == SYSTEM_FSDP1) {
+        choose_fsdp1(s);
+        s->compute = dtypes[below(2)];
+        s->reduce = dtypes[below(2)];
+    } else if (s->system != SYSTEM_DDP) {
+        choose_zero(s);
+        s->compute = s->reduce = dtypes[below(2)];
+    } else {
+        s->bucket_view = below(2);
+        s->bucket_cap_mb = below(2) ? 0 : 0.05F;
+    }
+    job.model.compute = s->compute;
+    return job;
+}
+
+static const char *const gpus[] = {"h100-sxm", "a100-sxm-40gb", "l4", "v100-sxm2-32gb", "b200"};
+
+static void try_bounds(const struct machine *machine)
+{
+    struct evaluator *evaluator = evaluator_new(machine);
+    struct job job = random_job();
+    struct err err = {0};
+    struct stream_class *class;
+    struct frame *frame;
+    struct evaluation fast;
+    uint64_t bytes;
+    if (stream_class_new(&job, machine, &class, &err) != ERR_OK) {
+        assert_int_not_equal(err.code, ERR_INTERNAL);
+        evaluator_free(evaluator);
+        return;
+    }
+    if (frame_new(evaluator_framer(evaluator), class, &job.strategy, &frame, &err) == ERR_OK) {
+        const double step_floor = frame_step_floor(frame, class, job.strategy.accumulate);
+        const uint64_t device_floor = frame_device_floor(frame, class);
+        uint64_t pools;
+        assert_int_equal(evaluate_pools(evaluator, class, &job.strategy,
+                                        machine->expandable_segments, 0, &pools, &err),
+                         ERR_OK);
+        pools = pools && system_fetches_apart(job.strategy.system) ? pools + frame->beside : 0;
+        fetch_ahead(&job.strategy);
+        assert_int_equal(evaluate_fast(evaluator, class, &job.strategy, &fast, &err), ERR_OK);
+        assert_int_equal(evaluate_full(evaluator, class, &job.strategy,
+                                       machine->expandable_segments, 0, &bytes, &err),
+                         ERR_OK);
+        if (step_floor > fast.step_s || fast.step_s <= 0)
+            fail_msg("a floor of %.9g s for a step of %.9g s", step_floor, fast.step_s);
+        if (device_floor > bytes || fast.device_floor > bytes || pools > bytes)
+            fail_msg("floors of %llu, %llu and %llu bytes for %llu",
+                     (unsigned long long)device_floor, (unsigned long long)fast.device_floor,
+                     (unsigned long long)pools, (unsigned long long)bytes);
+        frame_free(frame);
+    }
+    evaluator_free(evaluator);
+    stream_class_free(class);
+}
+
+/* SEARCH_SOAK=10000 tries so many. */
+static void bounds_never_exceed_what_is_simulated(void **state)
+{
+    (void)state;
+    const char *soak = getenv("SEARCH_SOAK");
+    const int tries = soak ? atoi(soak) : 1500;
+    for (int g = 0; g < (int)(sizeof gpus / sizeof gpus[0]); g++) {
+        struct machine machine = {.gpus_per_node = g % 2 ? 8 : 4, .expandable_segments = g % 2};
+        struct err err = {0};
+        assert_int_equal(profile_find(gpus[g], &machine.profile, &err), ERR_OK);
+        for (int i = 0; i < tries / 5; i++)
+            try_bounds(&machine);
+        profile_free(&machine.profile);
+    }
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    rng = gsl_rng_alloc(gsl_rng_mt19937);
+    gsl_rng_set(rng, SEED);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    gsl_rng_free(rng);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bounds_never_exceed_what_is_simulated),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
