@@ -135,6 +135,12 @@ static void compare_with_brute_force(const char *const *pairs, uint32_t *unframe
     for (uint32_t i = 0; i < t.candidates.count; i++)
         *unframed += !!isinf(t.candidates.at[i].step_floor_s);
     check_runners(&t, tried, count);
+    /* beside a front that leaves most of them out */
+    const struct tune_options coarse = {.threads = 2};
+    struct tuned rough;
+    assert_int_equal(tune(&settings, &coarse, &rough, &err), ERR_OK);
+    check_runners(&rough, tried, count);
+    tune_free(&rough);
     const uint32_t front = brute_front(tried, count, t.limit_bytes);
     assert_true(front > 0);
     assert_int_equal(t.search.front_count, front);
