@@ -127,13 +127,20 @@ static bool find_bases(struct asking *asking)
 
 /* ---- keeping none, and all ---- */
 
+static bool is_faster_than_found(const struct asking *asking, double step_s)
+{
+    return step_s < asking->options->found[0].step_s * (1 - PER_UNIT_WORTH);
+}
+
 struct ends { /* of a base: keeping none, keeping all */
     struct evaluation none, all;
     uint64_t all_bytes;
 };
 
+/* Of what would be no faster with all kept no more than that is worked out, but of what was found:
+ * `first`. */
 static enum err_code evaluate_ends(const struct asking *asking, struct evaluator *evaluator,
-                                   const struct found *found, struct ends *out)
+                                   const struct found *found, bool first, struct ends *out)
 {
     struct job job;
     bool expandable;
@@ -141,13 +148,15 @@ static enum err_code evaluate_ends(const struct asking *asking, struct evaluator
     const struct candidate *at = &c->at[found->candidate];
     const struct stream_class *class = c->classes[at->stream_class];
     TRY(candidates_job(c, at->grid, found->point, &job, &expandable, NULL));
-    TRY(evaluate_fast(evaluator, class, &job.strategy, &out->none, NULL));
-    job.strategy.keep_units = "*";
-    TRY(evaluate_fast(evaluator, class, &job.strategy, &out->all, NULL));
+    struct strategy all = job.strategy;
+    all.keep_units = "*";
+    TRY(evaluate_fast(evaluator, class, &all, &out->all, NULL));
+    if (!first && !is_faster_than_found(asking, out->all.step_s))
+        return ERR_UNSUPPORTED;
     out->all_bytes = out->all.device_floor;
-    if (out->all_bytes > asking->options->limit_bytes)
-        return ERR_OK;
-    return evaluate_full(evaluator, class, &job.strategy, expandable, 0, &out->all_bytes, NULL);
+    if (out->all_bytes <= asking->options->limit_bytes)
+        TRY(evaluate_full(evaluator, class, &all, expandable, 0, &out->all_bytes, NULL));
+    return evaluate_fast(evaluator, class, &job.strategy, &out->none, NULL);
 }
 
 static void simulate_base(void *context, uint32_t i, uint32_t thread)
@@ -156,7 +165,7 @@ static void simulate_base(void *context, uint32_t i, uint32_t thread)
     struct base *base = &asking->bases[i];
     struct ends ends;
     base->guess_s = base->all_s = base->found.step_s = INFINITY;
-    if (evaluate_ends(asking, asking->c->evaluators[thread], &base->found, &ends) != ERR_OK)
+    if (evaluate_ends(asking, asking->c->evaluators[thread], &base->found, i == 0, &ends) != ERR_OK)
         return;
     const double limit = (double)asking->options->limit_bytes;
     const double room = limit - (double)ends.none.device_floor;
@@ -183,8 +192,7 @@ static int by_guess(const void *x, const void *y)
 /* Whether a set of it may be the answer. */
 static bool is_worthwhile(const struct asking *asking, const struct base *base)
 {
-    return base->binds && isfinite(base->guess_s) &&
-           base->all_s < asking->options->found[0].step_s * (1 - PER_UNIT_WORTH);
+    return base->binds && isfinite(base->guess_s) && is_faster_than_found(asking, base->all_s);
 }
 
 /* Keeps those that may be, the likeliest first; returns their number. */
