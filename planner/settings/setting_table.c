@@ -472,7 +472,7 @@ static const struct setting rows[] = {
              "(on, DDPOptimizer), so that they are reduced while the rest of backward runs",
      .initial = "on", .field = FIELD(job.tape.whole_graphs),
      .words = WORDS(WORD("on", false), WORD("off", true)), .commands = FOR_JOB,
-     .systems = SYSTEM(DDP), .lacks = "has no buckets", .lacking = FSDP, .axis = AXIS_WORDS},
+     .systems = SYSTEM(DDP), .lacks = "has no buckets", .lacking = FSDP},
     {.name = "static-graph", .group = GROUP_DDP, .arg = "WHETHER", .help = "static_graph",
      .initial = "off", .field = FIELD(job.strategy.static_graph), .words = OFF_ON,
      .commands = FOR_JOB, .systems = SYSTEM(DDP), .axis = AXIS_WORDS},
