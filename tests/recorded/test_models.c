@@ -79,9 +79,10 @@ static void plan_model(const char *path, const struct machine *machine)
             continue;
         }
         const bool frozen = systems[i] == SYSTEM_FSDP1 && strstr(err.text, ": frozen in a unit");
-        if (rc ==
-                ERR_UNSUPPORTED && /* no gradient reaches the one; Whisper's positions are frozen */
-            (strstr(err.text, "mask_token") || frozen)) {
+        /* DINOv2's mask_token, XLNet's mask_emb */
+        const bool unused =
+            strstr(err.text, ".mask_token is ") || strstr(err.text, ".mask_emb is ");
+        if (rc == ERR_UNSUPPORTED && (unused || frozen)) { /* Whisper's positions are frozen */
             err = (struct err){0};
             continue;
         }

@@ -248,6 +248,9 @@ static struct events of_recording(const char *path, const struct recording_choic
         if (step.kind == STEP_BIRTH || step.kind == STEP_DEATH) {
             const int64_t bytes = (int64_t)stream->buffers[step.arg].bytes;
             note(&events, step.kind == STEP_BIRTH ? bytes : -bytes);
+        } else if (step.kind == STEP_COPIED) { /* .grad is not there yet */
+            const uint32_t copy = stream->grads[step.arg].buffer;
+            note(&events, (int64_t)stream->buffers[copy].bytes);
         }
     }
     stream_free(stream);
