@@ -167,6 +167,7 @@
     X(FOREACH_ADD_, "_foreach_add_.List")                                                          \
     X(FOREACH_MUL_, "_foreach_mul_.Tensor")                                                        \
     X(SCALED_MM, "_scaled_mm")                                                                     \
+    X(LOG1P, "log1p")                                                                              \
     X(LOG2, "log2")                                                                                \
     X(FLOOR, "floor")                                                                              \
     X(EXP2, "exp2")                                                                                \
@@ -246,7 +247,7 @@ const char *const *aten_names(void);
     X(SQUARE, "square", "x -> y: x x")                                                             \
     X(SQUARE_ROOT, "square_root", "x -> y")                                                        \
     X(RSQRT, "rsqrt", "x -> y: 1 / the square root of x")                                          \
-    X(LOG, "log", "x -> y")                                                                        \
+    X(LOG, "log", "x -> y: of attr.p + x")                                                         \
     X(LOG2, "log2", "x -> y")                                                                      \
     X(FLOOR, "floor", "x -> y: x rounded down")                                                    \
     X(EXP2, "exp2", "x -> y: 2 to the power x")                                                    \

@@ -426,10 +426,15 @@ void graph_keeps(struct graph *graph, uint32_t tensor, uint32_t kept)
     graph->storages[other].kept_by = owner;
 }
 
-void graph_rebind(struct graph *graph, uint32_t tensor, uint32_t next)
+void graph_dies_before(struct graph *graph, uint32_t tensor, uint32_t next)
 {
     graph->storages[graph->tensors[tensor].storage].renamed = true;
     graph->storages[graph->tensors[next].storage].before = graph->tensors[tensor].storage;
+}
+
+void graph_rebind(struct graph *graph, uint32_t tensor, uint32_t next)
+{
+    graph_dies_before(graph, tensor, next);
     graph_drop(graph, tensor);
 }
 

@@ -288,6 +288,9 @@ void graph_keeps(struct graph *graph, uint32_t tensor, uint32_t kept);
 /* The same where the Python name of `tensor` is given to `next`: should an exception end the
  * function before, `tensor` dies in the order in which the name does. */
 void graph_rebind(struct graph *graph, uint32_t tensor, uint32_t next);
+/* The same of a result that the caller lets go of: should an exception end the function that made
+ * it, `tensor` dies just before `next` does. */
+void graph_dies_before(struct graph *graph, uint32_t tensor, uint32_t next);
 
 /* Declares a module (returns its index): parameters declared from here to its exit are its own.
  * Then its borders in the script. */

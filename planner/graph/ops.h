@@ -67,6 +67,9 @@
     X(GATHER, gather, NONE)                                                                        \
     X(PUT_SLICE, put_slice, NONE)                                                                  \
     X(PUT_NUMBER, put_number, NONE)                                                                \
+    X(PUT, put, NONE)                                                                              \
+    X(TILE, tile, NONE)                                                                            \
+    X(SUM_FIRST, sum_first, NONE)                                                                  \
     X(INDEX, index, NONE)                                                                          \
     X(SUM_GROUPS, sum_groups, NONE)                                                                \
     X(GROUPED_MM, grouped_mm, NONE)                                                                \
@@ -267,6 +270,13 @@ uint32_t op_topk_no_grad(struct graph *graph, uint32_t x, uint32_t k, uint32_t *
 uint32_t op_max_no_grad(struct graph *graph, uint32_t x, uint32_t *indices);
 /* x (n, m) in the places indices (n, k): (n, k). */
 uint32_t op_gather(struct graph *graph, uint32_t x, uint32_t indices);
+/* `values` (n, k) put into places `ids` of the rows of x (n, m), which is changed and has had no
+ * gradient: x with one. */
+uint32_t op_put(struct graph *graph, uint32_t x, uint32_t ids, uint32_t values);
+/* x (n, h) so many times, one behind the other: (count · n, h). */
+uint32_t op_tile(struct graph *graph, uint32_t x, uint32_t count);
+/* x (g, n, h) summed over g: (n, h), under autocast in fp32. */
+uint32_t op_sum_first(struct graph *graph, uint32_t x);
 /* Sum over the last dim, which is kept as 1. */
 uint32_t op_sum_last(struct graph *graph, uint32_t x);
 /* x / y with y broadcast. */

@@ -177,6 +177,32 @@ OP_CLASS(gather) = {
     .backward = gather_backward,
 };
 
+uint32_t op_put(struct graph *graph, uint32_t x, uint32_t ids, uint32_t values)
+{
+    const uint32_t op = begin(graph, OP_PUT, 3, (uint32_t[]){x, ids, values});
+    const uint32_t out = graph_view(graph, x, *shape_of(graph, x));
+    graph->tensors[out].root = out;
+    graph->ops[op].out[graph->ops[op].outs++] = out;
+    graph_op_done(graph, op);
+    return out;
+}
+
+OP_BACKWARD(put)
+{
+    const struct operand in[2] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[1])};
+    tape_give(tape, op, 2,
+              tape_call(tape, WORK_GATHER, ATEN_GATHER, dtype_of(graph, op->in[2]),
+                        *shape_of(graph, op->in[2]), -1.0, 2, in));
+}
+
+OP_CLASS(put) = {
+    .label = ATEN_SCATTER_,
+    .work = WORK_SCATTER,
+    .saved = index_saved,
+    .backward = put_backward,
+    .in_place = true,
+};
+
 /* Values of x and where they were, outside autograd. */
 static uint32_t chosen(struct graph *graph, enum work_kind work, enum aten aten, uint32_t x,
                        struct shape shape, uint32_t *places)

@@ -275,6 +275,77 @@ OP_BACKWARD(repeat)
 
 OP_CLASS(repeat) = {.label = ATEN_CLONE, .work = WORK_REPEAT, .backward = repeat_backward};
 
+uint32_t op_tile(struct graph *graph, uint32_t x, uint32_t count)
+{
+    struct shape shape = *shape_of(graph, x);
+    assert(shape.rank == 2);
+    shape.dim[0] *= count;
+    return simple(graph, OP_TILE, 1, &x, ATEN_REPEAT, dtype_of(graph, x), shape);
+}
+
+/* What x (n, h) was tiled to, as (count, n, h). */
+static void as_tiles(struct tape *tape, const struct graph *graph, const struct graph_op *op,
+                     struct operand *tiled)
+{
+    const struct shape *one = shape_of(graph, op->in[0]), *all = shape_of(graph, op->out[0]);
+    tape_view(tape, tiled, SHAPE(all->dim[0] / one->dim[0], one->dim[0], one->dim[1]));
+}
+
+static void tile_forward(struct tape *tape, const struct graph *graph, const struct graph_op *op)
+{
+    const struct operand in = tape_tensor(tape, op->in[0]);
+    struct operand out = tape_birth_output(tape, op, 0);
+    as_tiles(tape, graph, op, &out);
+    tape_kernel(tape, WORK_REPEAT, ATEN_REPEAT, -1.0, 1, &in, 1, &out);
+}
+
+OP_BACKWARD(tile)
+{
+    struct operand grad = tape_grad(tape, op, 0);
+    as_tiles(tape, graph, op, &grad);
+    if (grad.shape.dim[0] == 1) {
+        tape_give(tape, op, 0, tape_grad(tape, op, 0));
+        return;
+    }
+    tape_give(tape, op, 0,
+              tape_call(tape, WORK_SUM, ATEN_SUM_DIM, dtype_of(graph, op->in[0]),
+                        *shape_of(graph, op->in[0]), (double)shape_elements(&grad.shape), 1,
+                        &grad));
+}
+
+OP_CLASS(tile) = {
+    .label = ATEN_REPEAT,
+    .work = WORK_REPEAT,
+    .backward = tile_backward,
+    .forward = tile_forward,
+};
+
+uint32_t op_sum_first(struct graph *graph, uint32_t x)
+{
+    const struct shape s = *shape_of(graph, x);
+    assert(s.rank == 3);
+    return simple(graph, OP_SUM_FIRST, 1, &x, ATEN_SUM_DIM,
+                  graph->autocast.on ? DTYPE_FP32 : dtype_of(graph, x), SHAPE(s.dim[1], s.dim[2]));
+}
+
+/* Expanded the gradient is a view, which the engine's cast copies, or else the reshape by which x
+ * was seen so, but not of one. */
+OP_BACKWARD(sum_first)
+{
+    const struct operand grad = tape_grad(tape, op, 0);
+    const struct shape *shape = shape_of(graph, op->in[0]);
+    const enum dtype dtype = dtype_of(graph, op->in[0]);
+    const bool cast = dtype != (enum dtype)grad.dtype;
+    if (shape->dim[0] == 1)
+        tape_give(tape, op, 0, grad);
+    else
+        tape_give(tape, op, 0,
+                  tape_call(tape, cast ? WORK_CAST : WORK_REPEAT, cast ? ATEN_TO_COPY : ATEN_CLONE,
+                            dtype, *shape, -1.0, 1, &grad));
+}
+
+OP_CLASS(sum_first) = {.label = ATEN_SUM_DIM, .work = WORK_SUM_DIM, .backward = sum_first_backward};
+
 uint32_t op_cat_last(struct graph *graph, uint32_t x, uint32_t y)
 {
     const struct shape shape = *shape_of(graph, x);

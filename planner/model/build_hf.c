@@ -294,6 +294,16 @@ uint32_t hf_rms_norm_bare(struct graph *graph, uint32_t x, struct norm norm)
     return out;
 }
 
+uint32_t hf_rms_norm_last(struct graph *graph, uint32_t x, struct norm norm)
+{
+    const uint32_t normed = hf_rms_norm_bare(graph, x, norm);
+    if (norm.bare)
+        return normed;
+    const uint32_t out = op_mul(graph, normed, norm.weight);
+    graph_drop(graph, normed);
+    return out;
+}
+
 uint32_t hf_rms_norm_wide(struct graph *graph, uint32_t x, struct norm norm)
 {
     return rms_norm_wide(graph, x, norm, false);

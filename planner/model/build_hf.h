@@ -20,6 +20,11 @@ void hf_packed_test(struct graph *graph, const struct model_job *job, uint32_t p
 #define HF_NO_WINDOW UINT32_MAX
 uint32_t hf_window_mask(struct graph *graph, const struct model_job *job, uint32_t window);
 
+/* Llama 4's: whether several sequences begin with padding (none does) is asked first, and then a
+ * mask (b, 1, s, s), causal within chunks of so many tokens, is made where a sequence is as long as
+ * that; else GRAPH_NONE. */
+uint32_t hf_chunk_mask(struct graph *graph, const struct model_job *job, uint32_t chunk);
+
 /* Such a mask, which goes, as what is added to scores: (b, 1, s, s), 0 or the least number. */
 uint32_t hf_eager_mask(struct graph *graph, const struct model_job *job, uint32_t mask);
 
@@ -82,6 +87,15 @@ void hf_rope_update(struct graph *graph, const struct hf_frequencies *frequencie
 uint32_t hf_scale_by_position(struct graph *graph, uint32_t q, uint32_t positions, float beta,
                               uint32_t step);
 
+/* Llama 4's: the same of the floor of (position + 1) / step, of positions that are made for it; in
+ * fp32, and cast back. What Python keeps goes to held[2]. */
+uint32_t hf_scale_by_own_position(struct graph *graph, uint32_t q, float beta, uint32_t step,
+                                  uint32_t held[2]);
+
+/* q and k, qk[0] and qk[1] (b, s, a, d), in fp32 as complex numbers times a table's (1, s, d/2);
+ * cast back. What was there stays the caller's. */
+void hf_turn_complex(struct graph *graph, uint32_t table, uint32_t qk[2]);
+
 /* x cos + rotate_half(x) sin; x (b, a, s, d). A number's partner is half a head away; or it is the
  * next one, where the tables are interleaved, too: those are Python's, (1, s, d). */
 uint32_t hf_rotate(struct graph *graph, uint32_t x, struct hf_rope rope);
@@ -114,6 +128,8 @@ uint32_t hf_rms_norm(struct graph *graph, uint32_t x, struct norm norm);
 uint32_t hf_rms_norm_wide(struct graph *graph, uint32_t x, struct norm norm);
 uint32_t hf_rms_norm_cast(struct graph *graph, uint32_t x, struct norm norm);
 uint32_t hf_rms_norm_plus_one(struct graph *graph, uint32_t x, struct norm norm);
+/* The same with x · weight for weight · x, in x's dtype; without a weight, the same without. */
+uint32_t hf_rms_norm_last(struct graph *graph, uint32_t x, struct norm norm);
 /* The same without a weight. */
 uint32_t hf_rms_norm_bare(struct graph *graph, uint32_t x, struct norm norm);
 /* LayerNorm without a bias as Python writes it, all of it in fp32; and PyTorch's with 1 + weight

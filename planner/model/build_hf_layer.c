@@ -31,6 +31,10 @@ static void declare_qk_norms(struct graph *graph, const struct model_config *c, 
     const bool wide = way->qk == HF_QK_WIDE;
     const char *q = way->q_norm ? way->q_norm : "q_norm", *k = way->k_norm ? way->k_norm : "k_norm";
     const uint32_t d = c->head_dim;
+    if (way->qk == HF_QK_BARE) {
+        block->q_norm = block->k_norm = build_bare_norm(graph, prefix, "qk_norm", c->norm_eps);
+        return;
+    }
     if (way->qk_by_head) {
         block->q_norm = build_head_norm(graph, prefix, q, c->heads, d, c->norm_eps);
         block->k_norm = build_head_norm(graph, prefix, k, c->kv_heads, d, c->norm_eps);
@@ -280,6 +284,13 @@ static void turn(struct graph *graph, const struct model_config *c, const struct
         heads->q = turned_halves(graph, q, rope);
         heads->k = turned_halves(graph, k, rope);
         break;
+    case HF_ROTARY_COMPLEX: {
+        uint32_t qk[2] = {q, k};
+        hf_turn_complex(graph, rope.cos, qk);
+        heads->q = qk[0];
+        heads->k = qk[1];
+        break;
+    }
     default:
         turn_neighbours(graph, block->way->rotary, rope, heads);
         break;
@@ -300,13 +311,15 @@ struct orders {
 };
 
 static struct orders orders_of(struct graph *graph, const struct model_config *c,
-                               const struct model_job *job, bool turned, bool masked)
+                               const struct model_job *job, enum hf_rotary rotary, bool turned,
+                               bool masked)
 {
+    const bool complex = rotary == HF_ROTARY_COMPLEX; /* they are seen as real ones before */
     return (struct orders){
         .q = SHAPE(job->batch, job->seq, c->heads, c->head_dim),
         .kv = SHAPE(job->batch, job->seq, c->kv_heads, c->head_dim),
-        .q_copied = turned || hf_copies_query_gradient(graph, c, masked),
-        .k_copied = turned || hf_copies_gradients(graph, c, masked),
+        .q_copied = turned ? !complex : hf_copies_query_gradient(graph, c, masked),
+        .k_copied = turned ? !complex : hf_copies_gradients(graph, c, masked),
         .v_copied = hf_copies_gradients(graph, c, masked),
     };
 }
@@ -377,7 +390,7 @@ static struct heads project(struct graph *graph, const struct model_config *c,
     const bool at_once = qk == HF_QK_HEADS && c->qk_norm;
     if (qk == HF_QK_WIDE || qk == HF_QK_NONE)
         return project_wide(graph, block, y, orders);
-    if (qk != HF_QK_HEADS && qk != HF_QK_AFTER && c->qk_norm)
+    if (qk != HF_QK_HEADS && qk != HF_QK_AFTER && qk != HF_QK_BARE && c->qk_norm)
         return project_then_norm(graph, block, y, orders);
     struct heads heads = {.held_count = 0};
     heads.q = hf_heads(graph, apply_linear(graph, y, block->q), orders->q, orders->q_copied);
@@ -397,6 +410,23 @@ static void scale_query(struct graph *graph, const struct model_config *c, uint3
     const uint32_t q = heads->q;
     heads->q = transposed(graph, hf_scale_by_position(graph, transposed(graph, q), positions,
                                                       c->position_beta, c->position_step));
+    graph_drop(graph, q);
+}
+
+/* What RoPE has turned through norms that have no parameters; where there is none, q by its
+ * positions. */
+static void finish_bare(struct graph *graph, const struct model_config *c,
+                        const struct hf_block *block, bool turned, struct heads *heads)
+{
+    if (turned && c->qk_norm) {
+        heads->q = normed(graph, block, heads->q, block->q_norm);
+        heads->k = normed(graph, block, heads->k, block->k_norm);
+    }
+    if (turned || !c->position_step)
+        return;
+    const uint32_t q = heads->q;
+    heads->q = hf_scale_by_own_position(graph, q, c->position_beta, c->position_step, heads->held);
+    heads->held_count = 2;
     graph_drop(graph, q);
 }
 
@@ -426,7 +456,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     *weights = GRAPH_NONE;
     if (c->kv_lora)
         return hf_mla(graph, c, &block->mla, block->way->mla, rope, y);
-    struct orders orders = orders_of(graph, c, job, turned, mask != GRAPH_NONE);
+    struct orders orders = orders_of(graph, c, job, block->way->rotary, turned, mask != GRAPH_NONE);
     orders.v_copied |= eager || c->sinks;
     struct heads heads = project(graph, c, block, y, &orders);
     if (turned)
@@ -435,7 +465,9 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
         heads.q = normed_heads(graph, block, heads.q, block->q_norm);
         heads.k = normed_heads(graph, block, heads.k, block->k_norm);
     }
-    if (c->position_beta > 0)
+    if (block->way->qk == HF_QK_BARE)
+        finish_bare(graph, c, block, turned, &heads);
+    else if (c->position_beta > 0)
         scale_query(graph, c, rope.positions, &heads);
     const struct hf_attention arguments = {
         .q = heads.q,
@@ -647,9 +679,13 @@ uint32_t hf_block_run(struct graph *graph, const struct model_config *c,
     const uint32_t y1 = normed_at(graph, block, HF_BEFORE_ATTENTION, x);
     uint32_t weights, scores;
     const uint32_t attended = attention(graph, c, job, block, y1, mask, rope, &weights);
-    if (y1 != x)
+    const bool held = block->way->attended_last;
+    if (y1 != x && !held)
         graph_drop(graph, y1);
-    const uint32_t h = joined(graph, c, block, HF_AFTER_ATTENTION, x, attended, GRAPH_NONE);
+    const uint32_t h =
+        joined(graph, c, block, HF_AFTER_ATTENTION, x, attended, held ? attended : GRAPH_NONE);
+    if (held)
+        graph_drop(graph, y1);
     const uint32_t y2 = normed_at(graph, block, HF_BEFORE_MLP, h);
     /* attention is called by keywords, which hooks do not see */
     const uint32_t to_feed = y2 == h ? op_call_input(graph, h) : y2;
@@ -657,11 +693,14 @@ uint32_t hf_block_run(struct graph *graph, const struct model_config *c,
     if (y2 != h)
         graph_drop(graph, y2);
     if (scores != GRAPH_NONE && !block->beside) { /* both are called _ */
-        graph_drop(graph, weights);
+        if (weights != GRAPH_NONE)
+            graph_drop(graph, weights);
         weights = scores;
     }
     const uint32_t z = joined(graph, c, block, HF_AFTER_MLP, h, fed, scores);
     graph_drop(graph, h);
+    if (held)
+        graph_drop(graph, attended);
     if (weights != GRAPH_NONE)
         graph_drop(graph, weights);
     if (block->beside)

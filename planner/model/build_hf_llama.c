@@ -123,7 +123,9 @@ static void make_masks(struct graph *graph, const struct model_config *c,
         in->mask = hf_eager_mask(graph, job, hf_window_mask(graph, job, HF_NO_WINDOW));
     if (windows && way->masks_by_layer && asks)
         hf_packed_test(graph, job, in->positions);
-    if (windows && (added || way->both_masks || job->seq >= c->sliding_window))
+    if (way->chunks)
+        in->window_mask = hf_chunk_mask(graph, job, c->sliding_window);
+    else if (windows && (added || way->both_masks || job->seq >= c->sliding_window))
         in->window_mask = hf_window_mask(graph, job, c->sliding_window);
     if (windows && added)
         in->window_mask = hf_eager_mask(graph, job, in->window_mask);

@@ -376,6 +376,12 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
 uint32_t hf_moe(struct graph *graph, const struct model_config *c, const struct hf_moe_way *way,
                 const struct hf_moe *moe, uint32_t y, uint32_t *scores)
 {
+    if (way->every) {
+        hf_call_outer(graph, moe->router.weight);
+        const uint32_t all = hf_every(graph, c, moe, y, scores);
+        graph_call_end(graph);
+        return all;
+    }
     if (strchr(way->router, '.')) /* none of these is one, unless somebody says so */
         return run_block(graph, c, way, moe, y, scores);
     hf_call_outer(graph, moe->router.weight);

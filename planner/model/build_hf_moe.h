@@ -94,6 +94,7 @@ struct hf_moe_way {
     hf_gate *gate;
     const char *router;  /* its module: "gate" */
     bool experts_first;  /* declared before the router */
+    bool every;          /* every token goes to every expert, times its weight: hf_every */
     bool transposed;     /* experts' matrices: multiplied as they are */
     bool returns_scores; /* the weights are the block's second result */
     bool flattens;       /* the router and the experts flatten y themselves */
@@ -111,5 +112,10 @@ struct hf_moe hf_moe_declare(struct graph *graph, const struct model_config *con
 uint32_t hf_moe(struct graph *graph, const struct model_config *config,
                 const struct hf_moe_way *way, const struct hf_moe *moe, uint32_t y,
                 uint32_t *scores);
+
+/* y (b, s, h) through all experts, each of all rows times their weights for it, which are 0 but for
+ * k of them: Llama 4's, in transformers' code. *logits is the second result. */
+uint32_t hf_every(struct graph *graph, const struct model_config *config, const struct hf_moe *moe,
+                  uint32_t y, uint32_t *logits);
 
 #endif

@@ -25,6 +25,7 @@ enum hf_qk_norm {
     HF_QK_LAST,   /* of each head, where c->qk_norm: when all are projected */
     HF_QK_TURNED, /* as that, of heads as PyTorch has them: (b, a, s, d) */
     HF_QK_AFTER,  /* as that, when RoPE has turned them */
+    HF_QK_BARE,   /* of each head, where c->qk_norm and RoPE has turned it: no parameters */
 };
 
 enum hf_rotary {
@@ -39,6 +40,7 @@ enum hf_rotary {
     HF_ROTARY_NEIGHBOURS_WIDE, /* as that, each factor of a product in fp32 */
     HF_ROTARY_NEIGHBOURS_CAST, /* both are cast to fp32 first; tables are of neighbours as they are
                                 */
+    HF_ROTARY_COMPLEX, /* q and k, whole heads of neighbours as complex numbers (complex_table) */
 };
 
 struct hf_decoder {
@@ -64,10 +66,11 @@ struct hf_decoder {
     const char *act; /* the activation's module; NULL: "act_fn" */
     const char *down, *output, *last_norm; /* "c_proj", "dense", "final_layernorm"; NULL: Llama's */
     bool biased_head;
-    bool late_scale;   /* c->embedding_multiplier: when masks are there, not with the embedding */
-    bool dropped_rows; /* dropout takes the embedding's place: inputs_embeds are what it returns */
-    bool x_last;       /* of the parallel sum: (attention(y) + mlp(y)) + x */
-    bool locals_last;  /* what a layer computes on its way lives until it returns */
+    bool late_scale;    /* c->embedding_multiplier: when masks are there, not with the embedding */
+    bool dropped_rows;  /* dropout takes the embedding's place: inputs_embeds are what it returns */
+    bool x_last;        /* of the parallel sum: (attention(y) + mlp(y)) + x */
+    bool attended_last; /* what attention returned, and no norm of it, lives until it returns */
+    bool locals_last;   /* what a layer computes on its way lives until it returns */
     const char *attention_dropout, *mlp_dropout; /* dropout's modules; NULL: a function */
     const char *embedding_dropout;               /* likewise, of the model itself */
     bool own_dropout; /* attention and feed-forward end with dropout, which is not the layer's */
@@ -76,6 +79,7 @@ struct hf_decoder {
     bool fp32_tables;        /* RoPE's, and what is turned by them until it is cast back */
     bool window_rope;        /* where layers have windows, those without one have no RoPE */
     bool tables_by_layer;    /* RoPE's by type of layer: c->window_theta's where it has a window */
+    bool chunks;             /* what windows are: the chunk of the sequence that a token is in */
     bool masks_by_layer;     /* a mask for each type of layer, asked for where any has a window */
     bool masks_of_types;     /* ... and none for a type that no layer is of */
     bool both_masks;         /* ... both, whether any layer has a window or none */

@@ -28,8 +28,12 @@ const struct choice key_squared_relu_only[] = {{"relu2", "relu2", false}, {NULL,
 
 const struct choice key_window_layers[] = {
     {"sliding_attention", NULL, true}, {"full_attention", NULL, false}, {NULL, NULL, false}};
+const struct choice key_chunk_layers[] = {
+    {"chunked_attention", NULL, true}, {"full_attention", NULL, false}, {NULL, NULL, false}};
 const struct choice key_rope_layers[] = {
     {"0", NULL, true}, {"1", NULL, false}, {NULL, NULL, false}};
+const struct choice key_turned_layers[] = {
+    {"0", NULL, false}, {"1", NULL, true}, {NULL, NULL, false}};
 const struct choice key_dense_layers[] = {
     {"dense", NULL, true}, {"sparse", NULL, false}, {NULL, NULL, false}};
 
@@ -99,6 +103,7 @@ static struct allowed show_allowed(const struct key *key)
                                   : " or 0");
         break;
     case KEY_SET:
+    case KEY_OTHERS:
         snprintf(allowed.text, sizeof allowed.text, "a list of integers 0 ... %.0f%s", key->max,
                  or_null);
         break;
@@ -261,6 +266,8 @@ static enum err_code take_layers(const struct reader *r, const struct key *key, 
                                  const json_t *value)
 {
     struct layer_list list = {.listed = true};
+    if (key->or_empty && json_is_array(value) && json_array_size(value) == 0)
+        return apply_rule(r, key, key->absent);
     if (json_array_size(value) != r->config->layers)
         return unexpected(r, key, name, value);
     for (uint32_t i = 0; i < r->config->layers; i++) {
@@ -306,6 +313,22 @@ static enum err_code take_set(const struct reader *r, const struct key *key, con
     return json_is_array(list) ? ERR_OK : unexpected(r, key, name, list);
 }
 
+static enum err_code take_others(const struct reader *r, const struct key *key, const char *name,
+                                 const json_t *list)
+{
+    struct layer_list others = {.listed = true};
+    for (uint32_t i = 0; i < r->config->layers; i++)
+        others.bits[i / 32] |= 1U << (i % 32);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_int_t layer = json_integer_value(json_array_get(list, i));
+        if (!json_is_integer(json_array_get(list, i)) || layer < 0 || layer >= r->config->layers)
+            return unexpected(r, key, name, list);
+        others.bits[layer / 32] &= ~(1U << (layer % 32));
+    }
+    *(struct layer_list *)(void *)((char *)r->config + key->field) = others;
+    return json_is_array(list) ? ERR_OK : unexpected(r, key, name, list);
+}
+
 static bool is_real(enum key_type type)
 {
     return type == KEY_NUMBER || type == KEY_PER_LAYER || type == KEY_PER_HIDDEN ||
@@ -317,6 +340,8 @@ static enum err_code take_value(const struct reader *r, const struct key *key, c
 {
     if (key->type == KEY_SET)
         return take_set(r, key, name, value);
+    if (key->type == KEY_OTHERS)
+        return take_others(r, key, name, value);
     if (key->type == KEY_LAYERS || key->type == KEY_WINDOWS)
         return take_layers(r, key, name, value);
     if (key->type == KEY_NEUTRAL)

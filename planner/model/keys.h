@@ -35,6 +35,7 @@ enum key_type {
     KEY_ONLY,       /* a bool that changes the model so that only `value` is planned for */
     KEY_NEUTRAL,    /* as KEY_ONLY, of any type: null, false, or the number `value` */
     KEY_SET,        /* a list of numbers, each its bit of an array of uint32_t */
+    KEY_OTHERS,     /* a list of layers: a struct layer_list of all others */
     KEY_LAYERS,  /* a list of one of `choices` for each layer: a struct layer_list of their flags */
     KEY_WINDOWS, /* the same, where a window is: some layers have it and some have not, or all is
                     as the other keys say */
@@ -63,7 +64,8 @@ struct choice {
 struct key {
     const char *name, *other; /* "rope_parameters.b": key b of the object that RoPE has */
     enum key_type type;
-    bool fixed; /* not a key of the file: what the class does always */
+    bool or_empty; /* of a list for each layer: an empty one is none */
+    bool fixed;    /* not a key of the file: what the class does always */
     enum rule absent, null;
     double value, min, max;
     size_t field;
@@ -128,7 +130,8 @@ enum err_code key_does_not_divide(const char *where, const char *name, uint32_t 
 /* "gelu" and "gelu_tanh" are one op each; the others are as many as Python writes. */
 extern const struct choice key_activations[], key_silu_only[], key_squared_relu_only[];
 /* What lists say of a layer. */
-extern const struct choice key_window_layers[], key_rope_layers[], key_dense_layers[];
+extern const struct choice key_window_layers[], key_chunk_layers[], key_rope_layers[],
+    key_turned_layers[], key_dense_layers[];
 
 /* ---- rows that many families have ---- */
 

@@ -301,9 +301,9 @@ enum err_code rope_check(const struct rope *rope, uint32_t dim, const char *wher
                        "%s: RoPE scaling \"%s\": \"original_max_position_embeddings\" is %u: 2 at "
                        "least",
                        where, kind, rope->original_positions);
-    if (rope->scaling == ROPE_LLAMA3 && !(rope->high_freq_factor > rope->low_freq_factor))
+    if (rope->scaling == ROPE_LLAMA3 && rope->high_freq_factor < rope->low_freq_factor)
         return err_set(err, ERR_INVALID,
-                       "%s: RoPE scaling \"%s\": \"high_freq_factor\": %g is not above "
+                       "%s: RoPE scaling \"%s\": \"high_freq_factor\": %g is below "
                        "\"low_freq_factor\": %g",
                        where, kind, (double)rope->high_freq_factor, (double)rope->low_freq_factor);
     return ERR_OK;

@@ -23,6 +23,7 @@
     X(GPT_OSS, gpt_oss)                                                                            \
     X(DEEPSEEK_V2, deepseek_v2)                                                                    \
     X(DEEPSEEK_V3, deepseek_v3)                                                                    \
+    X(LLAMA4, llama4)                                                                              \
     X(QWEN2_VL, qwen2_vl)                                                                          \
     X(QWEN2_5_VL, qwen2_5_vl)                                                                      \
     X(QWEN3_VL, qwen3_vl)                                                                          \
@@ -136,9 +137,11 @@ struct model_config {
                                "gelu_fast" (by tanh), "relu": lent, static */
     float dropout, attention_dropout;
     float norm_eps;
-    float init_std;      /* of weights that transformers' code draws */
-    struct rope rope;    /* dim and positions are the builder's */
-    float position_beta; /* Ministral 3: q times 1 + beta log(1 + floor(position / step)) */
+    float init_std;   /* of weights that transformers' code draws */
+    struct rope rope; /* dim and positions are the builder's */
+    /* Ministral 3: q times 1 + beta log(1 + floor(position / step)); Llama 4: of position + 1, and
+     * in layers without RoPE, unless the step is 0 */
+    float position_beta;
     uint32_t position_step;
     bool grids;                /* Qwen-VL: RoPE by places in three grids ... */
     uint32_t rope_sections[3]; /* ... each of which turns so many pairs */

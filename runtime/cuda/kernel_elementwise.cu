@@ -111,7 +111,7 @@ template <enum kernel_function F> struct function;
     X(SQUARE, 1, x *x)                                                                             \
     X(SQUARE_ROOT, 1, sqrtf(x))                                                                    \
     X(RSQRT, 1, 1.0F / sqrtf(x))                                                                   \
-    X(LOG, 1, logf(x))                                                                             \
+    X(LOG, 1, logf(p + x))                                                                           \
     X(COS, 1, cosine(x))                                                                           \
     X(SIN, 1, sine(x))                                                                             \
     X(TANH, 1, tanhf(x))                                                                           \

@@ -64,7 +64,7 @@ EACH(absolute, fabsf(x))
 EACH(square, x *x)
 EACH(square_root, sqrtf(x))
 EACH(rsqrt, 1 / sqrtf(x))
-EACH(logarithm, logf(x))
+EACH(logarithm, logf(p + x))
 EACH(cosine, cosf(x))
 EACH(sine, sinf(x))
 
