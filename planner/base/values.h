@@ -18,7 +18,8 @@
     X(ONES, "ones")                                                                                \
     X(UNIFORM, "uniform") /* in [-bound, bound) */                                                 \
     X(NORMAL, "normal")   /* of standard deviation `std`; beyond `limit`, where given, drawn again \
-                           */
+                           */                                                                      \
+    X(NUMBER, "number")   /* everywhere the same */
 
 enum init_kind {
 #define X(name, text) INIT_##name,
@@ -29,7 +30,7 @@ enum init_kind {
 
 struct param_init {
     uint8_t kind;  /* enum init_kind */
-    double spread; /* UNIFORM: the bound; NORMAL: the standard deviation */
+    double spread; /* UNIFORM: the bound; NORMAL: the standard deviation; NUMBER: it */
     double limit;  /* NORMAL: largest magnitude; 0: any */
 };
 

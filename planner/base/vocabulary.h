@@ -65,6 +65,11 @@
     X(GELU, "gelu")                                                                                \
     X(GELU_BACKWARD, "gelu_backward")                                                              \
     X(RELU, "relu")                                                                                \
+    X(SOFTPLUS, "softplus")                                                                        \
+    X(SOFTPLUS_BACKWARD, "softplus_backward")                                                      \
+    X(EXPM1, "expm1")                                                                              \
+    X(ADD_SCALAR, "add.Scalar")                                                                    \
+    X(MASKED_FILL_, "masked_fill_.Scalar")                                                         \
     X(THRESHOLD_BACKWARD, "threshold_backward")                                                    \
     X(NATIVE_DROPOUT, "native_dropout")                                                            \
     X(NATIVE_DROPOUT_BACKWARD, "native_dropout_backward")                                          \
@@ -287,6 +292,9 @@ const char *const *aten_names(void);
     X(GELU_TANH, "gelu_tanh", "x -> y: 0.5x(1 + tanh(sqrt(2/pi)(x + 0.044715x^3)))")               \
     X(GELU_TANH_BACKWARD, "gelu_tanh_backward", "dy, x -> dx")                                     \
     X(RELU, "relu", "x -> y")                                                                      \
+    X(SOFTPLUS, "softplus", "x -> y: log(1 + exp(x))")                                             \
+    X(SOFTPLUS_BACKWARD, "softplus_backward", "dy, x -> dx: dy / (1 + exp(-x))")                   \
+    X(EXPM1, "expm1", "x -> y: exp(x) - 1")                                                        \
     X(RELU_BACKWARD, "relu_backward", "dy, y -> dx: dy where y > 0")                               \
     X(DROPOUT, "dropout", "x -> y, kept bool: x / (1 - attr.p) where kept, else 0")                \
     X(DROPOUT_BACKWARD, "dropout_backward", "dy, kept bool -> dx")                                 \

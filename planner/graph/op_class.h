@@ -67,9 +67,12 @@ static inline enum dtype dtype_of(const struct graph *graph, uint32_t tensor)
     return (enum dtype)graph->tensors[tensor].dtype;
 }
 
-/* The dtype of an elementwise result: that of both, or the wider one. */
+/* The dtype of an elementwise result: that of both, or the wider one; of what has dims where the
+ * other has none. */
 static inline enum dtype promoted(const struct graph *graph, uint32_t x, uint32_t y)
 {
+    if ((shape_of(graph, x)->rank == 0) != (shape_of(graph, y)->rank == 0))
+        return dtype_of(graph, shape_of(graph, x)->rank == 0 ? y : x);
     return dtype_of(graph, x) == dtype_of(graph, y) ? dtype_of(graph, x) : DTYPE_FP32;
 }
 

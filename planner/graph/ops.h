@@ -47,6 +47,10 @@
     X(GELU, gelu, NONE)                                                                            \
     X(GELU_TANH, gelu_tanh, NONE)                                                                  \
     X(RELU, relu, NONE)                                                                            \
+    X(SOFTPLUS, softplus, FP32)                                                                    \
+    X(EXPM1, expm1, FP32)                                                                          \
+    X(MINIMUM, minimum, NONE)                                                                      \
+    X(CHOOSE, choose, NONE)                                                                        \
     X(DROPOUT, dropout, NONE)                                                                      \
     X(LAYER_NORM, layer_norm, FP32)                                                                \
     X(RMS_NORM, rms_norm, FP32)                                                                    \
@@ -148,7 +152,7 @@ uint32_t op_mul_constant(struct graph *graph, uint32_t x, uint32_t constant);
 /* A copy in another dtype; x itself when it has that dtype already. */
 uint32_t op_to(struct graph *graph, uint32_t x, enum dtype dtype);
 /* Elementwise op of one operand: OP_SIGMOID, OP_SILU, OP_GELU, OP_GELU_TANH, OP_RELU, OP_TANH,
- * OP_NEG, OP_RSQRT; OP_CLONE (contiguous() of what was transposed). */
+ * OP_NEG, OP_RSQRT, OP_SOFTPLUS, OP_EXPM1; OP_CLONE (contiguous() of what was transposed). */
 uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x);
 /* Key/value heads repeated by expand and reshape: a clone of shape `repeated`, in which x's data
  * is repeated along `dim`; the gradient is summed over it. */
@@ -197,6 +201,10 @@ uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uin
 void op_attention_scale(struct graph *graph, uint32_t attended, float scale);
 /* x where `condition`, `number` elsewhere (which is born as a scalar tensor and dies at once). */
 uint32_t op_where(struct graph *graph, uint32_t condition, uint32_t x, float number);
+/* x where `condition`, else y, both of its shape. */
+uint32_t op_choose(struct graph *graph, uint32_t condition, uint32_t x, uint32_t y);
+/* The smaller of x and a tensor that needs no gradient and broadcasts. */
+uint32_t op_minimum(struct graph *graph, uint32_t x, uint32_t constant);
 /* Zero where `mask` is true, else x. */
 uint32_t op_masked_zero(struct graph *graph, uint32_t x, uint32_t mask);
 /* The last dim padded to `last` elements. */

@@ -371,6 +371,39 @@ OP_CLASS(where) = {
     .backward = where_backward,
 };
 
+uint32_t op_choose(struct graph *graph, uint32_t condition, uint32_t x, uint32_t y)
+{
+    return simple(graph, OP_CHOOSE, 3, (uint32_t[]){condition, x, y}, ATEN_WHERE,
+                  promoted(graph, x, y), *shape_of(graph, x));
+}
+
+/* where(condition, grad, 0), and the other way round. */
+OP_BACKWARD(choose)
+{
+    (void)graph;
+    for (uint32_t i = 1; i < 3; i++) {
+        if (!tape_needs(tape, op, i))
+            continue;
+        const struct operand grad = tape_grad(tape, op, 0);
+        const enum dtype dtype = (enum dtype)grad.dtype;
+        const struct operand zero =
+            tape_birth(tape, ATEN_SCALAR_TENSOR, dtype, (struct shape){.rank = 0});
+        tape_kernel(tape, WORK_FILL, ATEN_SCALAR_TENSOR, -1.0, 0, NULL, 1, &zero);
+        const struct operand condition = tape_tensor(tape, op->in[0]);
+        const struct operand in[3] = {condition, i == 1 ? grad : zero, i == 1 ? zero : grad};
+        tape_give(tape, op, i,
+                  tape_call(tape, WORK_WHERE, ATEN_WHERE, dtype, grad.shape, -1.0, 3, in));
+        tape_death(tape, zero);
+    }
+}
+
+OP_CLASS(choose) = {
+    .label = ATEN_WHERE,
+    .work = WORK_WHERE,
+    .saved = save_input,
+    .backward = choose_backward,
+};
+
 uint32_t op_masked_zero(struct graph *graph, uint32_t x, uint32_t mask)
 {
     return simple(graph, OP_MASKED_FILL, 2, (uint32_t[]){x, mask}, ATEN_MASKED_FILL,
@@ -454,6 +487,54 @@ OP_CLASS(clamp) = {
     .work = WORK_CLAMP,
     .saved = clamp_saved,
     .backward = clamp_backward,
+};
+
+uint32_t op_minimum(struct graph *graph, uint32_t x, uint32_t constant)
+{
+    return simple(graph, OP_MINIMUM, 2, (uint32_t[]){x, constant}, ATEN_MINIMUM, dtype_of(graph, x),
+                  *shape_of(graph, x));
+}
+
+OP_SAVED(minimum)
+{
+    (void)graph;
+    saved[0] = op->in[1];
+    saved[1] = op->in[0];
+    return 2;
+}
+
+/* where(x == y, grad / 2, grad), and zero where x > y: in place, but for tensors that autograd
+ * takes for subclasses. */
+OP_BACKWARD(minimum)
+{
+    (void)graph;
+    const struct operand grad = tape_grad(tape, op, 0), x = tape_tensor(tape, op->in[0]);
+    const struct operand y = tape_tensor(tape, op->in[1]);
+    const struct operand above = ask(tape, WORK_GREATER, ATEN_GT_TENSOR, x, y);
+    const struct operand half = call_number(tape, WORK_DIV_NUMBER, ATEN_DIV_SCALAR, grad, 2.0F);
+    const struct operand same = ask(tape, WORK_EQUAL, ATEN_EQ_TENSOR, x, y);
+    const struct operand choice[3] = {same, half, grad};
+    const struct operand chosen = tape_call(tape, WORK_WHERE, ATEN_WHERE, (enum dtype)grad.dtype,
+                                            grad.shape, -1.0, 3, choice);
+    struct operand out = chosen;
+    if (graph->autograd == AUTOGRAD_GPU) {
+        tape_kernel(tape, WORK_MASKED_FILL, ATEN_MASKED_FILL_, -1.0, 2,
+                    (struct operand[]){chosen, above}, 1, &chosen);
+    } else {
+        out = call2(tape, WORK_MASKED_FILL, ATEN_MASKED_FILL, chosen, above);
+        tape_death(tape, chosen);
+    }
+    tape_death(tape, same);
+    tape_death(tape, half);
+    tape_death(tape, above);
+    tape_give(tape, op, 0, out);
+}
+
+OP_CLASS(minimum) = {
+    .label = ATEN_MINIMUM,
+    .work = WORK_MINIMUM,
+    .saved = minimum_saved,
+    .backward = minimum_backward,
 };
 
 /* ---- limits that are numbers ---- */

@@ -7,9 +7,10 @@
 uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x)
 {
     static const enum aten births[OP_KIND_COUNT] = {
-        [OP_SILU] = ATEN_SILU,   [OP_GELU] = ATEN_GELU,   [OP_GELU_TANH] = ATEN_GELU,
-        [OP_RELU] = ATEN_RELU,   [OP_TANH] = ATEN_TANH,   [OP_NEG] = ATEN_NEG,
-        [OP_RSQRT] = ATEN_RSQRT, [OP_CLONE] = ATEN_CLONE, [OP_SIGMOID] = ATEN_SIGMOID,
+        [OP_SILU] = ATEN_SILU,         [OP_GELU] = ATEN_GELU,   [OP_GELU_TANH] = ATEN_GELU,
+        [OP_RELU] = ATEN_RELU,         [OP_TANH] = ATEN_TANH,   [OP_NEG] = ATEN_NEG,
+        [OP_RSQRT] = ATEN_RSQRT,       [OP_CLONE] = ATEN_CLONE, [OP_SIGMOID] = ATEN_SIGMOID,
+        [OP_SOFTPLUS] = ATEN_SOFTPLUS, [OP_EXPM1] = ATEN_EXPM1,
     };
     assert(births[kind] != ATEN_NONE);
     autocast_arguments(graph, kind, 1, &x);
@@ -112,6 +113,35 @@ OP_CLASS(relu) = {
     .work = WORK_RELU,
     .saved = save_output,
     .backward = relu_backward,
+};
+
+OP_BACKWARD(softplus)
+{
+    give_elementwise(tape, graph, op, WORK_SOFTPLUS_BACKWARD, ATEN_SOFTPLUS_BACKWARD, op->in[0]);
+}
+
+OP_CLASS(softplus) = {
+    .label = ATEN_SOFTPLUS,
+    .work = WORK_SOFTPLUS,
+    .saved = save_input,
+    .backward = softplus_backward,
+};
+
+/* grad · (result + 1) */
+OP_BACKWARD(expm1)
+{
+    (void)graph;
+    const struct operand y = tape_tensor(tape, op->out[0]), grad = tape_grad(tape, op, 0);
+    const struct operand slope = call_number(tape, WORK_ADD_NUMBER, ATEN_ADD_SCALAR, y, 1.0F);
+    tape_give(tape, op, 0, call2(tape, WORK_MUL, ATEN_MUL, grad, slope));
+    tape_death(tape, slope);
+}
+
+OP_CLASS(expm1) = {
+    .label = ATEN_EXPM1,
+    .work = WORK_EXPM1,
+    .saved = save_output,
+    .backward = expm1_backward,
 };
 
 OP_BACKWARD(clone)

@@ -90,6 +90,8 @@ static void declare_mlp(struct graph *graph, const struct model_config *c, const
     if (block->way->up) {
         block->mlp.up = build_linear(graph, prefix, block->way->up, f, h, c->mlp_bias);
         block->mlp.down = build_linear(graph, prefix, block->way->down, h, f, c->mlp_bias);
+        if (block->way->xielu)
+            block->xielu = hf_xielu_declare(graph, prefix);
         return;
     }
     if (!block->way->fused_gate_up) {
@@ -516,7 +518,9 @@ static uint32_t plain_feed_forward(struct graph *graph, const struct model_confi
                                    const struct hf_block *block, uint32_t y)
 {
     const uint32_t up = apply_linear(graph, y, block->mlp.up);
-    const uint32_t active = hf_activation_beside(graph, c->activation, up, block->mlp.up.weight,
+    const uint32_t active =
+        block->way->xielu ? hf_xielu(graph, &block->xielu, up)
+                          : hf_activation_beside(graph, c->activation, up, block->mlp.up.weight,
                                                  block->way->act ? block->way->act : "act_fn");
     graph_drop(graph, up);
     const uint32_t out = apply_linear(graph, active, block->mlp.down);

@@ -63,6 +63,7 @@ struct hf_decoder {
     const char *mlp;    /* the feed-forward's module; NULL: "mlp" */
     bool mlp_last;      /* it is declared behind the norms */
     const char *up;  /* down(act(up y)), no gate: what up is called, and down below; NULL: gated */
+    bool xielu;      /* ... and act has parameters (hf_xielu) */
     const char *act; /* the activation's module; NULL: "act_fn" */
     const char *down, *output, *last_norm; /* "c_proj", "dense", "final_layernorm"; NULL: Llama's */
     bool biased_head;
@@ -125,6 +126,15 @@ struct norm hf_decoder_norm(struct graph *graph, const struct model_config *conf
 uint32_t hf_decoder_normed(struct graph *graph, const struct hf_decoder *decoder, uint32_t x,
                            struct norm norm);
 
+/* ---- an activation with parameters ---- */
+
+struct hf_xielu {
+    uint32_t alpha_p, alpha_n, beta, eps; /* parameters (1), buffers () */
+};
+/* "<prefix>act_fn.alpha_p" and the others; and of x, which stays the caller's. */
+struct hf_xielu hf_xielu_declare(struct graph *graph, const char *prefix);
+uint32_t hf_xielu(struct graph *graph, const struct hf_xielu *xielu, uint32_t x);
+
 /* ---- a layer ---- */
 
 struct hf_block {
@@ -133,6 +143,7 @@ struct hf_block {
     uint32_t sinks;                               /* GRAPH_NONE: there are none */
     struct hf_mla mla;                            /* latent attention, in their place */
     struct hf_mlp mlp;                            /* gate: all of it where they are fused */
+    struct hf_xielu xielu;                        /* its activation */
     bool beside;                                  /* ... which all tokens pass, beside experts */
     struct hf_moe moe;                            /* in its place ... */
     bool mixed;                                   /* ... in this layer */

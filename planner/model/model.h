@@ -37,6 +37,7 @@
     X(GRANITE, granite)                                                                            \
     X(GRANITEMOE, granitemoe)                                                                      \
     X(GRANITEMOESHARED, granitemoeshared)                                                          \
+    X(APERTUS, apertus)                                                                            \
     X(HYPERCLOVAX, hyperclovax)                                                                    \
     X(SEED_OSS, seed_oss)                                                                          \
     X(ARCEE, arcee)                                                                                \

@@ -14,6 +14,8 @@ static enum err_code check_init(const struct plan *plan, uint32_t p, struct err 
                        init->kind, INIT_COUNT - 1);
     if (random && !(init->spread <= MOST_SPREAD && init->spread > 0))
         return err_set(err, ERR_INTERNAL, "parameter %u: init spreads over %g", p, init->spread);
+    if (init->kind == INIT_NUMBER && !(fabs(init->spread) <= MOST_SPREAD))
+        return err_set(err, ERR_INTERNAL, "parameter %u: init is %g", p, init->spread);
     /* one draw in 13 is then kept, or more */
     if (init->kind == INIT_NORMAL && init->limit != 0 &&
         !(isfinite(init->limit) && init->limit >= 0.1 * init->spread))

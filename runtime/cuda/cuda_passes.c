@@ -142,6 +142,9 @@ static const enum kernel_function functions[WORK_KIND_COUNT] = {
     [WORK_GELU_TANH_BACKWARD] = KERNEL_GELU_TANH_SLOPE,
     [WORK_RELU] = KERNEL_RELU,
     [WORK_RELU_BACKWARD] = KERNEL_RELU_SLOPE,
+    [WORK_SOFTPLUS] = KERNEL_SOFTPLUS,
+    [WORK_SOFTPLUS_BACKWARD] = KERNEL_SOFTPLUS_SLOPE,
+    [WORK_EXPM1] = KERNEL_EXPM1,
 };
 
 struct passage { /* of one work; the first failure ends it */

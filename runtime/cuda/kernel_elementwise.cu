@@ -111,7 +111,7 @@ template <enum kernel_function F> struct function;
     X(SQUARE, 1, x *x)                                                                             \
     X(SQUARE_ROOT, 1, sqrtf(x))                                                                    \
     X(RSQRT, 1, 1.0F / sqrtf(x))                                                                   \
-    X(LOG, 1, logf(p + x))                                                                           \
+    X(LOG, 1, logf(p + x))                                                                         \
     X(COS, 1, cosine(x))                                                                           \
     X(SIN, 1, sine(x))                                                                             \
     X(TANH, 1, tanhf(x))                                                                           \
@@ -120,6 +120,8 @@ template <enum kernel_function F> struct function;
     X(GELU, 1, 0.5F * x * (1.0F + erff(x * ROOT_HALF)))                                            \
     X(GELU_TANH, 1, 0.5F * x * (1.0F + tanhf(GELU_ROOT * (x + GELU_CUBE * x * x * x))))            \
     X(RELU, 1, x < 0.0F ? 0.0F : x)                                                                \
+    X(SOFTPLUS, 1, x > 20.0F ? x : log1pf(expf(x)))                                                \
+    X(EXPM1, 1, expm1f(x))                                                                  \
     X(EQUAL_NUMBER, 1, TRUTH(x == p))                                                              \
     X(NOT_EQUAL_NUMBER, 1, TRUTH(x != p))                                                          \
     X(LESS_NUMBER, 1, TRUTH(x < p))                                                                \
@@ -146,6 +148,7 @@ template <enum kernel_function F> struct function;
     X(GELU_SLOPE, 2, gelu_slope(x, y))                                                             \
     X(GELU_TANH_SLOPE, 2, gelu_tanh_slope(x, y))                                                   \
     X(RELU_SLOPE, 2, y <= 0.0F ? 0.0F : x)                                                         \
+    X(SOFTPLUS_SLOPE, 2, y > 20.0F ? x : x / (1.0F + expf(-y)))                                    \
     X(CLAMP, 3, x<y ? y : x> z ? z : x)                                                            \
     X(WHERE, 3, x != 0.0F ? y : z)
 

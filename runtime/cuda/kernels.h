@@ -139,6 +139,8 @@ enum kernel_function {
     KERNEL_GELU,
     KERNEL_GELU_TANH,
     KERNEL_RELU,
+    KERNEL_SOFTPLUS,
+    KERNEL_EXPM1,
     KERNEL_EQUAL_NUMBER,
     KERNEL_NOT_EQUAL_NUMBER,
     KERNEL_LESS_NUMBER,
@@ -167,6 +169,7 @@ enum kernel_function {
     KERNEL_GELU_SLOPE,
     KERNEL_GELU_TANH_SLOPE,
     KERNEL_RELU_SLOPE,
+    KERNEL_SOFTPLUS_SLOPE,
     /* of x, y and z */
     KERNEL_CLAMP, /* x within y and z */
     KERNEL_WHERE, /* y where x, else z */

@@ -92,6 +92,9 @@ static void fill_part(const struct param_init *init, uint32_t p, uint64_t first,
     case INIT_NORMAL:
         fill_normal(init, mix((uint64_t)p + 1), first, count, out);
         break;
+    case INIT_NUMBER:
+        fill((float)init->spread, count, out);
+        break;
     default:
         fill(init->kind == INIT_ONES ? 1.0F : 0.0F, count, out);
         break;

@@ -124,12 +124,16 @@ EACH(gelu, 0.5F * x * (1 + erff(x * root_half)))
 static const float gelu_root = 0.7978845608F, gelu_cube = 0.044715F;
 EACH(gelu_tanh, 0.5F * x * (1 + tanhf(gelu_root * (x + gelu_cube * x * x * x))))
 EACH(relu, x < 0 ? 0 : x)
+/* beyond 20 it is x to the last bit, as PyTorch has it */
+EACH(softplus, x > 20 ? x : log1pf(expf(x)))
+EACH(exp_less_one, expm1f(x))
 
 /* ---- dx from dy, and x or y ---- */
 
 EACH_OF_TWO(tangent_slope, x *(1 - y * y))
 EACH_OF_TWO(sigmoid_slope, x *y *(1 - y))
 EACH_OF_TWO(relu_slope, y <= 0 ? 0 : x)
+EACH_OF_TWO(softplus_slope, y > 20 ? x : x / (1 + expf(-y)))
 
 static void silu_slope(uint64_t n, float p, float (*in)[HOST_BLOCK], float *out)
 {
@@ -219,6 +223,9 @@ static const struct {
     [WORK_GELU_TANH_BACKWARD] = {gelu_tanh_slope, 2},
     [WORK_RELU] = {relu, 1},
     [WORK_RELU_BACKWARD] = {relu_slope, 2},
+    [WORK_SOFTPLUS] = {softplus, 1},
+    [WORK_SOFTPLUS_BACKWARD] = {softplus_slope, 2},
+    [WORK_EXPM1] = {exp_less_one, 1},
 };
 
 void host_elementwise(const struct work *work)

@@ -94,6 +94,14 @@ static double of_kind(enum work_kind kind, double x, double y, double p)
         return 1 / (1 + exp(-x));
     case WORK_SIGMOID_BACKWARD:
         return x * y * (1 - y);
+    case WORK_SOFTPLUS:
+        return log1p(exp(x));
+    case WORK_SOFTPLUS_BACKWARD:
+        return x / (1 + exp(-y));
+    case WORK_EXPM1:
+        return expm1(x);
+    case WORK_LOG:
+        return log(p + x);
     case WORK_LESS:
         return x < y;
     case WORK_GREATER_NUMBER:
@@ -110,14 +118,33 @@ static void elementwise_work_reads_any_strides_and_broadcasts(void **state)
         uint32_t ins;
         float p;
     } rows[] = {
-        {WORK_ADD, 2, 0},           {WORK_SUB, 2, 0},          {WORK_MUL, 2, 0},
-        {WORK_DIV, 2, 0},           {WORK_MINIMUM, 2, 0},      {WORK_ADD_NUMBER, 1, 0.75F},
-        {WORK_MUL_NUMBER, 1, -3},   {WORK_DIV_NUMBER, 1, 7},   {WORK_AT_MOST, 1, 0.25F},
-        {WORK_WITHIN, 1, 0.5F},     {WORK_AT_LEAST, 1, 0.25F}, {WORK_NEG, 1, 0},
-        {WORK_ABS, 1, 0},           {WORK_POW, 1, 2},          {WORK_POW, 1, 3},
-        {WORK_COS, 1, 0},           {WORK_SIN, 1, 0},          {WORK_TANH, 1, 0},
-        {WORK_TANH_BACKWARD, 2, 0}, {WORK_SIGMOID, 1, 0},      {WORK_SIGMOID_BACKWARD, 2, 0},
-        {WORK_CAST, 1, 0},          {WORK_REORDER, 1, 0},
+        {WORK_ADD, 2, 0},
+        {WORK_SUB, 2, 0},
+        {WORK_MUL, 2, 0},
+        {WORK_DIV, 2, 0},
+        {WORK_MINIMUM, 2, 0},
+        {WORK_ADD_NUMBER, 1, 0.75F},
+        {WORK_MUL_NUMBER, 1, -3},
+        {WORK_DIV_NUMBER, 1, 7},
+        {WORK_AT_MOST, 1, 0.25F},
+        {WORK_WITHIN, 1, 0.5F},
+        {WORK_AT_LEAST, 1, 0.25F},
+        {WORK_NEG, 1, 0},
+        {WORK_ABS, 1, 0},
+        {WORK_POW, 1, 2},
+        {WORK_POW, 1, 3},
+        {WORK_COS, 1, 0},
+        {WORK_SIN, 1, 0},
+        {WORK_TANH, 1, 0},
+        {WORK_TANH_BACKWARD, 2, 0},
+        {WORK_SIGMOID, 1, 0},
+        {WORK_SIGMOID_BACKWARD, 2, 0},
+        {WORK_SOFTPLUS, 1, 0},
+        {WORK_SOFTPLUS_BACKWARD, 2, 0},
+        {WORK_EXPM1, 1, 0},
+        {WORK_LOG, 1, 8},
+        {WORK_CAST, 1, 0},
+        {WORK_REORDER, 1, 0},
     };
     (void)state;
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {

@@ -92,6 +92,7 @@ FAMILIES = [
     ("seed_oss", {**GROUPED, "head_dim": 16, "pad_token_id": 0, "attention_dropout": 0.0,
                   "residual_dropout": 0.0}),
     ("arcee", GROUPED),
+    ("apertus", {**GROUPED, "pad_token_id": None}),
     ("hunyuan_v1_dense", {**GROUPED, "head_dim": 16}),
     ("exaone4", {**GROUPED, "sliding_window": 8, "sliding_window_pattern": 2}),
     ("ministral", {**GROUPED, "sliding_window": 8, "head_dim": 16}),
