@@ -3,25 +3,30 @@
 
 #include <stdlib.h>
 
+static uint32_t buffer_of(const struct lowering *low, const struct stream_grad *grad)
+{
+    return low->base + (low->tally ? (uint32_t)(grad - low->stream->grads) : grad->buffer);
+}
+
 /* A gradient is described where it is to stay: one that is copied is read back in wide words right
  * behind the narrow ones it was written in, which a processor cannot forward. */
 static void set_gradient_operand(const struct lowering *low, const struct stream_grad *grad,
                                  struct operand *out)
 {
-    const uint32_t buffer =
-        low->base + (low->tally ? (uint32_t)(grad - low->stream->grads) : grad->buffer);
-    plan_set_whole_buffer(low->plan, buffer, out);
+    plan_set_whole_buffer(low->plan, buffer_of(low, grad), out);
     out->shape = low->plan->params[grad->param].shape;
 }
 
-/* What the engine makes of a gradient where its node needs another dtype (engine.cpp,
- * validate_outputs), under a system that says which; place NONE: it leaves it as it is. */
-static struct operand cast_gradient(struct lowering *low, uint32_t param,
-                                    const struct operand *gradient)
+/* Whether the engine casts a gradient because its node needs another dtype (engine.cpp,
+ * validate_outputs), and to which. What is kept of the parameter's decides, so ask before. */
+static bool is_cast(const struct lowering *low, uint32_t param, enum dtype from, enum dtype *to)
 {
-    enum dtype dtype;
-    if (!low->system->casts_gradient(low, param, (enum dtype)gradient->dtype, &dtype))
-        return no_operand();
+    return low->system->casts_gradient && low->system->casts_gradient(low, param, from, to);
+}
+
+static struct operand cast_gradient(struct lowering *low, uint32_t param,
+                                    const struct operand *gradient, enum dtype dtype)
+{
     const uint32_t buffer = alloc_buffer(low, CATEGORY_BACKWARD, LANE_COMPUTE, ATEN_TO_COPY, dtype,
                                          low->plan->params[param].shape);
     const struct operand cast = plan_whole_buffer(low->plan, buffer);
@@ -62,13 +67,13 @@ static bool adds_casts_in_place(const struct lowering *low)
 void take_given(struct lowering *low, const struct stream_given *given)
 {
     const bool adds = given->sum != NONE;
-    if (!low->system->casts_gradient || (adds && !recast_of(low, given->before)))
+    enum dtype dtype;
+    if ((adds && !recast_of(low, given->before)) ||
+        !is_cast(low, given->param, low->plan->buffers[low->base + given->buffer].dtype, &dtype))
         return;
     struct operand gradient = plan_whole_buffer(low->plan, low->base + given->buffer);
     gradient.shape = low->plan->params[given->param].shape;
-    const struct operand cast = cast_gradient(low, given->param, &gradient);
-    if (cast.place == NONE)
-        return;
+    const struct operand cast = cast_gradient(low, given->param, &gradient, dtype);
     if (!given->shared)
         emit_free(low, gradient.place);
     keep_recast(low, (struct recast){given->buffer, cast, given});
@@ -155,12 +160,13 @@ static void arrive(struct lowering *low, const struct stream_grad *grad, struct 
         drop_recast(low, recast);
         return;
     }
+    enum dtype dtype;
+    const bool casts =
+        is_cast(low, grad->param, low->plan->buffers[buffer_of(low, grad)].dtype, &dtype);
     set_gradient_operand(low, grad, out);
-    if (!low->system->casts_gradient)
+    if (!casts)
         return;
-    const struct operand cast = cast_gradient(low, grad->param, out);
-    if (cast.place == NONE)
-        return;
+    const struct operand cast = cast_gradient(low, grad->param, out, dtype);
     emit_free(low, out->place);
     *out = cast;
 }
@@ -195,18 +201,17 @@ static void add_to_gradient(struct lowering *low, uint32_t param, const struct o
 void copy_gradient(struct lowering *low, const struct stream_grad *grad)
 {
     const uint32_t p = grad->param;
-    struct operand *const sum = &low->grad[p], from, cast = no_operand();
+    struct operand *const sum = &low->grad[p], from;
+    enum dtype dtype;
     set_arriving_operand(low, grad, &from);
-    if (low->system->casts_gradient)
-        cast = cast_gradient(low, p, &from);
-    const bool is_cast = cast.place != NONE;
-    if (is_cast)
-        from = cast;
+    const bool casts = is_cast(low, p, (enum dtype)from.dtype, &dtype);
+    if (casts)
+        from = cast_gradient(low, p, &from, dtype);
     if (sum->place != NONE) {
         add_to_gradient(low, p, &from);
     } else {
         set_gradient_operand(low, grad, sum);
-        if (is_cast)
+        if (casts)
             plan_set_whole_buffer(low->plan,
                                   new_buffer(low, CATEGORY_BACKWARD, LANE_COMPUTE,
                                              ATEN_NEW_EMPTY_STRIDED, (enum dtype)from.dtype,
@@ -215,7 +220,7 @@ void copy_gradient(struct lowering *low, const struct stream_grad *grad)
         emit_alloc(low, sum->place);
         emit_copy_of_gradient(low, grad, &from, sum);
     }
-    if (is_cast)
+    if (casts)
         emit_free(low, from.place);
 }
 
