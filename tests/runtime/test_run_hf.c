@@ -33,15 +33,10 @@ static int open_models(void **state)
     return rc;
 }
 
-static const char *type_of(const json_t *model)
-{
-    return json_string_value(json_object_get(json_object_get(model, "config"), "model_type"));
-}
-
 static const json_t *first_of(const char *type)
 {
     for (size_t i = 0; i < json_array_size(models); i++)
-        if (strcmp(type_of(json_array_get(models, i)), type) == 0)
+        if (strcmp(trajectory_type(json_array_get(models, i)), type) == 0)
             return json_array_get(models, i);
     fail_msg("no %s was recorded", type);
     return NULL;
@@ -166,15 +161,14 @@ static void sixteen_bits_stay_near(void **state)
     (void)state;
     for (size_t i = 0; i < json_array_size(models); i++) {
         const json_t *model = json_array_get(models, i);
-        /* its router turns autocast off for itself: not planned */
-        const bool casts = i % 2 && strcmp(type_of(model), "ernie4_5_moe") != 0;
+        const bool casts = i % 2 && trajectory_autocasts(model);
         size_t steps;
         trajectory_plan(model, 2, casts ? HF "--strategy ddp --autocast bf16" : HF);
         if (local_ranks(2, "%s/plan/plan.json --steps 3 --json", folder) != 0)
-            fail_msg("%s: %s", type_of(model), program_output());
+            fail_msg("%s: %s", trajectory_type(model), program_output());
         const double worst = compare_losses(model, &steps);
         if (steps != 3 || !(worst <= 3e-3))
-            fail_msg("%s: largest error %.3g of %zu steps", type_of(model), worst, steps);
+            fail_msg("%s: largest error %.3g of %zu steps", trajectory_type(model), worst, steps);
     }
 }
 

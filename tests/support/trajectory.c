@@ -53,6 +53,17 @@ static const char *name_of(const json_t *model)
     return name ? name : json_string_value(type);
 }
 
+const char *trajectory_type(const json_t *model)
+{
+    return json_string_value(json_object_get(json_object_get(model, "config"), "model_type"));
+}
+
+/* Ernie's router turns it off for itself. */
+bool trajectory_autocasts(const json_t *model)
+{
+    return strcmp(trajectory_type(model), "ernie4_5_moe") != 0;
+}
+
 void trajectory_plan(const json_t *model, int ranks, const char *options)
 {
     const int batch = (int)json_integer_value(json_object_get(model, "batch"));

@@ -3,6 +3,7 @@
 #define SHARDPLAN_TEST_TRAJECTORY_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* A recording has so many steps. Most runs do some of them: what a strategy does, it has done by
@@ -15,6 +16,10 @@ int trajectories_open(const char *name);
 int trajectories_close(void **state);
 const json_t *trajectories(void); /* lent, as the next */
 const char *trajectories_folder(void);
+
+/* A recorded model's model_type, lent; and whether autocast of it is planned. */
+const char *trajectory_type(const json_t *model);
+bool trajectory_autocasts(const json_t *model);
 
 /* Plans a recorded model with its own config.json, batch and length into the folder's plan/. */
 void trajectory_plan(const json_t *model, int ranks, const char *options);
