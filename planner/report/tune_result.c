@@ -67,6 +67,35 @@ static const char *command_of(const struct settings *choice, struct arena *arena
     return line;
 }
 
+/* Units that are kept one by one make a faster step than any of the grid's configurations. */
+static bool units_are_fastest(const struct tuned *t)
+{
+    return t->per_unit.taken && t->chosen.step_s < t->search.front[0].step_s;
+}
+
+static const struct found *fastest_of(const struct tuned *t)
+{
+    return units_are_fastest(t) ? &t->chosen : &t->search.front[0];
+}
+
+/* Of the front, with what is chosen unit by unit: the next at or after the n-th that takes less
+ * than all before it; NULL: that was the last. */
+static const struct found *next_of_front(const struct tuned *t, uint32_t *n)
+{
+    if (!units_are_fastest(t))
+        return *n < t->search.front_count ? &t->search.front[(*n)++] : NULL;
+    if (*n == 0) {
+        ++*n;
+        return &t->chosen;
+    }
+    while (*n <= t->search.front_count) {
+        const struct found *found = &t->search.front[(*n)++ - 1];
+        if (found->device_bytes < t->chosen.device_bytes)
+            return found;
+    }
+    return NULL;
+}
+
 /* ---- for programs ---- */
 
 static json_t *found_json(const struct tuned *t, const struct found *found)
@@ -119,6 +148,15 @@ static json_t *list_json(const struct tuned *t, const struct found *found, uint3
     json_t *array = json_array();
     for (uint32_t i = 0; i < count; i++)
         json_array_append_new(array, found_json(t, &found[i]));
+    return array;
+}
+
+static json_t *front_json(const struct tuned *t)
+{
+    json_t *array = json_array();
+    const struct found *found;
+    for (uint32_t n = 0; (found = next_of_front(t, &n));)
+        json_array_append_new(array, found_json(t, found));
     return array;
 }
 
@@ -220,9 +258,9 @@ json_t *tune_json(const struct tuned *t)
         json_object_set_new(chosen, "why", reasons_json(t));
         json_object_set_new(root, "chosen", chosen);
         json_object_set_new(root, "per_unit", per_unit_json(t));
-        json_object_set_new(root, "fastest", found_json(t, &t->search.front[0]));
+        json_object_set_new(root, "fastest", found_json(t, fastest_of(t)));
         json_object_set_new(root, "runners_up", list_json(t, t->runners, t->runner_count));
-        json_object_set_new(root, "pareto", list_json(t, t->search.front, t->search.front_count));
+        json_object_set_new(root, "pareto", front_json(t));
     } else {
         json_object_set_new(root, "least", least_json(t));
         json_object_set_new(root, "tight", tight_json(t));
@@ -364,17 +402,20 @@ static void print_found(FILE *file, const struct tuned *t, const struct found *f
     char change[CHANGE], numerics[NUMERICS_TEXT];
     numerics_of(t, found, numerics);
     fprintf(file, "  %9.4f s  %+6.1f %%  %7.2f GiB  %s%s%s\n", found->step_s,
-            100 * (found->step_s / t->search.front[0].step_s - 1), gib(found->device_bytes),
+            100 * (found->step_s / fastest_of(t)->step_s - 1), gib(found->device_bytes),
             change_of(t, found, change), numerics[0] ? "; " : "", numerics);
 }
 
 static void print_front(FILE *file, const struct tuned *t)
 {
-    const uint32_t count = t->search.front_count;
+    const struct found *found;
+    uint32_t count = 0;
+    for (uint32_t n = 0; next_of_front(t, &n);)
+        count++;
     fprintf(file, "\n  less memory, and what it costs:\n");
-    for (uint32_t i = 0; i < count; i++) /* evenly over a long one */
+    for (uint32_t n = 0, i = 0; (found = next_of_front(t, &n)); i++) /* evenly over a long one */
         if (count <= FRONT_SHOWN || i * FRONT_SHOWN / count != (i + 1) * FRONT_SHOWN / count)
-            print_found(file, t, &t->search.front[i]);
+            print_found(file, t, found);
 }
 
 static void print_choice(FILE *file, const struct tuned *t, const struct style *s)
@@ -487,9 +528,9 @@ void tune_print(FILE *file, const struct tuned *t)
 static void pareto_data(FILE *file, const void *context)
 {
     const struct tuned *t = context;
-    for (uint32_t i = 0; i < t->search.front_count; i++)
-        fprintf(file, "%.6f %.9f\n", gib(t->search.front[i].device_bytes),
-                t->search.front[i].step_s);
+    const struct found *found;
+    for (uint32_t n = 0; (found = next_of_front(t, &n));)
+        fprintf(file, "%.6f %.9f\n", gib(found->device_bytes), found->step_s);
 }
 
 static void pareto_settings(FILE *file, const void *context)

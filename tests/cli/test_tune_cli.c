@@ -210,13 +210,23 @@ static void kept_units_are_exported(void **state)
     const json_t *units = json_object_get(tuned, "per_unit");
     assert_string_equal(json_string_value(json_object_get(units, "state")), "searched");
     assert_true(json_is_true(json_object_get(units, "taken")));
-    assert_true(number(chosen, "step_s") < number(json_object_get(tuned, "fastest"), "step_s"));
+    assert_true(json_equal(json_object_get(chosen, "settings"),
+                           json_object_get(json_object_get(tuned, "fastest"), "settings")));
+    const json_t *front = json_object_get(tuned, "pareto"), *before = NULL, *at;
+    size_t i;
+    json_array_foreach(front, i, at)
+    {
+        assert_true(!before || (number(at, "step_s") > number(before, "step_s") &&
+                                number(at, "device_bytes") < number(before, "device_bytes")));
+        before = at;
+    }
+    assert_true(i > 1 && number(json_array_get(front, 0), "step_s") == number(chosen, "step_s"));
     assert_int_equal(shardplan("fit --from %s/fsdp2.py --json", folder), 0);
     json_t *again = program_object();
     assert_true(number(json_object_get(again, "peak"), "device_bytes") ==
                 number(chosen, "device_bytes"));
     const char *names[] = {"keep_units", "keep_unsharded"};
-    for (int i = 0; i < 2; i++)
+    for (i = 0; i < 2; i++)
         assert_true(json_equal(json_object_get(json_object_get(again, "settings"), names[i]),
                                json_object_get(json_object_get(chosen, "settings"), names[i])));
     json_decref(again);
