@@ -79,10 +79,10 @@ void time_print(FILE *file, const struct step_time *time)
             style_grouped((uint64_t)(time->tokens_per_s + 0.5), number), 100 * time->mfu,
             100 * time->hfu);
     if (t->communication_s > 0)
-        fprintf(file, "  %-24s %9s  of %s, %.1f %% overlapped; %s of it waits for slower ranks\n",
+        fprintf(file, "  %-24s %9s  of %s, %s of which wait for slower ranks; %.1f %% overlapped\n",
                 "exposed communication", compare_seconds(t->exposed_s, step),
-                compare_seconds(t->communication_s, low), 100 * time->overlapped,
-                compare_seconds(t->waiting_s, high));
+                compare_seconds(t->communication_s, low), compare_seconds(t->waiting_s, high),
+                100 * time->overlapped);
     fprintf(file, "  %-24s %9s  to issue it all\n", "host", compare_seconds(t->host_s, step));
 }
 
