@@ -91,9 +91,9 @@ enum err_code model_config_check(const struct model_config *config, const char *
     return ERR_OK;
 }
 
-bool model_is_encoder(const struct model_config *config)
+bool model_is_decoder(const struct model_config *config)
 {
-    return config->type_vocab > 0;
+    return config->type_vocab == 0 && config->decoder_layers == 0;
 }
 
 bool layer_listed(const struct layer_list *list, uint32_t index)

@@ -15,7 +15,7 @@
 #include "model/build_t5.h"
 
 #include "model/build_hf.h"
-#include "model/family.h"
+#include "model/family_t5.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -331,7 +331,7 @@ static uint32_t shift_right(struct graph *graph, const struct model_job *job, ui
     return ids;
 }
 
-static void build_t5(struct graph *graph, const struct model_config *c, const struct model_job *job)
+void t5_build(struct graph *graph, const struct model_config *c, const struct model_job *job)
 {
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
     const uint32_t labels = build_input(graph, c, INPUT_REPLIES, SHAPE(job->batch * job->seq));
@@ -361,7 +361,7 @@ static void build_t5(struct graph *graph, const struct model_config *c, const st
     hf_return(graph, logits, encoded);
 }
 
-static const struct choice feed_forwards[] = {
+const struct choice t5_feed_forwards[] = {
     {"relu", "relu", false},
     /* so T5Config reads what T5 v1.1 wrote */
     {"gated-gelu", "gelu_new", true},
@@ -374,21 +374,8 @@ static const struct choice feed_forwards[] = {
 };
 
 static const struct key keys[] = {
-    {SIZE("vocab_size", vocab, VOCAB_MAX)},
-    {SIZE("d_model", hidden, HIDDEN_MAX), .other = "hidden_size"},
-    {SIZE("num_layers", layers, LAYERS_MAX), .other = "num_hidden_layers"},
-    {SIZE("num_heads", heads, HEADS_MAX), .other = "num_attention_heads"},
-    {SIZE("d_ff", ffn, FFN_MAX)},
-    {COUNT("d_kv", head_dim, 64, HEAD_DIM_MAX), .other = "head_dim"},
-    {FIXED("num_key_value_heads", kv_heads, RULE_HEADS, HEADS_MAX)},
-    {DERIVED("num_decoder_layers", decoder_layers, RULE_LAYERS, LAYERS_MAX)},
-    {COUNT("relative_attention_num_buckets", relative_buckets, 32, BUCKETS_MAX)},
-    EPS("layer_norm_epsilon", 1e-6),
-    NEUTRAL("initializer_factor", 1),
+    T5_KEYS("relu"),
     TIED(true),
-    {CHOICE("feed_forward_proj", gated, "relu", feed_forwards)},
-    DROPOUT("dropout_rate", dropout, 0.1),
-    DROPOUT("dropout_rate", attention_dropout, 0.1),
 };
 
 /* A model is a line, and what the macro holds is a row: no block, no expression. */
@@ -397,10 +384,7 @@ static const struct key keys[] = {
 
 /* T5: google-t5/t5-{small,base,large,3b,11b}. T5ForConditionalGeneration. */
 #define T5(title, count, h, l, a, d, f)                                                            \
-    {title, count,                                                                                 \
-     {.arch = ARCH_T5, .hidden = h, .layers = l, .decoder_layers = l, .heads = a, .kv_heads = a,   \
-      .head_dim = d, .ffn = f, .vocab = 32128, .relative_buckets = 32, .tied = true,               \
-      .activation = "relu", .dropout = 0.1F, .attention_dropout = 0.1F, .norm_eps = 1e-6F}}
+    {title, count, {T5_MODEL(ARCH_T5, h, l, a, d, f, 32128), .tied = true, .activation = "relu"}}
 
 static const struct model_preset presets[] = {
     T5("t5-small", 60506624,    512,  6,  8,   64,  2048),
@@ -412,7 +396,7 @@ static const struct model_preset presets[] = {
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
-static double parameters(const struct model_config *c)
+double t5_parameters(const struct model_config *c)
 {
     const double h = c->hidden, v = c->vocab, attention = 4.0 * h * c->heads * c->head_dim,
                  feed_forward = (c->gated ? 3.0 : 2.0) * h * c->ffn,
@@ -428,7 +412,7 @@ const struct family family_t5 = {
     .class_name = "T5ForConditionalGeneration",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
-    .parameters = parameters,
+    .parameters = t5_parameters,
     .code = CODE_HF,
-    .builder = {[CODE_HF] = build_t5},
+    .builder = {[CODE_HF] = t5_build},
 };

@@ -48,7 +48,7 @@ enum err_code lora_read(const char *text, const struct model_config *config, enu
             "--lora %.100s: expected a rank, 1 ... %d, and by commas the names of linear "
             "layers or all-linear",
             text, MOST_RANK);
-    if (code != CODE_HF || config->arch == ARCH_T5 || model_is_encoder(config))
+    if (code != CODE_HF || !model_is_decoder(config))
         return err_set(err, ERR_UNSUPPORTED,
                        "--lora: peft's adapters are planned for transformers' decoders, not for %s "
                        "as %s writes it",

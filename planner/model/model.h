@@ -84,6 +84,7 @@
     X(CAMEMBERT, camembert)                                                                        \
     X(BERT, bert)                                                                                  \
     X(T5, t5)                                                                                      \
+    X(MT5, mt5)                                                                                    \
     X(FSDP2_TUTORIAL, tutorial)
 
 enum arch {
@@ -123,8 +124,8 @@ struct model_config {
     uint32_t padding;          /* token + 1 whose row of the embedding gets no gradient in
                                   transformers' code; 0: none */
     uint32_t type_vocab;       /* BERT's token types */
-    uint32_t decoder_layers;   /* T5 */
-    uint32_t relative_buckets; /* T5 */
+    uint32_t decoder_layers;   /* of an encoder with a decoder; 0: there are not both */
+    uint32_t relative_buckets; /* likewise */
     uint32_t word_embed;       /* OPT: width of the embedding where it is projected */
     bool tied;                 /* the head shares the token embedding */
     bool attention_bias; /* q, k, v have biases; so has what follows them, but see output_bias */
@@ -205,8 +206,9 @@ struct model_config {
     struct model_stated stated;
 };
 
-/* Whether it is BERT or of its kind: it alone has types of tokens. */
-bool model_is_encoder(const struct model_config *config);
+/* Whether it is a decoder alone: not of BERT's kind, which alone has types of tokens, nor of T5's.
+ */
+bool model_is_decoder(const struct model_config *config);
 
 /* Whether a list has layer `index`. */
 bool layer_listed(const struct layer_list *list, uint32_t index);

@@ -82,8 +82,7 @@ static uint64_t head_elements(const struct model_config *c)
  * nothing reads and the builder leaves out. */
 static bool head_can_be_either(const struct model_config *config)
 {
-    return config->arch != ARCH_T5 && config->arch != ARCH_FSDP2_TUTORIAL &&
-           !model_is_encoder(config);
+    return model_is_decoder(config) && config->arch != ARCH_FSDP2_TUTORIAL;
 }
 
 /* NULL: it is built. */

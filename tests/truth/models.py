@@ -311,6 +311,7 @@ HF = {  # model_type -> (model class, config class, paths of the lists of blocks
     "xlm-roberta": ("XLMRobertaForMaskedLM", "XLMRobertaConfig", ["roberta.encoder.layer"]),
     "camembert": ("CamembertForMaskedLM", "CamembertConfig", ["roberta.encoder.layer"]),
     "t5": ("T5ForConditionalGeneration", "T5Config", ["encoder.block", "decoder.block"]),
+    "mt5": ("MT5ForConditionalGeneration", "MT5Config", ["encoder.block", "decoder.block"]),
     "qwen2_vl_text": ("Qwen2VLForConditionalGeneration", "Qwen2VLConfig", ["model.language_model.layers"]),
     "qwen2_5_vl_text": ("Qwen2_5_VLForConditionalGeneration", "Qwen2_5_VLConfig", ["model.language_model.layers"]),
     "qwen3_vl_text": ("Qwen3VLForConditionalGeneration", "Qwen3VLConfig", ["model.language_model.layers"]),

@@ -169,8 +169,11 @@ FAMILIES = [
     ("t5", {"vocab_size": 97, "d_model": 48, "d_kv": 16, "d_ff": 80, "num_layers": 2,
             "num_heads": 4, "dropout_rate": 0.0, "layer_norm_epsilon": 1e-3,
             "feed_forward_proj": "gated-gelu"}),
+    ("mt5", {"vocab_size": 97, "d_model": 48, "d_kv": 12, "d_ff": 80, "num_layers": 2,
+             "num_decoder_layers": 3, "num_heads": 4, "dropout_rate": 0.0, "tie_word_embeddings": False}),
 ]
-CLASSES = {"bert": AutoModelForMaskedLM, "roberta": AutoModelForMaskedLM, "t5": AutoModelForSeq2SeqLM}
+CLASSES = {"bert": AutoModelForMaskedLM, "roberta": AutoModelForMaskedLM, "t5": AutoModelForSeq2SeqLM,
+           "mt5": AutoModelForSeq2SeqLM}
 
 
 def values(index, parameter, name):
@@ -181,7 +184,7 @@ def values(index, parameter, name):
 
 def inputs(model_type, step, vocab):
     batch = tokens(step, vocab)[:, :-1].contiguous()
-    if model_type == "t5":
+    if CLASSES.get(model_type) is AutoModelForSeq2SeqLM:
         return {"input_ids": batch, "labels": tokens(step + 1, vocab)[:, :-1].contiguous()}
     if model_type not in CLASSES:
         return {"input_ids": batch, "labels": batch, "use_cache": False}
