@@ -36,8 +36,8 @@ enum err_code err_set(struct err *err, enum err_code code, const char *fmt, ...)
 enum err_code err_context(struct err *err, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The code of the failure that is recorded, for callers of what returns none of its own; ERR_INVALID
- * where err is NULL. */
+/* The code of the failure that is recorded, for callers of what returns none of its own;
+ * ERR_INVALID where err is NULL. */
 static inline enum err_code err_recorded(const struct err *err)
 {
     return err ? err->code : ERR_INVALID;

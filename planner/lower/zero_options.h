@@ -59,10 +59,10 @@ bool zero_has_suffix(const char *list, const char *name, size_t length);
 
 /* Reads a `zero_optimization` object, or a DeepSpeed configuration that has one, on top of *out,
  * which the caller sets to defaults; `path` is the file of messages. A key that came after the
- * version of *out is ERR_INVALID, as it is there. "auto" is what transformers' Trainer and accelerate put
- * in its place, which follows from the model's `hidden` size (0: it has none). ERR_INVALID names
- * file, key and what is allowed; ERR_UNSUPPORTED: DeepSpeed knows the value, this version does not
- * plan it, and why. */
+ * version of *out is ERR_INVALID, as it is there. "auto" is what transformers' Trainer and
+ * accelerate put in its place, which follows from the model's `hidden` size (0: it has none).
+ * ERR_INVALID names file, key and what is allowed; ERR_UNSUPPORTED: DeepSpeed knows the value, this
+ * version does not plan it, and why. */
 enum err_code zero_read_json(const json_t *object, const char *path, uint32_t stage,
                              uint32_t hidden, struct zero_options *out, struct err *err);
 enum err_code zero_read(const char *path, uint32_t stage, uint32_t hidden, struct zero_options *out,

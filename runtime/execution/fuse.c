@@ -336,8 +336,9 @@ static bool may_become_one(const struct match *m)
     return m->passed == 0 || keeps_memory(m);
 }
 
-/* Pairs of x are the numbers of the product, which is what its angles are spread over. Chains of two
- * that take turns, as Llama 4's of q and k, stay as they are: one would run before the other's. */
+/* Pairs of x are the numbers of the product, which is what its angles are spread over. Chains of
+ * two that take turns, as Llama 4's of q and k, stay as they are: one would run before the other's.
+ */
 static bool rotates_pairs(const struct match *m)
 {
     if (m->passed > 0)
