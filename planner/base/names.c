@@ -1,6 +1,8 @@
 /* names.c - see names.h. */
 #include "base/names.h"
 
+#include "base/arena.h"
+
 #include <ctype.h>
 #include <fnmatch.h>
 #include <stdio.h>
@@ -110,17 +112,36 @@ const char *names_list(const char *const *names, uint32_t count, char *text, siz
     return text;
 }
 
+/* fnmatch of a pattern that does not end where it is. */
+static bool is_glob(const char *glob, size_t length, const char *name)
+{
+    char room[128];
+    char *text = length < sizeof room ? room : xmalloc(length + 1);
+    memcpy(text, glob, length);
+    text[length] = '\0';
+    const bool matches = fnmatch(text, name, 0) == 0;
+    if (text != room)
+        free(text);
+    return matches;
+}
+
+typedef bool is_pattern(const char *pattern, size_t length, const char *name);
+
+/* Whether one of comma-separated patterns is. */
+static bool any(const char *patterns, is_pattern *is, const char *name)
+{
+    bool found = false;
+    while (patterns && *patterns && !found) {
+        const size_t length = strcspn(patterns, ",");
+        found = is(patterns, length, name);
+        patterns += length + (patterns[length] == ',');
+    }
+    return found;
+}
+
 bool names_match(const char *globs, const char *name)
 {
-    char glob[128];
-    while (globs && *globs) {
-        const size_t length = strcspn(globs, ",");
-        snprintf(glob, sizeof glob, "%.*s", (int)length, globs);
-        if (fnmatch(glob, name, 0) == 0)
-            return true;
-        globs += length + (globs[length] == ',');
-    }
-    return false;
+    return any(globs, is_glob, name);
 }
 
 /* Where a pattern has its range, behind `plain` characters: "3-9". False: it has none. */
@@ -145,7 +166,6 @@ static bool find_range(const char *pattern, size_t length, size_t *plain, size_t
 
 static bool is_in(const char *pattern, size_t length, const char *name)
 {
-    char glob[128];
     size_t plain = 0, end = 0;
     unsigned long bounds[2];
     const bool ranges = find_range(pattern, length, &plain, &end, bounds);
@@ -160,17 +180,10 @@ static bool is_in(const char *pattern, size_t length, const char *name)
     }
     if (end == length) /* nothing behind it: most patterns of a search */
         return !*name;
-    snprintf(glob, sizeof glob, "%.*s", (int)(length - end), pattern + end);
-    return fnmatch(glob, name, 0) == 0;
+    return is_glob(pattern + end, length - end, name);
 }
 
 bool names_in(const char *patterns, const char *name)
 {
-    bool in = false;
-    while (patterns && *patterns && !in) {
-        const size_t length = strcspn(patterns, ",");
-        in = is_in(patterns, length, name);
-        patterns += length + (patterns[length] == ',');
-    }
-    return in;
+    return any(patterns, is_in, name);
 }

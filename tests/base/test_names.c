@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -118,6 +120,18 @@ static void a_pattern_may_have_a_range(void **state)
             fail_msg("%s in %s", cases[i].name, cases[i].patterns);
 }
 
+static void patterns_are_as_long_as_names(void **state)
+{
+    (void)state;
+    char name[300], patterns[310];
+    memset(name, 'm', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    snprintf(patterns, sizeof patterns, "a,%s,b", name);
+    assert_true(names_match(patterns, name) && names_in(patterns, name));
+    name[127] = '\0'; /* what it begins with is another name */
+    assert_false(names_match(patterns, name) || names_in(patterns, name));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -127,6 +141,7 @@ int main(void)
         cmocka_unit_test(a_slip_is_nearer_than_a_name_of_its_own),
         cmocka_unit_test(a_list_is_cut_where_it_is_full),
         cmocka_unit_test(a_pattern_may_have_a_range),
+        cmocka_unit_test(patterns_are_as_long_as_names),
     };
     return cmocka_run_group_tests_name("names", tests, NULL, NULL);
 }
