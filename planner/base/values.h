@@ -30,7 +30,7 @@ enum init_kind {
 
 struct param_init {
     uint8_t kind;  /* enum init_kind */
-    double spread; /* UNIFORM: the bound; NORMAL: the standard deviation; NUMBER: it */
+    double number; /* UNIFORM: the bound; NORMAL: the standard deviation; NUMBER: itself */
     double limit;  /* NORMAL: largest magnitude; 0: any */
 };
 
@@ -42,7 +42,7 @@ static inline struct param_init init_normal(double std, double limit)
 
 static inline struct param_init init_uniform(double bound)
 {
-    return (struct param_init){.kind = INIT_UNIFORM, .spread = bound};
+    return (struct param_init){.kind = INIT_UNIFORM, .number = bound};
 }
 
 /* ---- buffers of modules ---- */

@@ -89,7 +89,7 @@ static void add_item(struct graph *graph, enum item_kind kind, uint32_t arg)
 static struct param_init first_values(const struct graph *graph, enum param_role role)
 {
     static const struct param_init inits[PARAM_ROLES] = {
-        [PARAM_WEIGHT] = {.kind = INIT_UNIFORM, .spread = 0.1},
+        [PARAM_WEIGHT] = {.kind = INIT_UNIFORM, .number = 0.1},
         [PARAM_BIAS] = {.kind = INIT_ZEROS},
         [PARAM_NORM] = {.kind = INIT_ONES},
     };

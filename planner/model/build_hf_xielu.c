@@ -14,7 +14,7 @@ static uint32_t declare_alpha(struct graph *graph, const char *prefix, const cha
     const uint32_t parameter =
         graph_param(graph, PARAM_NORM, SHAPE(1), "%sact_fn.%s", prefix, name);
     graph_init_param(graph, parameter,
-                     (struct param_init){.kind = INIT_NUMBER, .spread = log(expm1(alpha))});
+                     (struct param_init){.kind = INIT_NUMBER, .number = log(expm1(alpha))});
     return parameter;
 }
 

@@ -295,11 +295,11 @@ static void put_param_init(struct writer *w, const struct param_init *init)
     put(w, "{\"kind\": ");
     put_string(w, init_name((enum init_kind)init->kind));
     if (init->kind == INIT_UNIFORM)
-        member_real(w, "bound", init->spread, false);
+        member_real(w, "bound", init->number, false);
     if (init->kind == INIT_NUMBER)
-        member_real(w, "number", init->spread, false);
+        member_real(w, "number", init->number, false);
     if (init->kind == INIT_NORMAL)
-        member_real(w, "std", init->spread, false);
+        member_real(w, "std", init->number, false);
     if (init->kind == INIT_NORMAL && init->limit > 0)
         member_real(w, "limit", init->limit, false);
     put(w, "}");

@@ -44,11 +44,11 @@ enum err_code read_param_init(struct object *param, struct param_init *init)
     TRY(open_member(param, "init", &o));
     TRY(TAKE_CHOICE(&o, "kind", kinds, &init->kind));
     if (init->kind == INIT_UNIFORM)
-        TRY(take_positive(&o, "bound", &init->spread));
+        TRY(take_positive(&o, "bound", &init->number));
     if (init->kind == INIT_NUMBER)
-        TRY(take_real(&o, "number", &init->spread));
+        TRY(take_real(&o, "number", &init->number));
     if (init->kind == INIT_NORMAL)
-        TRY(take_positive(&o, "std", &init->spread));
+        TRY(take_positive(&o, "std", &init->number));
     if (init->kind == INIT_NORMAL && json_object_get(o.json, "limit"))
         TRY(take_positive(&o, "limit", &init->limit));
     return finish(&o, "kind bound number std limit");

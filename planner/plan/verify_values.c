@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#define MOST_SPREAD 1e30 /* what is drawn, some standard deviations, is a float */
+#define MOST 1e30 /* of a number, or of what is drawn, some of them: a float has both */
 
 static enum err_code check_init(const struct plan *plan, uint32_t p, struct err *err)
 {
@@ -12,15 +12,15 @@ static enum err_code check_init(const struct plan *plan, uint32_t p, struct err 
     if (init->kind >= INIT_COUNT)
         return err_set(err, ERR_INTERNAL, "parameter %u: init %u: allowed are 0 ... %d", p,
                        init->kind, INIT_COUNT - 1);
-    if (random && !(init->spread <= MOST_SPREAD && init->spread > 0))
-        return err_set(err, ERR_INTERNAL, "parameter %u: init spreads over %g", p, init->spread);
-    if (init->kind == INIT_NUMBER && !(fabs(init->spread) <= MOST_SPREAD))
-        return err_set(err, ERR_INTERNAL, "parameter %u: init is %g", p, init->spread);
+    if (random && !(init->number <= MOST && init->number > 0))
+        return err_set(err, ERR_INTERNAL, "parameter %u: init spreads over %g", p, init->number);
+    if (init->kind == INIT_NUMBER && !(fabs(init->number) <= MOST))
+        return err_set(err, ERR_INTERNAL, "parameter %u: init is %g", p, init->number);
     /* one draw in 13 is then kept, or more */
     if (init->kind == INIT_NORMAL && init->limit != 0 &&
-        !(isfinite(init->limit) && init->limit >= 0.1 * init->spread))
+        !(isfinite(init->limit) && init->limit >= 0.1 * init->number))
         return err_set(err, ERR_INTERNAL, "parameter %u: init of std %g is cut at %g", p,
-                       init->spread, init->limit);
+                       init->number, init->limit);
     return ERR_OK;
 }
 

@@ -56,7 +56,7 @@ static float draw_within(const struct param_init *init, uint64_t bits)
     float again[2];
     do {
         bits = mix(bits);
-        draw_pair(init->spread, bits, again);
+        draw_pair(init->number, bits, again);
     } while (fabs((double)again[0]) > init->limit);
     return again[0];
 }
@@ -64,7 +64,7 @@ static float draw_within(const struct param_init *init, uint64_t bits)
 static void fill_normal(const struct param_init *init, uint64_t seed, uint64_t first,
                         uint64_t count, float *out)
 {
-    const double std = init->spread;
+    const double std = init->number;
     float pair[2];
     uint64_t i = 0;
     if (first % 2 && count) {
@@ -87,13 +87,13 @@ static void fill_part(const struct param_init *init, uint32_t p, uint64_t first,
 {
     switch (init->kind) {
     case INIT_UNIFORM:
-        fill_uniform(init->spread, p, first, count, out);
+        fill_uniform(init->number, p, first, count, out);
         break;
     case INIT_NORMAL:
         fill_normal(init, mix((uint64_t)p + 1), first, count, out);
         break;
     case INIT_NUMBER:
-        fill((float)init->spread, count, out);
+        fill((float)init->number, count, out);
         break;
     default:
         fill(init->kind == INIT_ONES ? 1.0F : 0.0F, count, out);

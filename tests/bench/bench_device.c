@@ -48,7 +48,7 @@ static void fill(struct bench *bench, uint64_t address, const struct shape *shap
                  struct err *err)
 {
     enum { CHUNK = 1 << 22 };
-    const struct param_init init = {.kind = INIT_NORMAL, .spread = 1};
+    const struct param_init init = {.kind = INIT_NORMAL, .number = 1};
     const uint64_t count = shape_elements(shape), size = dtype_bytes(dtype);
     float *values = xmalloc(CHUNK * sizeof *values);
     int64_t *ids = xmalloc(CHUNK * sizeof *ids);

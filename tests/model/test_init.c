@@ -50,9 +50,9 @@ static void check_param(const struct graph *graph, const json_t *row)
         break;
     default:
         assert_int_equal(param->init.kind, INIT_NORMAL);
-        if (!(fabs(std / param->init.spread - 1) <=
+        if (!(fabs(std / param->init.number - 1) <=
               4 / sqrt(2 * n) + 1e-3)) /* a padding row is 0 */
-            fail_msg("%s: std %g, transformers' is %g", name, param->init.spread, std);
+            fail_msg("%s: std %g, transformers' is %g", name, param->init.number, std);
         assert_true(fabs(mean) <= 4 * std / sqrt(n));
         break;
     }
@@ -84,7 +84,7 @@ static void expect_init(const struct graph *graph, const char *name, enum init_k
 {
     const struct param_init *init = &param_named(graph, name)->init;
     assert_int_equal(init->kind, kind);
-    assert_true(fabs(init->spread - spread) <= 1e-9 * spread);
+    assert_true(fabs(init->number - spread) <= 1e-9 * spread);
     assert_true(fabs(init->limit - limit) <= 1e-9 * limit);
 }
 
@@ -139,7 +139,7 @@ static void test_values_are_the_same_in_every_code(void **state)
             else if (param->shape.rank == 1 && !sinks)
                 assert_int_equal(init->kind, INIT_ONES);
             else
-                assert_true(init->kind == INIT_UNIFORM && init->spread == 0.1);
+                assert_true(init->kind == INIT_UNIFORM && init->number == 0.1);
         }
         graph_free(graph);
     }

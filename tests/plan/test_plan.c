@@ -400,7 +400,7 @@ static void every_index_is_checked(void **state)
     OUT_OF_RANGE(plan->module_buffers[0].values.layout = 2, "RoPE of layout 2, scaling 0");
     OUT_OF_RANGE(plan->module_buffers[0].values.rope.scaling = 6, "RoPE of layout 0, scaling 6");
     OUT_OF_RANGE(plan->params[2].init.kind = INIT_COUNT, "parameter 2: init 5");
-    OUT_OF_RANGE(plan->params[0].init.spread = (double)NAN, "parameter 0: init spreads over nan");
+    OUT_OF_RANGE(plan->params[0].init.number = (double)NAN, "parameter 0: init spreads over nan");
     OUT_OF_RANGE((plan->params[2].init = (struct param_init){INIT_NORMAL, 1, 0.05}),
                  "parameter 2: init of std 1 is cut at 0.05");
     OUT_OF_RANGE(plan->rank = plan->world, "rank 4 of 4 ranks");

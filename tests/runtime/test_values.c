@@ -135,9 +135,9 @@ static void draws_have_the_spread_that_is_asked_for(void **state)
         struct param_init init;
         double std, most; /* known: of the uniform, the normal, and the normal cut at 2 std */
     } cases[] = {
-        {{.kind = INIT_UNIFORM, .spread = 0.3}, 0.3 / 1.7320508, 0.3},
-        {{.kind = INIT_NORMAL, .spread = 0.02}, 0.02, 0.02 * 6},
-        {{.kind = INIT_NORMAL, .spread = 0.5, .limit = 1}, 0.5 * 0.87962566, 1},
+        {{.kind = INIT_UNIFORM, .number = 0.3}, 0.3 / 1.7320508, 0.3},
+        {{.kind = INIT_NORMAL, .number = 0.02}, 0.02, 0.02 * 6},
+        {{.kind = INIT_NORMAL, .number = 0.5, .limit = 1}, 0.5 * 0.87962566, 1},
     };
     float *x = malloc(COUNT * sizeof *x);
     assert_non_null(x);
@@ -165,9 +165,9 @@ static void a_parameter_is_the_same_however_it_is_split(void **state)
     static const struct param_init inits[] = {
         {.kind = INIT_ZEROS},
         {.kind = INIT_ONES},
-        {.kind = INIT_UNIFORM, .spread = 0.1},
-        {.kind = INIT_NORMAL, .spread = 0.02},
-        {.kind = INIT_NORMAL, .spread = 0.02, .limit = 0.01},
+        {.kind = INIT_UNIFORM, .number = 0.1},
+        {.kind = INIT_NORMAL, .number = 0.02},
+        {.kind = INIT_NORMAL, .number = 0.02, .limit = 0.01},
     };
     float whole[1000], part[1000], other[1000];
     for (size_t i = 0; i < sizeof inits / sizeof *inits; i++) {
