@@ -27,8 +27,9 @@ struct asking {
     const struct candidates *c;
     const struct per_unit_options *options;
     struct pool *pool;
-    struct base bases[BASES_MOST];
+    struct base bases[BASES_MOST]; /* (count) */
     uint32_t count;
+    bool of_found; /* the first is what was found, which may gather nothing twice */
 };
 
 /* ---- bases ---- */
@@ -113,6 +114,7 @@ static bool find_bases(struct asking *asking)
         const struct found *found = &asking->options->found[i];
         if (open[c->at[found->candidate].grid])
             add_base(asking, c->at[found->candidate].grid, found->point);
+        asking->of_found = asking->of_found || (i == 0 && asking->count > 0);
     }
     for (uint32_t i = 0; i < c->count && any && c->at[i].step_floor_s < best->step_s; i++) {
         const struct candidate *at = &c->at[i];
@@ -137,10 +139,10 @@ struct ends { /* of a base: keeping none, keeping all */
     uint64_t all_bytes;
 };
 
-/* Of what would be no faster with all kept no more than that is worked out, but of what was found:
- * `first`. */
+/* Of what would be no faster with all kept no more than that is worked out, but of what was found
+ * (`of_found`). */
 static enum err_code evaluate_ends(const struct asking *asking, struct evaluator *evaluator,
-                                   const struct found *found, bool first, struct ends *out)
+                                   const struct found *found, bool of_found, struct ends *out)
 {
     struct job job;
     bool expandable;
@@ -151,7 +153,7 @@ static enum err_code evaluate_ends(const struct asking *asking, struct evaluator
     struct strategy all = job.strategy;
     all.keep_units = "*";
     TRY(evaluate_fast(evaluator, class, &all, &out->all, NULL));
-    if (!first && !is_faster_than_found(asking, out->all.step_s))
+    if (!of_found && !is_faster_than_found(asking, out->all.step_s))
         return ERR_UNSUPPORTED;
     out->all_bytes = out->all.device_floor;
     if (out->all_bytes <= asking->options->limit_bytes)
@@ -165,7 +167,8 @@ static void simulate_base(void *context, uint32_t i, uint32_t thread)
     struct base *base = &asking->bases[i];
     struct ends ends;
     base->guess_s = base->all_s = base->found.step_s = INFINITY;
-    if (evaluate_ends(asking, asking->c->evaluators[thread], &base->found, i == 0, &ends) != ERR_OK)
+    if (evaluate_ends(asking, asking->c->evaluators[thread], &base->found,
+                      asking->of_found && i == 0, &ends) != ERR_OK)
         return;
     const double limit = (double)asking->options->limit_bytes;
     const double room = limit - (double)ends.none.device_floor;
@@ -198,15 +201,16 @@ static bool is_worthwhile(const struct asking *asking, const struct base *base)
 /* Keeps those that may be, the likeliest first; returns their number. */
 static uint32_t keep_worthwhile(struct asking *asking, struct per_unit *out)
 {
-    const struct base first = asking->bases[0]; /* of what was found */
+    const struct base first = asking->bases[0];
+    const bool of_found = asking->of_found && isfinite(first.all_s);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < asking->count; i++)
         if (is_worthwhile(asking, &asking->bases[i]))
             asking->bases[kept++] = asking->bases[i];
     qsort(asking->bases, kept, sizeof *asking->bases, by_guess);
-    out->cost_s = first.found.step_s - first.all_s;
+    out->cost_s = of_found ? first.found.step_s - first.all_s : 0;
     out->state = kept                                                ? PER_UNIT_SEARCHED
-                 : asking->count == 0 || isinf(first.all_s)          ? PER_UNIT_NOT_ASKED
+                 : !of_found                                         ? PER_UNIT_NOT_ASKED
                  : out->cost_s < PER_UNIT_WORTH * first.found.step_s ? PER_UNIT_HIDDEN
                  : first.binds                                       ? PER_UNIT_NO_GAIN
                                                                      : PER_UNIT_ALL_FIT;

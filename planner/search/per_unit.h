@@ -10,7 +10,7 @@
 #include "search/search.h"
 
 enum per_unit_state {
-    PER_UNIT_NOT_ASKED, /* nothing is gathered twice, or what is kept was given */
+    PER_UNIT_NOT_ASKED, /* what was found gathers nothing twice, or what is kept was given */
     PER_UNIT_ALL_FIT,   /* there is no need to choose: what was found fits with all kept */
     PER_UNIT_HIDDEN,    /* gathers of backward cost no time worth a choice */
     PER_UNIT_NO_GAIN,   /* all kept would be no faster than what was found */
@@ -22,7 +22,8 @@ enum per_unit_state {
 
 struct per_unit {
     enum per_unit_state state;
-    double cost_s;         /* of what was found: what keeping all would save */
+    double cost_s; /* of what was found: what keeping all would save; 0: it is of another system, or
+                      what it keeps was given */
     struct found base;     /* PER_UNIT_SEARCHED: the configuration, keeping none */
     struct kept_answer of; /* ... and what is kept of it */
     bool last;             /* the last k are as fast, as far as is known: those are taken */

@@ -3,6 +3,7 @@
 #include "search/tune.h"
 #include "settings/settings_parse.h"
 #include "settings/settings_resolve.h"
+#include "tests/support/tune_settings.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -23,12 +24,8 @@
 static void tune_pairs(const char *const *pairs, const struct tune_options *options,
                        struct tuned *out)
 {
-    struct settings settings;
+    const struct settings settings = tune_settings_of(pairs);
     struct err err = {0};
-    settings_defaults(&settings, COMMAND_TUNE);
-    for (; pairs[0]; pairs += 2)
-        if (settings_set(&settings, pairs[0], pairs[1], &err) != ERR_OK)
-            fail_msg("%s", err.text);
     if (tune(&settings, options, out, &err) != ERR_OK)
         fail_msg("%s", err.text);
     assert_true(out->search.front_count > 0);
@@ -158,6 +155,22 @@ static void nothing_is_searched_where_nothing_binds(void **state)
     }
 }
 
+/* FSDP1 is the fastest, and all of FSDP2's units fit unsharded: which is not said of FSDP1. */
+static void of_another_system_nothing_is_said(void **state)
+{
+    (void)state;
+    static const char *const pairs[] = {"model",          "gpt2-medium", "micro-batch", "8",
+                                        "checkpointing",  "none",        "offload",     "none",
+                                        "optimizer-impl", "fused",       NULL};
+    const struct tune_options options = {.threads = 2};
+    struct tuned t;
+    tune_pairs(pairs, &options, &t);
+    assert_int_equal(t.choice.job.strategy.system, SYSTEM_FSDP1);
+    assert_int_equal(t.per_unit.state, PER_UNIT_NOT_ASKED);
+    assert_true(t.per_unit.cost_s == 0);
+    tune_free(&t);
+}
+
 static void what_the_reader_cannot_say_is_not_asked(void **state)
 {
     (void)state;
@@ -176,6 +189,7 @@ int main(void)
         cmocka_unit_test(a_set_is_taken_where_memory_binds),
         cmocka_unit_test(any_number_of_threads_takes_the_same),
         cmocka_unit_test(nothing_is_searched_where_nothing_binds),
+        cmocka_unit_test(of_another_system_nothing_is_said),
         cmocka_unit_test(what_the_reader_cannot_say_is_not_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
