@@ -316,7 +316,7 @@ static void print_proof(FILE *file, const struct tuned *t)
     print_left_out(file, &t->space);
 }
 
-/* " (reshard=never on 12 of 32 units)" */
+/* ": reshard=never on 12 of 32 units", of the setting that says which; else "". */
 static const char *units_of(const struct tuned *t, const struct tuned_setting *reason,
                             char text[64])
 {

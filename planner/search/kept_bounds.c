@@ -201,7 +201,7 @@ uint64_t kept_bounds_bytes(const struct kept_bounds *b, const bool *kept)
     return device_floor(b, most);
 }
 
-/* Of so many of each kind, counted on from all kept. */
+/* Where the units that are kept save so much of keeping none; keeping all is no slower. */
 static double step_floor(const struct kept_bounds *b, const struct busy *saved,
                          const struct busy *saved_middle)
 {

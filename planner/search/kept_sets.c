@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@ struct sets {
     struct kept_set *tried;  /* (tried_count) each once */
     uint32_t tried_count, tried_cap;
     uint32_t units;
+    bool ascend; /* numbers of each kind do, in that order: only then ranges name what is meant */
 };
 
 /* ---- sets ---- */
@@ -79,9 +81,13 @@ static bool is_block(const struct unit_name *name)
 /* Units of one kind that follow each other in it are one range. */
 static void write_text(struct sets *s, struct kept_set *set)
 {
-    struct arena *arena = &s->out->arena;
+    enum { RANGE = 13 }; /* a comma, a dash, another number, no end */
+    size_t size = 1, used = 0;
+    for (uint32_t u = 0; u < s->units; u++)
+        size += has(set, u) ? strlen(s->names[u].text) + RANGE : 0;
     bool *written = xcalloc(s->units + 1, sizeof *written);
-    const char *text = "";
+    char *text = arena_alloc(&s->out->arena, size);
+    text[0] = '\0';
     for (uint32_t u = 0; u < s->units; u++) {
         uint32_t end = u;
         if (!has(set, u) || written[u])
@@ -89,17 +95,18 @@ static void write_text(struct sets *s, struct kept_set *set)
         for (uint32_t v = u + 1; v < s->units; v++) {
             if (!is_of_kind(&s->names[u], &s->names[v]))
                 continue;
-            if (!has(set, v))
+            if (!has(set, v) || !s->ascend)
                 break;
             written[v] = true;
             end = v;
         }
         const struct unit_name *name = &s->names[u];
-        const char *comma = *text ? "," : "";
-        text = end == u ? arena_printf(arena, "%s%s%s", text, comma, name->text)
-                        : arena_printf(arena, "%s%s%.*s%u-%u%s", text, comma, (int)name->plain,
-                                       name->text, name->number, s->names[end].number,
-                                       name->text + name->rest);
+        const char *comma = used ? "," : "";
+        const int n = end == u ? snprintf(text + used, size - used, "%s%s", comma, name->text)
+                               : snprintf(text + used, size - used, "%s%.*s%u-%u%s", comma,
+                                          (int)name->plain, name->text, name->number,
+                                          s->names[end].number, name->text + name->rest);
+        used += (size_t)n;
     }
     set->text = text;
     free(written);
@@ -467,6 +474,18 @@ static void try_some(struct sets *s)
 
 /* ---- the whole ---- */
 
+static bool ascends(const struct sets *s)
+{
+    for (uint32_t v = 1; v < s->units; v++)
+        for (uint32_t u = v; u-- > 0;)
+            if (is_of_kind(&s->names[u], &s->names[v])) {
+                if (s->names[u].number >= s->names[v].number)
+                    return false;
+                break;
+            }
+    return true;
+}
+
 /* Names of the units but the root's. */
 static enum err_code find_names(struct sets *s, struct err *err)
 {
@@ -483,6 +502,7 @@ static enum err_code find_names(struct sets *s, struct err *err)
             name_of(arena_printf(&s->out->arena, "%.*s", (int)strcspn(name, ","), name));
     }
     plan_free(plan);
+    s->ascend = ascends(s);
     return s->units <= KEPT_UNITS_MOST
                ? ERR_OK
                : err_set(err, ERR_UNSUPPORTED, "%u units are more than the %d of a set", s->units,
