@@ -107,7 +107,10 @@ static void check_names(const struct argp_state *state, enum command command)
             continue;
         }
         snprintf(name, sizeof name, "%.*s", (int)length, arg);
-        settings_find(&settings, name, &err);
+        const struct setting *row = settings_find(&settings, name, &err);
+        if (row) /* an argument's name */
+            err_set(&err, ERR_INVALID, "%s: `%s` takes it without its name: %s", name,
+                    command_about(command)->title, row->arg);
         argp_error(state, "unrecognized option: %s", err.text);
     }
 }

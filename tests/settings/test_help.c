@@ -244,6 +244,7 @@ static void mistakes_are_answered_with_the_nearest(void **state)
         const char *arguments, *says;
     } cases[] = {
         {"fit gpt2 --mirco-batch 2", "did you mean --micro-batch?"},
+        {"fit --model gpt2", "--model: `shardplan fit` takes it without its name: MODEL"},
         {"fit gpt2 --goodput", "it belongs to `shardplan plan`"},
         {"fit gpt2 --steps 3", "it belongs to `shardplan run`"},
         {"run plan.json --step 3 --stps=4", "did you mean --steps?"},
