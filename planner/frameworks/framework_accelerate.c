@@ -64,7 +64,7 @@ static const char *write_version(const struct settings *s, char text[NUMBER_TEXT
 
 static const char *write_stage(const struct settings *s, char text[NUMBER_TEXT])
 {
-    snprintf(text, NUMBER_TEXT, "%d", (int)s->job.strategy.system - (int)SYSTEM_ZERO1 + 1);
+    snprintf(text, NUMBER_TEXT, "%u", system_zero_stage(s->job.strategy.system));
     return text;
 }
 

@@ -46,7 +46,7 @@ static struct recording_choice choice_of(const struct job *job)
         .root_casts = system_casts_root(&job->strategy),
         .module_hooks = tape.call_hooks || tape.own_linear,
         .scaled_loss = tape.scaled_loss,
-        .node_hooks = job->strategy.system == SYSTEM_DDP,
+        .node_hooks = system_has_node_hooks(job->strategy.system),
         .views = system_has_views(job->strategy.system),
         .compute = job->model.compute,
         .autocast = job->model.autocast,
@@ -114,13 +114,14 @@ static enum err_code check_gradients(const struct job *job, struct graph **out, 
         const struct graph_param *param = &graph->params[p];
         if (param->trainable || !graph->tensors[param->tensor].requires_grad)
             continue;
-        err_set(err, ERR_UNSUPPORTED,
-                "%s: frozen in a unit with trained parameters, which under %s all need a gradient: "
-                "that cannot be planned from a recording",
-                param->name, system_name(job->strategy.system));
+        const enum err_code rc = err_set(
+            err, ERR_UNSUPPORTED,
+            "%s: frozen in a unit with trained parameters, which under %s all need a gradient: "
+            "that cannot be planned from a recording",
+            param->name, system_name(job->strategy.system));
         graph_free(graph);
         *out = NULL;
-        return err->code;
+        return rc;
     }
     return ERR_OK;
 }

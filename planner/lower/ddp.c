@@ -577,6 +577,7 @@ const struct system system_ddp = {
     .name = "ddp",
     .state_bytes = sizeof(struct ddp),
     .bucket_bytes = bucket_bytes,
+    .node_hooks = true,
     .check = check,
     .set_up = set_up,
     .begin = begin,

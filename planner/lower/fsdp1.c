@@ -200,6 +200,7 @@ const struct system system_fsdp1 = {
     .name = "fsdp1",
     .state_bytes = sizeof(struct fsdp1),
     .views = true,
+    .casts_root = true,
     .settles = true,
     .prepare = fsdp1_prepare,
     .check = fsdp1_check,

@@ -146,6 +146,12 @@ enum err_code lower_check(const struct graph *graph, const struct stream *stream
 /* Whether parameters are views of larger ones under a system: model_job.views. */
 bool system_has_views(enum system_kind kind);
 
+/* Whether its hooks are of AccumulateGrad's nodes: recording_choice.node_hooks. */
+bool system_has_node_hooks(enum system_kind kind);
+
+/* Its stage of DeepSpeed's ZeRO; 0: it is another's. */
+uint32_t system_zero_stage(enum system_kind kind);
+
 /* Whether strategies that differ by how far ahead they fetch take the same of the compute stream's
  * segments. */
 bool system_fetches_apart(enum system_kind kind);
@@ -155,7 +161,8 @@ enum dtype system_made(const struct strategy *strategy);
  * model_job.casts_inputs. */
 bool system_casts_inputs(const struct strategy *strategy);
 
-/* Whether what the model is called with, and nothing else, is cast so. */
+/* Whether what the model is called with, and nothing else, is cast so:
+ * recording_choice.root_casts. */
 bool system_casts_root(const struct strategy *strategy);
 
 /* Whether what the model returns is copied before its caller gets it: model_job.copies_outputs. */

@@ -39,12 +39,15 @@ struct system {
     bool scaled_loss;   /* likewise: its engine has the loss */
     uint64_t (*bucket_bytes)(const struct strategy *strategy); /* tape_options; NULL: none */
     bool (*unscaled)(const struct strategy *strategy); /* ... and only divides it; NULL: never */
-    bool views;         /* parameters are views of larger ones (graph.h) */
-    bool fetches_apart; /* how far ahead parameters are fetched changes neither what the compute
-                           stream's segments are asked for nor in which order */
-    bool casts_inputs;  /* its hooks cast modules' inputs where parameters are cast (model.h) */
-    bool casts_params;  /* it casts parameters of what was made in fp32, and no buffers */
-    bool settles;       /* how a step begins depends on how the one before ended, update aside */
+    bool views;          /* parameters are views of larger ones (graph.h) */
+    bool fetches_apart;  /* how far ahead parameters are fetched changes neither what the compute
+                            stream's segments are asked for nor in which order */
+    bool casts_inputs;   /* its hooks cast modules' inputs where parameters are cast (model.h) */
+    bool casts_root;     /* likewise what the model is called with, and nothing else */
+    bool casts_params;   /* it casts parameters of what was made in fp32, and no buffers */
+    bool node_hooks;     /* recording_choice */
+    uint32_t zero_stage; /* of DeepSpeed's ZeRO; 0: it is another's */
+    bool settles;        /* how a step begins depends on how the one before ended, update aside */
     /* Changes what needs a gradient (graph_need_gradients), before the graph is run. */
     void (*prepare)(const struct strategy *strategy, struct graph *graph);
     /* Whether the strategy goes with the mesh (ERR_INVALID) and the system can do what the model

@@ -38,6 +38,16 @@ bool system_has_views(enum system_kind kind)
     return system_of(kind) && system_of(kind)->views;
 }
 
+bool system_has_node_hooks(enum system_kind kind)
+{
+    return system_of(kind) && system_of(kind)->node_hooks;
+}
+
+uint32_t system_zero_stage(enum system_kind kind)
+{
+    return system_of(kind) ? system_of(kind)->zero_stage : 0;
+}
+
 enum dtype system_made(const struct strategy *strategy)
 {
     const struct system *system = system_of(strategy->system);
@@ -54,7 +64,8 @@ bool system_casts_inputs(const struct strategy *strategy)
 
 bool system_casts_root(const struct strategy *strategy)
 {
-    return strategy->system == SYSTEM_FSDP1 && strategy->compute != strategy->store;
+    const struct system *system = system_of(strategy->system);
+    return system && system->casts_root && strategy->compute != strategy->store;
 }
 
 bool system_copies_outputs(const struct strategy *strategy)

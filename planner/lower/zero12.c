@@ -704,10 +704,11 @@ static void final(struct lowering *low)
 /* casts_params: keep_in_fp32.py. */
 #define ZERO12(stage)                                                                              \
     {                                                                                              \
-        .name = "zero" #stage, .state_bytes = sizeof(struct zero12), .own_programs = true,         \
-        .scaled_loss = true, .casts_params = true, .unscaled = zero_bf16_has, .check = check,      \
-        .set_up = set_up, .pre_backward = zero_bf16_pre_backward, .gradient = gradient,            \
-        .final = final, .update = zero12_update,                                                   \
+        .name = "zero" #stage, .state_bytes = sizeof(struct zero12), .zero_stage = stage,          \
+        .own_programs = true, .scaled_loss = true, .casts_params = true,                           \
+        .unscaled = zero_bf16_has, .check = check, .set_up = set_up,                               \
+        .pre_backward = zero_bf16_pre_backward, .gradient = gradient, .final = final,              \
+        .update = zero12_update,                                                                   \
     }
 
 const struct system system_zero1 = ZERO12(1);

@@ -585,6 +585,7 @@ const struct system system_zero3 = {
     .name = "zero3",
     .state_bytes = sizeof(struct zero3),
     .scaled_loss = true,
+    .zero_stage = 3,
     .casts_params = true, /* keep_in_fp32.py */
     .own_programs = true,
     .call_hooks = true,

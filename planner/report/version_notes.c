@@ -34,9 +34,7 @@ static struct note note_of(uint32_t torch, enum torch_change change)
 static uint32_t older_deepspeed(const struct job *job)
 {
     const struct strategy *s = &job->strategy;
-    const bool zero =
-        s->system == SYSTEM_ZERO1 || s->system == SYSTEM_ZERO2 || s->system == SYSTEM_ZERO3;
-    return zero && s->zero.version != ZERO_NEWEST ? s->zero.version : 0;
+    return system_zero_stage(s->system) && s->zero.version != ZERO_NEWEST ? s->zero.version : 0;
 }
 
 #define DEEPSPEED_TEXT                                                                             \

@@ -26,16 +26,10 @@ static void resolve_dtypes(const struct settings *settings, struct job *job)
     job->model.compute = s->compute;
 }
 
-/* The stage of a system; 0: it is not ZeRO. */
-static uint32_t zero_stage(enum system_kind system)
-{
-    return system == SYSTEM_ZERO1 ? 1 : system == SYSTEM_ZERO2 ? 2 : system == SYSTEM_ZERO3 ? 3 : 0;
-}
-
 static enum err_code resolve_zero(const struct settings *settings, uint32_t hidden,
                                   struct strategy *s, struct err *err)
 {
-    const uint32_t stage = zero_stage(s->system);
+    const uint32_t stage = system_zero_stage(s->system);
     if (stage == 0)
         return ERR_OK;
     s->zero = zero_defaults_of(settings->deepspeed, stage);
