@@ -124,6 +124,10 @@ static uint32_t place_params(struct lowering *low, uint32_t index)
 
 static void pass_kernel(struct lowering *low, uint32_t kernel)
 {
+    if (low->tally) {
+        low->tally->pending++;
+        return;
+    }
     const uint32_t placed = low->gathered ? place_params(low, kernel) : NONE;
     struct plan_instruction *instruction = plan_push_instruction(low->plan);
     *instruction = low->here;
@@ -203,10 +207,10 @@ static void run_step(struct lowering *low, struct stream_step step)
         return;
     switch (step.kind) {
     case STEP_BIRTH:
-        emit_alloc(low, low->base + step.arg);
+        emit_alloc(low, stream_buffer(low, step.arg));
         break;
     case STEP_DEATH:
-        emit_free(low, low->base + step.arg);
+        emit_free(low, stream_buffer(low, step.arg));
         break;
     case STEP_KERNEL:
         pass_kernel(low, step.arg);
@@ -284,7 +288,7 @@ static void append_stream_buffers(struct lowering *low)
 /* Of an outline: those that the systems see, the gradients. */
 static void append_gradients(struct lowering *low)
 {
-    append_buffers(low, low->tally->outline->gradients, low->stream->grad_count);
+    append_buffers(low, low->tally->outline->gradients, low->tally->outline->gradient_count);
 }
 
 static void run_spans(struct lowering *low)

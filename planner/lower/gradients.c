@@ -1,5 +1,6 @@
 /* gradients.c - see gradients.h. */
 #include "lower/gradients.h"
+#include "lower/tally.h"
 
 #include <stdlib.h>
 
@@ -67,11 +68,12 @@ static bool adds_casts_in_place(const struct lowering *low)
 void take_given(struct lowering *low, const struct stream_given *given)
 {
     const bool adds = given->sum != NONE;
+    const uint32_t buffer = stream_buffer(low, given->buffer);
     enum dtype dtype;
     if ((adds && !recast_of(low, given->before)) ||
-        !is_cast(low, given->param, low->plan->buffers[low->base + given->buffer].dtype, &dtype))
+        !is_cast(low, given->param, low->plan->buffers[buffer].dtype, &dtype))
         return;
-    struct operand gradient = plan_whole_buffer(low->plan, low->base + given->buffer);
+    struct operand gradient = plan_whole_buffer(low->plan, buffer);
     gradient.shape = low->plan->params[given->param].shape;
     const struct operand cast = cast_gradient(low, given->param, &gradient, dtype);
     if (!given->shared)
@@ -79,7 +81,7 @@ void take_given(struct lowering *low, const struct stream_given *given)
     keep_recast(low, (struct recast){given->buffer, cast, given});
     if (!adds || given->sum == given->before || adds_casts_in_place(low))
         return;
-    struct buffer *sum = &low->plan->buffers[low->base + given->sum];
+    struct buffer *sum = &low->plan->buffers[stream_buffer(low, given->sum)];
     sum->dtype = cast.dtype;
     sum->bytes = low->plan->buffers[cast.place].bytes;
 }
@@ -118,7 +120,7 @@ static void add_recast(struct lowering *low, struct recast *later)
             keep_recast(low, (struct recast){given->sum, in[0], NULL});
         }
     } else {
-        const struct operand sum = plan_whole_buffer(low->plan, low->base + given->sum);
+        const struct operand sum = plan_whole_buffer(low->plan, stream_buffer(low, given->sum));
         emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_ADD, ATEN_ADD, PLAN_NO_GROUP, 2, in, 1,
                      &sum);
     }
@@ -140,6 +142,8 @@ bool pass_recast(struct lowering *low, struct stream_step step)
         recast = added_by(low, step.arg);
         if (recast)
             add_recast(low, recast);
+        if (recast && low->tally)
+            low->tally->at++; /* the stream's own does not run */
         return recast != NULL;
     }
     recast = recast_of(low, step.arg);

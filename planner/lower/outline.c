@@ -184,9 +184,9 @@ void tally_result(const struct tally *tally, const struct plan *plan, struct out
 
 struct outlining {
     struct outline *outline;
-    uint32_t *gradients; /* (buffers) index into grads; NONE: it is none */
-    uint32_t *slots;     /* (buffers) of the device's, in their pools; NONE: none yet */
-    uint32_t alive;      /* of those that are no gradients */
+    bool *adds;      /* (kernels) of what uses give */
+    uint32_t *slots; /* (buffers) of the device's, in their pools; NONE: none yet */
+    uint32_t alive;  /* of those that are no gradients */
     uint64_t workspace_bytes[2];
 };
 
@@ -206,7 +206,7 @@ static void add_birth_or_death(struct outlining *o, struct outline_span *span, u
     struct outline_event event = {
         .event = {.what = flags, .units = flags ? 0 : ledger_units(buffer->bytes)},
         .pool = ledger_pool_of(buffer->pool, buffer->bytes),
-        .gradient = o->gradients[index],
+        .gradient = outline->gradient_of[index],
     };
     if (event.gradient == NONE) {
         if (o->slots[index] == NONE)
@@ -264,15 +264,38 @@ static uint32_t *nothing_of(uint32_t count)
     return array;
 }
 
+static void add_gradient(struct outline *outline, uint32_t buffer)
+{
+    outline->gradient_of[buffer] = outline->gradient_count;
+    outline->gradients[outline->gradient_count++] = outline->stream->buffers[buffer];
+}
+
 static void find_gradients(struct outlining *o)
 {
-    const struct stream *stream = o->outline->stream;
+    struct outline *outline = o->outline;
+    const struct stream *stream = outline->stream;
     for (uint32_t g = 0; g < stream->grad_count; g++) {
-        uint32_t *gradient = &o->gradients[stream->grads[g].buffer];
-        o->outline->no_ledger |= *gradient != NONE;
-        o->outline->gradients[g] = stream->buffers[stream->grads[g].buffer];
-        *gradient = g;
+        outline->no_ledger |= outline->gradient_of[stream->grads[g].buffer] != NONE;
+        add_gradient(outline, stream->grads[g].buffer);
     }
+    for (uint32_t i = 0; i < stream->given_count; i++) {
+        const struct stream_given *given = &stream->given[i];
+        const uint32_t buffers[] = {given->buffer, given->before, given->sum};
+        for (size_t k = 0; k < sizeof buffers / sizeof buffers[0]; k++)
+            if (buffers[k] != NONE && outline->gradient_of[buffers[k]] == NONE)
+                add_gradient(outline, buffers[k]);
+        if (given->sum != NONE)
+            o->adds[given->kernel] = true;
+    }
+}
+
+/* Whether it is the same under every strategy. */
+static bool is_within(const struct outlining *o, struct stream_step step)
+{
+    if (!stream_step_is_within(step) || o->outline->stream->given_count == 0)
+        return stream_step_is_within(step);
+    return step.kind == STEP_KERNEL ? !o->adds[step.arg]
+                                    : o->outline->gradient_of[step.arg] == NONE;
 }
 
 static void add_spans(struct outlining *o)
@@ -283,7 +306,7 @@ static void add_spans(struct outlining *o)
     bool backward = false;
     for (uint32_t i = 0; i < stream->step_count; i++) {
         const struct stream_step step = stream->steps[i];
-        if (stream_step_is_within(step)) {
+        if (is_within(o, step)) {
             extend(o, &span, step, backward);
             continue;
         }
@@ -291,6 +314,8 @@ static void add_spans(struct outlining *o)
             outline->forward_count = outline->kernel_count;
             backward = true;
         }
+        if (step.kind == STEP_KERNEL)
+            outline->kernels[outline->kernel_count++] = step.arg;
         outline->hooks[outline->span_count] = step;
         outline->spans[outline->span_count++] = span;
         span = (struct outline_span){0};
@@ -302,7 +327,9 @@ struct outline *outline_new(const struct stream *stream, const uint64_t workspac
     struct outline *outline = xmalloc(sizeof *outline);
     *outline = (struct outline){
         .stream = stream,
-        .gradients = xmalloc((stream->grad_count + 1) * sizeof *outline->gradients),
+        .gradients = xmalloc((stream->grad_count + 3UL * stream->given_count + 1) *
+                             sizeof *outline->gradients),
+        .gradient_of = nothing_of(stream->buffer_count),
         .spans = xmalloc((stream->step_count + 1) * sizeof *outline->spans),
         .hooks = xmalloc((stream->step_count + 1) * sizeof *outline->hooks),
         .kernels = xmalloc((stream->step_count + 1) * sizeof *outline->kernels),
@@ -310,14 +337,14 @@ struct outline *outline_new(const struct stream *stream, const uint64_t workspac
     };
     struct outlining o = {
         .outline = outline,
-        .gradients = nothing_of(stream->buffer_count),
+        .adds = xcalloc(stream->kernels->kernel_count + 1UL, sizeof *o.adds),
         .slots = nothing_of(stream->buffer_count),
         .workspace_bytes = {workspace_bytes[0], workspace_bytes[1]},
     };
     find_gradients(&o);
     add_spans(&o);
     outline->no_ledger |= o.alive != 0;
-    free(o.gradients);
+    free(o.adds);
     free(o.slots);
     return outline;
 }
@@ -327,6 +354,7 @@ void outline_free(struct outline *outline)
     if (!outline)
         return;
     free(outline->gradients);
+    free(outline->gradient_of);
     free(outline->spans);
     free(outline->hooks);
     free(outline->kernels);

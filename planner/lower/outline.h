@@ -6,7 +6,10 @@
  *
  * Between two hooks a stream does the same under every strategy, so its kernels are one span, and
  * its births and deaths are two numbers: what lives more at the end, and at most. The systems do at
- * their hooks what they always do; what they allocate and free is added up at once. */
+ * their hooks what they always do; what they allocate and free is added up at once.
+ *
+ * Where a system may cast what uses of a parameter give before it is added up (stream_given), that
+ * is no span's: such births, additions and deaths are told apart as if they were hooks. */
 #ifndef SHARDPLAN_OUTLINE_H
 #define SHARDPLAN_OUTLINE_H
 
@@ -19,7 +22,7 @@ struct outline_bytes {
     int64_t rounded;   /* of the device's allocator: each as it rounds it, workspaces too */
 };
 
-struct outline_span {               /* a hook comes next: no birth, death or kernel */
+struct outline_span {               /* a hook comes next, or what a system may do otherwise */
     uint32_t kernels;               /* that run in it: they follow those of the span before */
     uint32_t events;                /* likewise of outline.events */
     struct outline_bytes end, most; /* against what lives at its beginning */
@@ -30,15 +33,18 @@ struct outline_event {
     struct ledger_event event;
     uint32_t pool;
     uint32_t
-        gradient; /* of the stream's: the slot is the program's; PLACE_NONE: it is in `event` */
+        gradient; /* of the outline's: the slot is the program's; PLACE_NONE: it is in `event` */
     bool once;    /* in the first micro-batch only: the workspace of a thread's matmuls */
 };
 
 struct outline {
     const struct stream *stream; /* lent */
-    struct buffer *gradients;    /* (stream's gradients) each one's buffer */
-    struct outline_span *spans;  /* (span_count) */
-    struct stream_step *hooks;   /* (span_count) behind each of them */
+    struct buffer *gradients;    /* (gradient_count) those of the stream's gradients, in order, and
+                                    of what they are added up from where a system may cast it */
+    uint32_t gradient_count;
+    uint32_t *gradient_of;      /* (stream's buffers) index into gradients, or PLACE_NONE */
+    struct outline_span *spans; /* (span_count) */
+    struct stream_step *hooks;  /* (span_count) behind each of them */
     uint32_t span_count;
     uint32_t *kernels; /* (kernel_count) of the stream's table, in the order in which they run */
     uint32_t kernel_count;

@@ -27,6 +27,13 @@ struct tally {
     uint32_t event;          /* of the outline's: the next */
 };
 
+/* The plan's buffer that one of the stream's is in this micro-batch: an outline has gradients
+ * alone. */
+static inline uint32_t stream_buffer(const struct lowering *low, uint32_t buffer)
+{
+    return low->base + (low->tally ? low->tally->outline->gradient_of[buffer] : buffer);
+}
+
 /* Nothing has been allocated yet. */
 void tally_begin(struct tally *tally);
 /* A buffer of the program is allocated, freed on a lane. Residents count only where they are freed

@@ -109,6 +109,7 @@ static void random_jobs_are_estimated_as_predicted(void **state)
         struct scene scene;
         job.strategy.world = job.strategy.world > 8 ? 64 : job.strategy.world;
         job.strategy.rank %= job.strategy.world;
+        job.model.torch = i % 4 == 3 ? TORCH_NEWEST : 0;
         set_up(&scene, &job);
         scene.machine.expandable_segments = i % 2;
         compared += compare(&scene, &job);
@@ -183,16 +184,17 @@ static void choose(struct strategy *s, uint32_t i)
 
 /* One estimator after another strategy, as a search does: nothing of the one before is left. The
  * model is large enough for collectives to begin and end within spans. */
-static void strategies_of_one_stream(enum system_kind system)
+static void strategies_of_one_stream(enum system_kind system, const char *preset, uint32_t torch)
 {
     struct model_config config;
     struct job job;
     struct scene scene;
     struct err err = {0};
     uint32_t compared = 0;
-    assert_int_equal(model_preset_find("llama-3.2-1b", &config, &err), ERR_OK);
+    assert_int_equal(model_preset_find(preset, &config, &err), ERR_OK);
     job_defaults(&job, &config);
-    job.model.seq = 2048;
+    job.model.seq = config.max_positions < 2048 ? config.max_positions : 2048;
+    job.model.torch = torch;
     job.strategy.system = system;
     if (system == SYSTEM_DDP || is_zero(system))
         job.model.compute = job.strategy.compute = job.strategy.reduce = job.strategy.store;
@@ -209,27 +211,35 @@ static void strategies_of_one_stream(enum system_kind system)
 static void one_stream_serves_many_of_fsdp2(void **state)
 {
     (void)state;
-    strategies_of_one_stream(SYSTEM_FSDP2);
+    strategies_of_one_stream(SYSTEM_FSDP2, "llama-3.2-1b", 0);
+}
+
+/* Gradients are cast where they are given, in some micro-batches and not in others; those of the
+ * embedding, which is the head, too, before they are added up. */
+static void one_stream_serves_casts_by_use(void **state)
+{
+    (void)state;
+    strategies_of_one_stream(SYSTEM_FSDP2, "gpt2", 15);
 }
 
 static void one_stream_serves_many_of_fsdp1(void **state)
 {
     (void)state;
-    strategies_of_one_stream(SYSTEM_FSDP1);
+    strategies_of_one_stream(SYSTEM_FSDP1, "llama-3.2-1b", 0);
 }
 
 static void one_stream_serves_many_of_ddp(void **state)
 {
     (void)state;
-    strategies_of_one_stream(SYSTEM_DDP);
+    strategies_of_one_stream(SYSTEM_DDP, "llama-3.2-1b", 0);
 }
 
 static void one_stream_serves_many_of_zero(void **state)
 {
     (void)state;
-    strategies_of_one_stream(SYSTEM_ZERO1);
-    strategies_of_one_stream(SYSTEM_ZERO2);
-    strategies_of_one_stream(SYSTEM_ZERO3);
+    strategies_of_one_stream(SYSTEM_ZERO1, "llama-3.2-1b", 0);
+    strategies_of_one_stream(SYSTEM_ZERO2, "llama-3.2-1b", 0);
+    strategies_of_one_stream(SYSTEM_ZERO3, "llama-3.2-1b", 0);
 }
 
 /* What an estimate costs is what it simulates. */
@@ -270,6 +280,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_jobs_are_estimated_as_predicted),
         cmocka_unit_test(one_stream_serves_many_of_fsdp2),
+        cmocka_unit_test(one_stream_serves_casts_by_use),
         cmocka_unit_test(one_stream_serves_many_of_fsdp1),
         cmocka_unit_test(one_stream_serves_many_of_ddp),
         cmocka_unit_test(one_stream_serves_many_of_zero),
