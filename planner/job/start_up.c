@@ -133,44 +133,19 @@ static enum err_code make_row(const struct prediction *prediction, const struct 
     return ERR_OK;
 }
 
-static bool freezes(const struct plan *plan)
-{
-    for (uint32_t i = 0; i < plan->param_count; i++)
-        if (!plan->params[i].trainable)
-            return true;
-    return false;
-}
-
-static bool shards_nothing(const struct strategy *s)
-{
-    return s->system == SYSTEM_FSDP1   ? s->sharding == SHARDING_NONE || s->world == s->replicate
-           : s->system == SYSTEM_ZERO3 ? s->world == 1
-                                       : false; /* of others there are recordings, or no shards */
-}
-
-/* Whether there are recordings of frozen parameters: of FSDP1, whose original parameters' states
- * are gathered otherwise, units that are frozen as a whole. */
-static bool knows_frozen(const struct strategy *s)
-{
-    return s->system == SYSTEM_FSDP2 || s->system == SYSTEM_DDP ||
-           (s->system == SYSTEM_FSDP1 && !s->use_orig_params);
-}
-
 /* What no recording says. */
-static enum err_code check(const struct job *job, const struct plan *plan, struct err *err)
+static enum err_code check(const struct job *job, struct err *err)
 {
     const struct strategy *s = &job->strategy;
-    const char *with =
-        strategy_offloads(s)   ? "with --offload cpu"
-        : s->experts_replicate ? "with --experts-replicate"
-        : s->columns           ? "for parameters sharded by columns"
-        : s->zero_redundancy   ? "with ZeroRedundancyOptimizer"
-        : s->system == SYSTEM_ZERO1 && s->grad_accum_fp32
-            ? "with --grad-accum-dtype fp32 under zero1"
-        : shards_nothing(s) ? "under fsdp1 and zero3 where nothing is sharded"
-        : !knows_frozen(s) && freezes(plan)
-            ? "for frozen parameters under ZeRO, and under fsdp1 with --use-orig-params"
-            : NULL;
+    const char *with = s->offload             ? "with --offload cpu"
+                       : s->experts_replicate ? "with --experts-replicate"
+                       : s->columns           ? "for parameters sharded by columns"
+                       : s->zero_redundancy   ? "with ZeroRedundancyOptimizer"
+                       : s->system == SYSTEM_ZERO1 && s->grad_accum_fp32
+                           ? "with --grad-accum-dtype fp32 under zero1"
+                       : s->system == SYSTEM_ZERO3 && s->zero.hpz_partition_size > 1
+                           ? "with zero_hpz_partition_size"
+                           : NULL;
     return with ? err_set(err, ERR_UNSUPPORTED,
                           "--start-up is not planned %s by this version: no recording says what "
                           "happens then",
@@ -181,7 +156,7 @@ static enum err_code check(const struct job *job, const struct plan *plan, struc
 enum err_code start_up(const struct prediction *prediction, const struct job *job,
                        const struct machine *machine, struct start_up *out, struct err *err)
 {
-    TRY(check(job, prediction->plan, err));
+    TRY(check(job, err));
     struct start_up_job of = {
         .plan = prediction->plan,
         .strategy = &job->strategy,

@@ -1,5 +1,8 @@
 /* start_up_fsdp1.c - the ways of FullyShardedDataParallel (see start_up.h).
  *
+ * Where nothing is sharded (NO_SHARD, or one rank) the flat parameter stays, and a state dict has
+ * copies of what is there, on the device, whatever offload_to_cpu says.
+ *
  * A unit is wrapped once all units inside it are: its parameters are put together into the flat
  * parameter (P elements), of which each rank keeps a copy of its part (S = ceil(P / N)). A state
  * dict goes the other way: a unit is gathered (N x S elements) when state_dict() enters it, and
@@ -19,6 +22,11 @@ struct flat_unit {
     uint64_t elements, shard; /* P, S */
 };
 
+static bool is_whole(const struct plan_piece *piece)
+{
+    return piece->placement.kind == PLACEMENT_WHOLE;
+}
+
 /* False: nothing is in it. */
 static bool flat_unit_of(const struct plan *plan, uint32_t unit, struct flat_unit *out)
 {
@@ -28,9 +36,18 @@ static bool flat_unit_of(const struct plan *plan, uint32_t unit, struct flat_uni
     out->piece = plan_piece(plan, plan->unit_params[out->unit->first_param], PIECE_STORE);
     out->dtype = start_up_dtype(plan, out->piece);
     out->ranks = plan_group_ranks(plan, out->piece->group);
-    out->elements = out->piece->placement.total;
+    const struct buffer *store = &plan->buffers[out->piece->buffer];
+    out->elements = is_whole(out->piece) ? store->bytes / dtype_bytes((enum dtype)store->dtype)
+                                         : out->piece->placement.total;
     out->shard = placement_chunk(out->elements, out->ranks);
     return true;
+}
+
+/* Where a parameter is in the flat one. */
+static uint64_t place_of(const struct plan *plan, uint32_t param)
+{
+    const struct plan_piece *piece = plan_piece(plan, param, PIECE_STORE);
+    return is_whole(piece) ? piece->offset : piece->placement.at;
 }
 
 static uint32_t param_of(const struct plan *plan, const struct flat_unit *f, uint32_t i)
@@ -42,12 +59,9 @@ static uint32_t param_of(const struct plan *plan, const struct flat_unit *f, uin
 static uint64_t padding(const struct plan *plan, const struct flat_unit *f, uint32_t i)
 {
     const uint32_t param = param_of(plan, f, i);
-    const uint64_t end =
-        plan_piece(plan, param, PIECE_STORE)->placement.at + start_up_elements(plan, param);
+    const uint64_t end = place_of(plan, param) + start_up_elements(plan, param);
     const uint64_t next =
-        i + 1 < f->unit->params
-            ? plan_piece(plan, param_of(plan, f, i + 1), PIECE_STORE)->placement.at
-            : f->elements;
+        i + 1 < f->unit->params ? place_of(plan, param_of(plan, f, i + 1)) : f->elements;
     return next - end;
 }
 
@@ -97,7 +111,7 @@ static void sync_unit(struct program *p, const struct flat_unit *f, bool buffers
     const uint8_t replicate = plan_group_of_role(p->of, GROUP_REPLICATE);
     if (replicate != PLAN_NO_GROUP)
         start_up_broadcast(p, replicate, count, dtypes, elements);
-    start_up_broadcast(p, f->piece->group, count, dtypes, elements);
+    start_up_broadcast(p, is_whole(f->piece) ? p->world : f->piece->group, count, dtypes, elements);
     free(dtypes);
     free(elements);
 }
@@ -120,6 +134,10 @@ static void flatten(struct program *p, const struct flat_unit *f)
     while (count > 0)
         start_up_dies(p, pads[--count]);
     free(pads);
+    for (uint32_t i = 0; is_whole(f->piece) && i < f->unit->params; i++)
+        start_up_dies(p, p->full[param_of(p->of, f, i)]);
+    if (is_whole(f->piece))
+        return;
     const uint64_t from = f->shard * plan_group_rank(p->of, f->piece->group, p->of->rank);
     const uint64_t left = from < f->elements ? f->elements - from : 0;
     const uint64_t own = left < f->shard ? left : f->shard;
@@ -192,7 +210,7 @@ static uint32_t gather(struct program *p, const struct flat_unit *f)
 static void enter_unit(struct program *p, enum start_up_way way, uint32_t unit)
 {
     struct flat_unit f;
-    if (!flat_unit_of(p->of, unit, &f))
+    if (!flat_unit_of(p->of, unit, &f) || is_whole(f.piece))
         return;
     const uint32_t whole = gather(p, &f), first = param_of(p->of, &f, 0);
     p->full[first] = whole;
@@ -209,13 +227,16 @@ static void enter_unit(struct program *p, enum start_up_way way, uint32_t unit)
     start_up_dies(p, whole);
 }
 
-/* Elements of this rank's rows: tensor.chunk(N), a ShardedTensor's. */
+/* Elements of this rank's rows: tensor.chunk(N), a ShardedTensor's; of what is not sharded, all
+ * ranks share them. */
 static uint64_t rows_of(const struct plan *plan, const struct flat_unit *f, uint32_t param,
                         uint32_t rank)
 {
+    const bool whole = is_whole(f->piece);
     const struct part part =
         placement_part((struct placement){.kind = PLACEMENT_ROWS}, &plan->params[param].shape,
-                       f->ranks, plan_group_rank(plan, f->piece->group, rank));
+                       whole ? plan->world : f->ranks,
+                       whole ? rank : plan_group_rank(plan, f->piece->group, rank));
     return part_elements(&part);
 }
 
@@ -230,13 +251,12 @@ static bool makes_dtensors(const struct program *p, enum start_up_way way)
     return is_sharded(way) && plan_group_of_role(p->of, GROUP_REPLICATE) != PLAN_NO_GROUP;
 }
 
-/* What the state dict has of a parameter is a copy of its own. Returns it; NONE: nothing. */
+/* What a state dict has of a parameter is a copy of its own. Returns it; NONE: nothing. */
 static uint32_t clone_param(struct program *p, enum start_up_way way, const struct flat_unit *f,
-                            uint32_t param)
+                            uint32_t param, uint8_t pool, bool rows)
 {
-    const uint8_t pool = is_offloaded(way) ? LANE_HOST : LANE_COMPUTE;
     const uint64_t all = start_up_elements(p->of, param);
-    const uint64_t elements = is_sharded(way) ? rows_of(p->of, f, param, p->of->rank) : all;
+    const uint64_t elements = rows ? rows_of(p->of, f, param, p->of->rank) : all;
     const uint32_t whole =
         makes_dtensors(p, way) ? start_up_born(p, pool, CATEGORY_PARAM, f->dtype, all) : NONE;
     const uint32_t own =
@@ -267,14 +287,18 @@ static void leave_unit(struct program *p, enum start_up_way way, uint32_t unit)
     if (!flat_unit_of(p->of, unit, &f))
         return;
     const uint32_t twice = start_up_tied(p->of, p->tied), held = p->full[param_of(p->of, &f, 0)];
-    if (held == NONE)
+    const bool whole = is_whole(f.piece);
+    const uint8_t pool = is_offloaded(way) && !whole ? LANE_HOST : LANE_COMPUTE;
+    if (held == NONE && !whole)
         return;
     for (uint32_t i = 0; way != START_UP_LOAD && i < f.unit->params; i++) {
         const uint32_t param = param_of(p->of, &f, i);
-        clone_param(p, way, &f, param);
+        clone_param(p, way, &f, param, pool, is_sharded(way) && !whole);
         if (param == twice)
-            clone_param(p, way, &f, param);
+            clone_param(p, way, &f, param, pool, is_sharded(way) && !whole);
     }
+    if (whole)
+        return;
     if (is_offloaded(way))
         bring_back(p, &f, held);
     else
@@ -283,6 +307,11 @@ static void leave_unit(struct program *p, enum start_up_way way, uint32_t unit)
 
 /* ---- the optimizer's ---- */
 
+static bool has_state(const struct plan *plan, uint32_t param)
+{
+    return plan->params[param].trainable;
+}
+
 /* Those of DTensors go to the host once the unit has all of them, as the optimizer's configuration
  * has it by default; ShardedTensors do not. */
 static void state_copies(struct program *p, enum start_up_way way, const struct flat_unit *f,
@@ -290,8 +319,10 @@ static void state_copies(struct program *p, enum start_up_way way, const struct 
 {
     uint32_t *copies = xcalloc(f->unit->params * STATES + 1, sizeof *copies), count = 0;
     for (uint32_t i = 0; (p->first || !is_offloaded(way)) && i < f->unit->params; i++)
-        for (uint32_t k = 0; k < states; k++)
-            copies[count++] = clone_param(p, way, f, param_of(p->of, f, i));
+        for (uint32_t k = 0; k < states && has_state(p->of, param_of(p->of, f, i)); k++)
+            copies[count++] =
+                clone_param(p, way, f, param_of(p->of, f, i),
+                            is_offloaded(way) ? LANE_HOST : LANE_COMPUTE, is_sharded(way));
     for (uint32_t i = 0; makes_dtensors(p, way) && i < count; i++) {
         if (copies[i] == NONE)
             continue;
@@ -311,43 +342,66 @@ static void gather_states(struct program *p, enum start_up_way way, uint32_t uni
     if (!flat_unit_of(p->of, unit, &f) || !plan_piece(p->of, param_of(p->of, &f, 0), PIECE_EXP_AVG))
         return;
     uint32_t whole[STATES];
-    for (int k = 0; k < STATES; k++)
+    const bool gathers = !is_whole(f.piece);
+    for (int k = 0; gathers && k < STATES; k++)
         whole[k] = gather(p, &f);
     const uint32_t step = start_up_born(p, LANE_HOST, CATEGORY_OPTIMIZER, DTYPE_FP32, 1);
     state_copies(p, way, &f, STATES);
-    for (int k = 0; k < STATES; k++)
+    for (int k = 0; gathers && k < STATES; k++)
         start_up_dies(p, whole[k]);
     if (!p->first && is_offloaded(way))
         start_up_dies(p, step);
 }
 
-/* Elements of the padding in this rank's part that is behind the i-th parameter. */
-static uint64_t own_padding(const struct plan *plan, const struct flat_unit *f, uint32_t i)
+/* Elements in this rank's part of those of the flat parameter that begin `at`. */
+static uint64_t own_elements(const struct plan *plan, const struct flat_unit *f, uint64_t at,
+                             uint64_t elements)
 {
     const uint64_t from = f->shard * plan_group_rank(plan, f->piece->group, plan->rank);
-    const uint32_t param = param_of(plan, f, i);
-    const uint64_t at =
-        plan_piece(plan, param, PIECE_STORE)->placement.at + start_up_elements(plan, param);
-    const uint64_t end = at + padding(plan, f, i), to = from + f->shard;
+    const uint64_t end = at + elements, to = from + f->shard;
     const uint64_t low = at > from ? at : from, high = end < to ? end : to;
     return low < high ? high - low : 0;
+}
+
+static bool unit_has_states(const struct plan *plan, const struct flat_unit *f)
+{
+    for (uint32_t i = 0; i < f->unit->params; i++)
+        if (has_state(plan, param_of(plan, f, i)))
+            return true;
+    return false;
+}
+
+/* What stands in this rank's part for the i-th parameter, which is frozen, and for the padding
+ * behind it: something of as many elements. Returns how many `pads` there are then. */
+static uint32_t stand_ins(struct program *p, const struct flat_unit *f, uint32_t i, uint32_t *pads,
+                          uint32_t count)
+{
+    const uint32_t param = param_of(p->of, f, i);
+    const uint64_t at = place_of(p->of, param);
+    const uint64_t elements = start_up_elements(p->of, param);
+    const uint64_t own[] = {
+        has_state(p->of, param) ? 0 : own_elements(p->of, f, at, elements),
+        own_elements(p->of, f, at + elements, padding(p->of, f, i)),
+    };
+    for (int k = 0; k < 2; k++)
+        if (own[k])
+            pads[count++] = start_up_born(p, LANE_COMPUTE, CATEGORY_OPTIMIZER, f->dtype, own[k]);
+    return count;
 }
 
 /* _allgather_orig_param_states: a state at a time, put together as the flat parameter is. */
 static void gather_orig_states(struct program *p, enum start_up_way way, uint32_t unit)
 {
     struct flat_unit f;
-    if (!flat_unit_of(p->of, unit, &f))
+    if (!flat_unit_of(p->of, unit, &f) || is_whole(f.piece) || !unit_has_states(p->of, &f))
         return;
-    uint32_t before = NONE, *pads = xcalloc(f.unit->params + 1, sizeof *pads);
+    uint32_t before = NONE, *pads = xcalloc(2 * f.unit->params + 1, sizeof *pads);
     const uint32_t whole =
         start_up_born(p, LANE_COMPUTE, CATEGORY_UNSHARDED_PARAM, f.dtype, f.shard * f.ranks);
     for (int k = 0; k < STATES; k++) {
         uint32_t count = 0;
         for (uint32_t i = 0; i < f.unit->params; i++)
-            if (own_padding(p->of, &f, i))
-                pads[count++] = start_up_born(p, LANE_COMPUTE, CATEGORY_OPTIMIZER, f.dtype,
-                                              own_padding(p->of, &f, i));
+            count = stand_ins(p, &f, i, pads, count);
         const uint32_t own = start_up_born(p, LANE_COMPUTE, CATEGORY_OPTIMIZER, f.dtype, f.shard);
         if (before != NONE)
             start_up_dies(p, before);
@@ -425,7 +479,8 @@ static uint64_t of_whole(const struct start_up_job *job, enum start_up_way way, 
     return whole.parameters + (way == START_UP_FULL_OPTIMIZER ? whole.states : 0);
 }
 
-/* Rows of every parameter; replicas share them. */
+/* Rows of every parameter; replicas share them. What is not sharded one rank writes, here rank 0,
+ * of the model, and each its rows of the optimizer's states. */
 static uint64_t of_shards(const struct start_up_job *job, enum start_up_way way, uint32_t rank)
 {
     const struct plan *plan = job->plan;
@@ -439,10 +494,13 @@ static uint64_t of_shards(const struct start_up_job *job, enum start_up_way way,
             continue;
         for (uint32_t i = 0; i < f.unit->params; i++) {
             const uint32_t param = param_of(plan, &f, i);
-            const uint64_t rows = rows_of(plan, &f, param, rank) * dtype_bytes(f.dtype);
+            const uint64_t rows = rows_of(plan, &f, param, rank);
+            const uint64_t all = rank == 0 ? start_up_elements(plan, param) : 0;
+            const uint64_t model = is_whole(f.piece) ? all : rows;
             const bool states =
                 way == START_UP_SHARDED_OPTIMIZER && plan_piece(plan, param, PIECE_EXP_AVG) != NULL;
-            bytes += rows * (1U + (param == twice) + (states ? STATES : 0));
+            bytes += (model * (1U + (param == twice)) + (states ? rows * STATES : 0)) *
+                     dtype_bytes(f.dtype);
         }
     }
     return bytes / replicas + (plan_group_rank(plan, group, rank) < bytes % replicas);

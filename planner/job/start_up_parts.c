@@ -109,7 +109,8 @@ uint64_t start_up_padded(const struct plan *plan, const struct plan_piece *piece
 
 static enum dtype made_in(const struct program *p, uint32_t param)
 {
-    const bool zero = plan_piece(p->of, param, PIECE_MASTER) != NULL;
+    const enum system_kind system = p->job->strategy->system;
+    const bool zero = system == SYSTEM_ZERO1 || system == SYSTEM_ZERO2 || system == SYSTEM_ZERO3;
     return zero ? p->job->strategy->store : start_up_dtype(p->of, start_up_store(p, param));
 }
 

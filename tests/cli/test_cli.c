@@ -77,9 +77,6 @@ static void bad_usage_says_what_is_allowed_and_exits_with_2(void **state)
         {"plan gpt2 --profile tests/data/bad/two-objects.json", "two-objects.json:"},
         {"plan gpt2 --gpus 12 --seq 64 -o /tmp/none-of-these", "--gpus-per-node"},
         {"fit gpt2 --goodput", "unrecognized"},
-        {"fit gpt2 --start-up --strategy fsdp1 --sharding NO_SHARD", "nothing is sharded"},
-        {"fit gpt2 --start-up --strategy zero3 --gpus 1", "nothing is sharded"},
-        {"fit gpt2 --start-up --strategy zero2 --freeze *wte*", "frozen parameters"},
         {"fit gpt2 --start-up --offload cpu", "--offload cpu"},
         {"models --what", "usage"},
         {"gpus extra", "usage"},
@@ -350,6 +347,8 @@ static void start_up_is_each_systems(void **state)
         {"zero2", "checkpoints", "save", 14},
         {"zero3", "checkpoints", "gather_16bit", 2},
         {"zero3", "initialisation", "zero_init", 0},
+        {"fsdp1 --sharding NO_SHARD", "checkpoints", "full", 4},
+        {"zero3 --gpus 1", "checkpoints", "save", 12},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_int_equal(shardplan("fit tests/data/configs/toy-llama --gpus 16 --seq 128 "

@@ -6,7 +6,7 @@ shapes and storages and no data, the host's are real and never filled, so that d
 DDP's reducer, FSDP1's flat parameters and DeepSpeed's engine are the installed ones.
 
 Usage
-    record_start_up_systems.py --out OUT.jsonl [--only NAME ...]
+    record_start_up_systems.py --out OUT.jsonl [--only GLOB ...]
     record_start_up_systems.py --check OUT.jsonl
 
 A row: name, model, strategy (record_systems.py's or record_zero.py's), way:
@@ -41,6 +41,7 @@ anything else is there); the shapes that DeepSpeed keeps as tensors of the meta 
 import argparse
 import collections
 import contextlib
+import fnmatch
 import gc
 import json
 import os
@@ -353,7 +354,9 @@ class Zero(record_zero_offload.ZeroOffload):
         kind = {"llama": "flat_llama"}.get(self.m["kind"], self.m["kind"])
         with torch.device("cpu" if way == "cpu" else DEVICE), self.context(way):
             model, _ = models.make({**self.m, "kind": kind}, self.s)
-        optimizer = recorder.System.optimizer(self, model)
+        for param in recorder.matching(model, self.s.get("freeze")):
+            param.requires_grad_(False)
+        optimizer = self.inner_optimizer(model)
         return deepspeed.initialize(model=model, optimizer=optimizer, config=self.configuration())[0]
 
     def context(self, way):
@@ -364,6 +367,7 @@ class Zero(record_zero_offload.ZeroOffload):
     def configuration(self):
         out = super().configuration()
         out["zero_optimization"].pop("flatten", None)
+        out["zero_optimization"].pop("freeze", None)
         if self.s["stage"] == 3:
             out["zero_optimization"]["stage3_gather_16bit_weights_on_model_save"] = True
         return out
@@ -418,6 +422,7 @@ WAYS = {"fsdp1": ("meta", "cpu", "gpu", "broadcast", "full", "full_gpu", "sharde
 
 BIG = {"kind": "llama", "dim": 1024, "layers": 4, "heads": 8, "kv_heads": 8, "ffn": 4096, "vocab": 32000, "batch": 1,
        "seq": 32}       # more than a broadcast's 250 MiB
+OFFLOAD, PARAM = {"offload_optimizer": {"device": "cpu"}}, {"offload_param": {"device": "cpu"}}
 CASES = {
     "fsdp1": (
         ("llama-4", LLAMA, {"world": 4}),
@@ -436,6 +441,14 @@ CASES = {
         ("one-unit", LLAMA, {"world": 4, "wrap": "none"}),
         ("big-unit", BIG, {"world": 4, "wrap": "none"}),
         ("frozen", LLAMA, {"world": 4, "freeze": "layers.0.*"}),
+        ("orig-frozen", LLAMA, {"world": 4, "freeze": "layers.0.*", "use_orig_params": True}),
+        ("orig-frozen-some", LLAMA, {"world": 4, "freeze": "*norm*,*.wq.*", "use_orig_params": True}),
+        ("orig-frozen-odd-7-rank-6", ODD, {"world": 7, "rank": 6, "freeze": "*norm*,*.w2.*", "use_orig_params": True}),
+        ("one", LLAMA, {"world": 1}),
+        ("one-orig", LLAMA, {"world": 1, "use_orig_params": True}),
+        ("no-shard", LLAMA, {"world": 4, "sharding": "NO_SHARD"}),
+        ("no-shard-orig-rank-3", LLAMA, {"world": 4, "rank": 3, "sharding": "NO_SHARD", "use_orig_params": True}),
+        ("no-shard-gpt2", GPT2, {"world": 4, "sharding": "NO_SHARD", "param_dtype": "bf16"}),
     ),
     "ddp": (
         ("llama-4", LLAMA, {"world": 4}),
@@ -457,8 +470,25 @@ CASES = {
             ("odd-7-rank-6", ODD, {"world": 7, "rank": 6}),
             ("gpt2-4", GPT2, {"world": 4}),
             ("fp16", LLAMA, {"world": 4, "param_dtype": "fp16"}),
-            ("little-memory", LLAMA, {"world": 4, "flatten": "cpu"}))
-        if stage < 3 or name != "little-memory"),
+            ("little-memory", LLAMA, {"world": 4, "flatten": "cpu"}),
+            ("frozen", LLAMA, {"world": 4, "freeze": "layers.0.*"}),
+            ("frozen-tied-rank-1", GPT2, {"world": 3, "rank": 1, "freeze": "wte.*,*.bias"}),
+            ("one", LLAMA, {"world": 1}),
+            ("one-gpt2", GPT2, {"world": 1}),
+            ("offload", LLAMA, {"world": 4, **OFFLOAD}),
+            ("offload-gpt2-rank-2", GPT2, {"world": 3, "rank": 2, **OFFLOAD}),
+            ("offload-fp16", LLAMA, {"world": 4, "param_dtype": "fp16", **OFFLOAD}),
+            ("offload-unpinned", LLAMA, {"world": 4, "offload_optimizer": {"device": "cpu", "pin_memory": False}}),
+            ("offload-one", LLAMA, {"world": 1, **OFFLOAD}),
+            ("offload-accumulate", LLAMA, {"world": 4, "accumulate": 2, **OFFLOAD}),
+            ("offload-frozen", LLAMA, {"world": 4, "freeze": "layers.0.*", **OFFLOAD}),
+            ("offload-both", LLAMA, {"world": 4, **OFFLOAD, **PARAM}),
+            ("offload-both-gpt2-rank-2", GPT2, {"world": 3, "rank": 2, **OFFLOAD, **PARAM}),
+            ("offload-both-unpinned", LLAMA, {"world": 4, "offload_optimizer": {"device": "cpu", "pin_memory": False},
+                                              "offload_param": {"device": "cpu", "pin_memory": False}}),
+            ("offload-param", LLAMA, {"world": 4, **PARAM}),
+            ("offload-both-one", LLAMA, {"world": 1, **OFFLOAD, **PARAM}))
+        if (stage < 3 or name != "little-memory") and (stage == 3 or "offload_param" not in s)),
 }
 
 
@@ -516,7 +546,7 @@ def main():
     wrong = 0
     out = open(args.out, "w") if args.out else None
     for row in rows:
-        if args.only and row["name"] not in args.only:
+        if args.only and not any(fnmatch.fnmatchcase(row["name"], only) for only in args.only):
             continue
         try:
             got = record_row({k: row[k] for k in ("name", "model", "strategy", "way")})
