@@ -312,6 +312,22 @@ static enum err_code check_float8(const struct job *job, struct err *err)
     return ERR_OK;
 }
 
+/* Recomputation to a block's end runs the hook behind its last module, too, which lets go of what
+ * backward reads next: DeepSpeed then finds gradients of no elements ("0 != 11264 Cannot reduce
+ * scatter gradients whose size is not same as the params"). */
+static enum err_code check_early_stop(const struct job *job, struct err *err)
+{
+    const struct tape_options tape = job_tape(job);
+    if (job->strategy.system == SYSTEM_ZERO3 && tape.no_early_stop && tape.checkpointing)
+        return err_set(
+            err, ERR_INVALID,
+            "--early-stop off with --checkpointing under zero3: DeepSpeed lets go of a "
+            "block's last parameters when it was computed again to its end, and fails "
+            "(\"Cannot reduce scatter gradients whose size is not same as the params\"); "
+            "--early-stop on");
+    return ERR_OK;
+}
+
 /* Of attention in single ops what was recorded: not what torch.compile fuses of it, nor some blocks
  * that a dispatch mode watches, where ATen adds its mask otherwise. */
 static enum err_code check_attention(const struct job *job, struct err *err)
@@ -342,6 +358,7 @@ enum err_code job_check(const struct job *job, struct err *err)
         return err_set(err, ERR_UNSUPPORTED, "%s cannot be planned by this version",
                        system_name(job->strategy.system));
     TRY(check_version(job, err));
+    TRY(check_early_stop(job, err));
     TRY(check_float8(job, err));
     TRY(check_attention(job, err));
     TRY(check_compiled(job, err));

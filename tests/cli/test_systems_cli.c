@@ -129,6 +129,8 @@ static void a_system_that_cannot_says_why(void **state)
                 "ddp: --param-dtype: ddp computes in the stored dtype");
     expect_says(shardplan("fit " TOY " --strategy fsdp2,zero3 --store-dtype bf16"), 0,
                 "zero3: --store-dtype: zero3 keeps a copy in fp32");
+    expect_says(shardplan("fit " TOY " --strategy zero3 --checkpointing full --early-stop off"), 2,
+                "Cannot reduce scatter gradients");
 }
 
 static void what_is_wrong_is_said_once(void **state)
