@@ -12,12 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* 2.x. All that is planned was recorded under TORCH_WHOLE, which is the default; of what is refused
- * of versions before it, samples were recorded under those after it. */
+/* 2.x. All that is planned was recorded under TORCH_WHOLE, which is the default; what was recorded
+ * under some of the others alone is a row of job/recorded_under.c. */
 enum { TORCH_OLDEST = 4, TORCH_WHOLE = 14, TORCH_NEWEST = 15 };
-
-/* From which on CPUOffloadPolicy is planned: under 2.6, 2.8, 2.10 and 2.12 it was recorded. */
-enum { TORCH_OF_OFFLOAD = 6 };
 
 /* X(NAME, from 2.x on, until 2.x, whose, what others do, what these did, source): from TORCH_OLDEST
  * on unless a version began it; of one sharding system, or of all jobs. */
@@ -172,12 +169,6 @@ struct torch_row {
 
 /* Lent, one an enum torch_change. */
 const struct torch_row *torch_row(enum torch_change change);
-
-/* Whether everything that is planned at all is planned as 2.`minor` has it; 0: TORCH_WHOLE. */
-static inline bool torch_is_whole(uint32_t minor)
-{
-    return minor == 0 || minor >= TORCH_WHOLE;
-}
 
 /* "2.14.1+cu130" is 14; 0: none that is known. */
 uint32_t torch_minor(const char *version);

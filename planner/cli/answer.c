@@ -9,6 +9,7 @@
 #include "report/result.h"
 #include "report/start_up_result.h"
 #include "report/time_result.h"
+#include "report/version_notes.h"
 #include "settings/settings_resolve.h"
 
 #include <stdlib.h>
@@ -92,6 +93,13 @@ static void print_passed_over(FILE *file, const struct answer *a)
     json_decref(names);
 }
 
+static json_t *show_start_up(const struct answer *a)
+{
+    json_t *object = start_up_json(&a->start_up, &a->machine);
+    json_object_set_new(object, "not_recorded", version_notes_start_up(&a->job));
+    return object;
+}
+
 static void show_json(const struct answer *a, const struct remedy *remedies, uint32_t count)
 {
     json_t *root = result_json(&a->settings, &a->job, &a->machine, &a->prediction, remedies, count);
@@ -103,7 +111,7 @@ static void show_json(const struct answer *a, const struct remedy *remedies, uin
     if (a->settings.goodput)
         json_object_set_new(root, "goodput", long_run_json(&a->run));
     if (a->settings.start_up)
-        json_object_set_new(root, "start_up", start_up_json(&a->start_up, &a->machine));
+        json_object_set_new(root, "start_up", show_start_up(a));
     json_object_set_new(root, "from", import_json(&a->import));
     json_object_set_new(root, "zero_passed_over", passed_over(a));
     report_json(root);
@@ -129,8 +137,10 @@ void answer_show(const struct answer *a)
         explanation_print(stdout, &a->explanation);
     if (a->settings.goodput)
         long_run_print(stdout, &a->run);
-    if (a->settings.start_up)
+    if (a->settings.start_up) {
         start_up_print(stdout, &a->start_up, &a->machine);
+        version_notes_print_start_up(stdout, &a->job);
+    }
     import_print(stdout, &a->import);
     print_passed_over(stdout, a);
 }

@@ -2,6 +2,7 @@
 #include "job/job.h"
 
 #include "compile/compile.h"
+#include "job/recorded_under.h"
 
 #include <assert.h>
 
@@ -268,31 +269,17 @@ static enum err_code run(const struct job *job, const struct graph *graph, struc
     return ERR_OK;
 }
 
-/* Of versions before the newest, what was recorded under them. */
 static enum err_code check_version(const struct job *job, struct err *err)
 {
-    const struct model_job *m = &job->model;
     const struct tape_options tape = job_tape(job);
-    const uint32_t torch = m->torch;
-    if (torch_is_whole(torch))
-        return ERR_OK;
+    const uint32_t torch = job->model.torch;
     if (tape.checkpointing == CHECKPOINTING_SELECTIVE &&
         !torch_does(torch, TORCH_SELECTIVE_CHECKPOINTS))
         return err_set(err, ERR_INVALID,
                        "--checkpointing selective: torch 2.%u has no "
                        "create_selective_checkpoint_contexts; 2.%u does",
                        torch, torch_row(TORCH_SELECTIVE_CHECKPOINTS)->until);
-    const bool eager = job->strategy.system != SYSTEM_FSDP2;
-    const char *option = tape.compiled          ? "--compile"
-                         : m->float8            ? "--float8"
-                         : eager && m->autocast ? "--autocast"
-                         : eager && m->lora     ? "--lora"
-                                                : NULL;
-    if (option)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "%s under %s: not known of torch 2.%u; it is planned as of 2.%d", option,
-                       system_name(job->strategy.system), torch, TORCH_WHOLE);
-    return ERR_OK;
+    return recorded_under_check(job, err);
 }
 
 /* Under a policy of what is kept a dispatch mode sees the parts of an eager product. */

@@ -154,10 +154,6 @@ static enum err_code check_offload(const struct strategy *s, uint32_t torch, str
 {
     if (!s->offload || torch == 0)
         return ERR_OK;
-    if (torch < TORCH_OF_OFFLOAD)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--offload: not known of torch 2.%u; it is planned as of 2.%d", torch,
-                       TORCH_OF_OFFLOAD);
     if (s->replicate > 1 && !torch_does(torch, TORCH_OFFLOAD_WAITS))
         return err_set(err, ERR_UNSUPPORTED,
                        "--offload with --replicate: of torch 2.%u it is not planned: %s (until "
@@ -180,10 +176,6 @@ static enum err_code check_version(const struct strategy *s, uint32_t torch, str
     if (s->columns && s->world == s->replicate && !torch_does(torch, TORCH_ALONE_REDUCES))
         return err_set(err, ERR_UNSUPPORTED,
                        "--placement columns of one rank: not planned as torch 2.%u does it", torch);
-    if (s->experts_replicate && !torch_is_whole(torch))
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--experts-replicate: not known of torch 2.%u; it is planned as of 2.%d",
-                       torch, TORCH_WHOLE);
     return check_offload(s, torch, err);
 }
 

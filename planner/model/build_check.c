@@ -80,10 +80,6 @@ static enum err_code check_compiled_loss(const struct family *family, const stru
                        "--loss compiled: %s computes its loss in its own forward as %s writes it, "
                        "and is planned with --loss eager or fused",
                        family->name, code_name(job->code));
-    if (!torch_is_whole(job->torch))
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--loss compiled: what torch.compile makes of it is known as of torch 2.%u",
-                       TORCH_WHOLE);
     return ERR_OK;
 }
 

@@ -178,6 +178,14 @@ static const char *idle_note(const struct job *job)
                : NULL;
 }
 
+/* The job with the attention that runs: it was planned, so it is possible there. */
+static struct job on_machine(const struct job *job, const struct machine *machine)
+{
+    struct job there = *job;
+    there.model.attention = attention_of(job, machine);
+    return there;
+}
+
 json_t *result_json(const struct settings *settings, const struct job *job,
                     const struct machine *machine, const struct prediction *p,
                     const struct remedy *remedies, uint32_t remedy_count)
@@ -188,7 +196,8 @@ json_t *result_json(const struct settings *settings, const struct job *job,
     json_object_set_new(root, "shardplan", json_string(SHARDPLAN_VERSION));
     json_object_set_new(root, "model", model_json(&job->config, p->parameters));
     model_notes_set(root, &job->config);
-    version_notes_set(root, job);
+    const struct job there = on_machine(job, machine);
+    version_notes_set(root, &there);
     if (idle_note(job))
         json_object_set_new(root, "no_effect", json_string(idle_note(job)));
     json_object_set_new(root, "settings", settings_echo(settings));
@@ -502,7 +511,8 @@ void result_print(FILE *file, const struct settings *settings, const struct job 
 {
     const struct style s = style_of(file);
     print_title(file, &s, settings, job, machine, p);
-    print_notes(file, job, settings->explain);
+    const struct job there = on_machine(job, machine);
+    print_notes(file, &there, settings->explain);
     print_categories(file, &s, p);
     print_host(file, &s, job, machine, p);
     fputc('\n', file);

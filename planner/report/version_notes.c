@@ -2,6 +2,7 @@
 #include "report/version_notes.h"
 
 #include "base/torch.h"
+#include "job/recorded_under.h"
 
 enum { LINES = 4 }; /* more are folded */
 
@@ -47,12 +48,31 @@ bool version_notes_any(const struct job *job)
     return (torch != 0 && torch != TORCH_WHOLE) || older_deepspeed(job);
 }
 
+/* "torch 2.16: --compile is planned as 2.15 does it, under which it was recorded last" */
+static void print_not_recorded(FILE *file, const struct job *job, const char *indent,
+                               const struct recorded_under *row)
+{
+    const uint32_t torch = job->model.torch, instead = recorded_under_instead(row, torch);
+    fprintf(file, "%storch 2.%u: %s is planned as 2.%u does it, under which it was recorded %s\n",
+            indent, torch, row->what, instead, torch > instead ? "last" : "first");
+}
+
+void version_notes_print_start_up(FILE *file, const struct job *job)
+{
+    const struct recorded_under *row = recorded_under_start_up(job);
+    if (row)
+        print_not_recorded(file, job, "  ", row);
+}
+
 void version_notes_print(FILE *file, const struct job *job, bool all)
 {
+    const struct recorded_under *row;
     uint32_t count = 0;
     const uint32_t deepspeed = older_deepspeed(job);
     if (deepspeed)
         fprintf(file, "DeepSpeed 0.%u.%u: %s\n", deepspeed / 100, deepspeed % 100, DEEPSPEED_TEXT);
+    for (uint32_t i = 0; (row = recorded_under_not(job, i)) != NULL; i++)
+        print_not_recorded(file, job, "", row);
     for (int i = 0; i < TORCH_CHANGES; i++)
         count += is_met(job, (enum torch_change)i);
     if (!all && count > LINES) {
@@ -68,6 +88,29 @@ void version_notes_print(FILE *file, const struct job *job, bool all)
             fprintf(file, "torch 2.%u: %s (%s 2.%u)\n", job->model.torch, note.does, note.word,
                     note.version);
     }
+}
+
+static json_t *not_recorded_json(const struct job *job, const struct recorded_under *row)
+{
+    char instead[24];
+    snprintf(instead, sizeof instead, "2.%u", recorded_under_instead(row, job->model.torch));
+    return json_pack("{s:s, s:s, s:s}", "what", row->what, "planned_as", instead, "source",
+                     row->source);
+}
+
+json_t *version_notes_start_up(const struct job *job)
+{
+    const struct recorded_under *row = recorded_under_start_up(job);
+    return row ? not_recorded_json(job, row) : NULL;
+}
+
+static json_t *all_not_recorded(const struct job *job)
+{
+    const struct recorded_under *row;
+    json_t *list = json_array();
+    for (uint32_t i = 0; (row = recorded_under_not(job, i)) != NULL; i++)
+        json_array_append_new(list, not_recorded_json(job, row));
+    return list;
 }
 
 void version_notes_set(json_t *object, const struct job *job)
@@ -90,5 +133,6 @@ void version_notes_set(json_t *object, const struct job *job)
                             json_pack("{s:s, s:s}", "version", version, "note", DEEPSPEED_TEXT));
     snprintf(version, sizeof version, "2.%u", torch ? torch : TORCH_WHOLE);
     json_object_set_new(object, "torch",
-                        json_pack("{s:s, s:o}", "version", version, "otherwise", otherwise));
+                        json_pack("{s:s, s:o, s:o}", "version", version, "otherwise", otherwise,
+                                  "not_recorded", all_not_recorded(job)));
 }

@@ -78,6 +78,31 @@ static void what_a_version_does_otherwise_is_said(void **state)
     assert_non_null(strstr(program_output(), "(until 2.6)"));
 }
 
+/* What is planned of a version that it was not recorded under, and nothing where it was. */
+static void what_was_not_recorded_is_said(void **state)
+{
+    (void)state;
+    assert_int_equal(shardplan(FIT "--torch 2.12 --attention math"), 0);
+    assert_non_null(strstr(program_output(), "torch 2.12: --attention in single ops is planned as "
+                                             "2.14 does it, under which it was recorded first"));
+    assert_int_equal(shardplan(FIT "--torch 2.12 --attention math --json"), 0);
+    json_t *result = program_object();
+    const json_t *list = json_object_get(json_object_get(result, "torch"), "not_recorded");
+    assert_int_equal(json_array_size(list), 1);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(list, 0), "planned_as")),
+                        "2.14");
+    json_decref(result);
+    assert_int_equal(shardplan(FIT "--torch 2.12 --start-up"), 0);
+    assert_non_null(strstr(program_output(), "--start-up is planned as 2.14 does it"));
+    assert_int_equal(shardplan(FIT "--torch 2.15 --start-up --attention math"), 0);
+    assert_null(strstr(program_output(), "recorded first"));
+    assert_int_equal(shardplan(FIT "--torch 2.15 --lora 8 --strategy ddp"), 0);
+    assert_non_null(strstr(program_output(), "torch 2.15: --lora is planned as 2.14 does it, under "
+                                             "which it was recorded last"));
+    assert_int_equal(shardplan(FIT "--torch 2.15 --strategy zero3"), 0);
+    assert_null(strstr(program_output(), "was recorded"));
+}
+
 /* MixedPrecisionPolicy(reduce_dtype=None): gradients of fp32 parameters, as of 2.15. */
 static void gradients_own_dtype_is_the_stored_one_since_2_15(void **state)
 {
@@ -97,7 +122,7 @@ static void what_is_not_known_of_a_version_is_refused(void **state)
         {"--torch 2.16", "did you mean 2.15?"},
         {"--torch 2.150", "did you mean 2.15?"},
         {"--torch 2.5.0", "allowed are 2.4"}, /* it alone preferred cuDNN's attention */
-        {"--torch 2.8 --strategy zero3", "is known as of torch 2.14 alone"},
+        {"--torch 2.8 --strategy zero3", "ZeRO: not known of torch 2.8; it is planned as of 2.14"},
         {"--torch 2.8 --strategy ddp --autocast bf16", "not known of torch 2.8"},
         {"--torch 2.8 --compile on", "not known of torch 2.8"},
         {"--torch 2.4 --units torchtitan", "torch 2.4 does not have it; 2.5 does"},
@@ -138,6 +163,7 @@ int main(void)
         cmocka_unit_test(versions_hold_what_they_hold),
         cmocka_unit_test(what_a_version_does_otherwise_is_said),
         cmocka_unit_test(gradients_own_dtype_is_the_stored_one_since_2_15),
+        cmocka_unit_test(what_was_not_recorded_is_said),
         cmocka_unit_test(what_is_not_known_of_a_version_is_refused),
     };
     return cmocka_run_group_tests_name("torch", tests, NULL, NULL);

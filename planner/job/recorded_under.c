@@ -1,0 +1,112 @@
+/* recorded_under.c - see recorded_under.h. */
+#include "job/recorded_under.h"
+
+static bool is_zero(const struct job *job)
+{
+    const enum system_kind system = job->strategy.system;
+    return system == SYSTEM_ZERO1 || system == SYSTEM_ZERO2 || system == SYSTEM_ZERO3;
+}
+
+static bool is_ddp_or_fsdp1(const struct job *job)
+{
+    return job->strategy.system == SYSTEM_DDP || job->strategy.system == SYSTEM_FSDP1;
+}
+
+static bool compiles(const struct job *job)
+{
+    return job_tape(job).compiled != COMPILED_NOT;
+}
+
+static bool compiles_loss(const struct job *job)
+{
+    return job->model.loss == CROSS_ENTROPY_COMPILED;
+}
+
+static bool is_float8(const struct job *job)
+{
+    return job->model.float8;
+}
+
+static bool autocasts(const struct job *job)
+{
+    return is_ddp_or_fsdp1(job) && job->model.autocast;
+}
+
+static bool adapts(const struct job *job)
+{
+    return is_ddp_or_fsdp1(job) && job->model.lora;
+}
+
+static bool composes_attention(const struct job *job)
+{
+    return attention_is_composed(job->model.attention);
+}
+
+static bool replicates_experts(const struct job *job)
+{
+    return job->strategy.system == SYSTEM_FSDP2 && job->strategy.experts_replicate;
+}
+
+static bool offloads(const struct job *job)
+{
+    return job->strategy.system == SYSTEM_FSDP2 && job->strategy.offload;
+}
+
+enum row { START_UP };
+
+static const struct recorded_under rows[] = {
+    [START_UP] = {"--start-up", 14, 15, NULL, true, "start_up.jsonl, start_up_systems.jsonl"},
+    {"ZeRO", 14, 15, is_zero, false, "zero_events.jsonl, version_zero_events.jsonl"},
+    {"--compile", 14, 14, compiles, false, "compile*.jsonl"},
+    {"--loss compiled", 14, 14, compiles_loss, false, "compile_loss.jsonl"},
+    {"--float8", 14, 15, is_float8, false, "float8_events.jsonl, version_real_events.jsonl"},
+    {"--autocast", 14, 15, autocasts, false, "systems_events.jsonl, version_systems_events.jsonl"},
+    {"--lora", 14, 14, adapts, false, "lora_events.jsonl"},
+    {"--attention in single ops", 14, 15, composes_attention, true, "attention_events.jsonl"},
+    {"--experts-replicate", 14, 15, replicates_experts, false, "experts_events.jsonl"},
+    {"--offload", 6, 15, offloads, false, "offload_events.jsonl, older_events.jsonl"},
+};
+
+enum { ROWS = sizeof rows / sizeof rows[0] };
+
+static uint32_t version_of(const struct job *job)
+{
+    return job->model.torch ? job->model.torch : TORCH_WHOLE;
+}
+
+enum err_code recorded_under_check(const struct job *job, struct err *err)
+{
+    const uint32_t torch = version_of(job);
+    for (uint32_t i = 0; i < ROWS; i++) {
+        const struct recorded_under *row = &rows[i];
+        if (row->is_used && torch < row->first && !row->is_planned_before && row->is_used(job))
+            return err_set(err, ERR_UNSUPPORTED,
+                           "%s: not known of torch 2.%u; it is planned as of 2.%u", row->what,
+                           torch, row->first);
+    }
+    return ERR_OK;
+}
+
+static bool is_not_of(const struct recorded_under *row, uint32_t torch)
+{
+    return torch < row->first || torch > row->last;
+}
+
+const struct recorded_under *recorded_under_not(const struct job *job, uint32_t i)
+{
+    for (uint32_t at = 0; at < ROWS; at++)
+        if (rows[at].is_used && is_not_of(&rows[at], version_of(job)) && rows[at].is_used(job) &&
+            i-- == 0)
+            return &rows[at];
+    return NULL;
+}
+
+const struct recorded_under *recorded_under_start_up(const struct job *job)
+{
+    return is_not_of(&rows[START_UP], version_of(job)) ? &rows[START_UP] : NULL;
+}
+
+uint32_t recorded_under_instead(const struct recorded_under *row, uint32_t torch)
+{
+    return torch < row->first ? row->first : torch > row->last ? row->last : torch;
+}
