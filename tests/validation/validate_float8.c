@@ -54,8 +54,11 @@ static void read_job(const struct csv *csv, size_t i, struct job *job)
     if (strcmp(csv_text(csv, i, "compile"), "blocks and loss") == 0)
         job->model.loss = CROSS_ENTROPY_COMPILED;
     job->strategy.world = (uint32_t)csv_number(csv, i, "n_gpus");
-    job->strategy.units = UNITS_TORCHTITAN;
-    job->strategy.impl = IMPL_FUSED;
+    /* Until July 2025 torchtitan's units were blocks, the last of which stayed unsharded; until
+     * February its AdamW was torch's default (pytorch/torchtitan 83e6941, 6e49885). */
+    job->strategy.keep_last = 1;
+    job->strategy.impl =
+        strstr(csv_text(csv, i, "versions"), "(2025-06)") ? IMPL_FUSED : IMPL_FOREACH;
     job->strategy.max_norm = 1;
 }
 
@@ -65,7 +68,11 @@ static struct result predicted(const struct csv *csv, size_t i)
     struct job job;
     struct prediction prediction;
     struct step_time time;
-    struct machine machine = {.gpus_per_node = 8};
+    /* torchtitan's script for one node sets expandable segments; those for several, and what Trainy
+     * published of its own call, do not. */
+    struct machine machine = {.gpus_per_node = 8,
+                              .expandable_segments =
+                                  strstr(csv_text(csv, i, "versions"), "pull request") != NULL};
     read_job(csv, i, &job);
     if (profile_find(csv_text(csv, i, "gpu"), &machine.profile, &err) != ERR_OK)
         fail(&err);
