@@ -61,7 +61,7 @@ static const struct recorded_under rows[] = {
     {"--loss compiled", 14, 14, compiles_loss, false, "compile_loss.jsonl"},
     {"--float8", 14, 15, is_float8, false, "float8_events.jsonl, version_real_events.jsonl"},
     {"--autocast", 14, 15, autocasts, false, "systems_events.jsonl, version_systems_events.jsonl"},
-    {"--lora", 14, 14, adapts, false, "lora_events.jsonl"},
+    {"--lora", 14, 15, adapts, false, "lora_events.jsonl"},
     {"--attention in single ops", 14, 15, composes_attention, true, "attention_events.jsonl"},
     {"--experts-replicate", 14, 15, replicates_experts, false, "experts_events.jsonl"},
     {"--offload", 6, 15, offloads, false, "offload_events.jsonl, older_events.jsonl"},
