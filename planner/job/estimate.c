@@ -101,9 +101,39 @@ void estimator_free(struct estimator *e)
  * that that one found. Where it does not, yet, twice as many are tried, and all of them at last. */
 enum { TIMED_FEW = 4 };
 
+/* When the compute stream has done all that comes before the optimizer's update, which it begins
+ * then. 0: there is no update, or it is not the stream's, or others work beside it or behind it:
+ * what they take of the device may be before it, too. */
+static double begin_of_update(const struct plan *plan, const struct simulation *simulation,
+                              const struct timeline *timeline)
+{
+    uint32_t task = simulation_tasks(simulation), update = task;
+    while (task-- > 0) {
+        const struct plan_instruction *in =
+            &plan->instructions[simulation_instruction(simulation, task)];
+        if (in->phase != PLAN_STEP)
+            break;
+        if (in->op == PLAN_OPTIMIZER)
+            update = task;
+    }
+    if (update == simulation_tasks(simulation))
+        return 0;
+    for (task = update; task < simulation_tasks(simulation); task++) {
+        const struct plan_instruction *in =
+            &plan->instructions[simulation_instruction(simulation, task)];
+        if (plan_op_is_kernel((enum plan_op)in->op) && in->lane != LANE_COMPUTE)
+            return 0;
+    }
+    for (task = update; task-- > 0;)
+        if (plan->instructions[simulation_instruction(simulation, task)].lane == LANE_COMPUTE)
+            return timeline->end_s[task];
+    return 0;
+}
+
 /* The outlined plan's step, with `passes` of the micro-batch that repeats. *steady: more of them
  * take as much longer each. */
-static void take_passes(const struct estimator *e, uint32_t passes, double *step_s, bool *steady)
+static void take_passes(const struct estimator *e, uint32_t passes, struct estimate *out,
+                        bool *steady)
 {
     const struct plan *plan = e->outlined.plan;
     const uint32_t left = plan->repeats + 1 - passes;
@@ -113,7 +143,9 @@ static void take_passes(const struct estimator *e, uint32_t passes, double *step
     struct timeline timeline = timeline_new(simulation);
     simulate(simulation, &e->costs, NULL, &timeline);
     *steady = left == 0 || simulation_is_steady(simulation, &timeline, &period_s);
-    *step_s = timeline.step_s + left * period_s;
+    out->step_s = timeline.step_s + left * period_s;
+    out->update_s = begin_of_update(plan, simulation, &timeline);
+    out->update_s += out->update_s > 0 ? left * period_s : 0;
     timeline_free(&timeline);
     simulation_free(simulation);
 }
@@ -123,23 +155,23 @@ static uint32_t at_most(uint32_t count, uint32_t most)
     return count < most ? count : most;
 }
 
-/* The outlined plan's step. Where `batches` of them are not steady yet, twice as many are tried:
- * without lowering them, if those that are lowered say what they do. */
-static enum err_code take_time(struct estimator *e, uint32_t *batches, double *step_s, bool *steady,
+/* The outlined plan's step. Where the batches that were lowered are not steady yet, twice as many
+ * are tried: without lowering them, if those that are lowered say what they do. */
+static enum err_code take_time(struct estimator *e, struct estimate *out, bool *steady,
                                struct err *err)
 {
     const struct machine *machine = e->machine;
     const struct plan *plan = e->outlined.plan;
-    const uint32_t lowered = *batches;
+    const uint32_t lowered = out->timed_batches;
     e->costs.sequence = sequence_of(e, plan->world);
     TRY(costs_of_own(plan, &machine->profile, machine->gpus_per_node, e->collectives, &e->costs,
                      err));
-    take_passes(e, 1, step_s, steady);
+    take_passes(e, 1, out, steady);
     if (*steady || !plan_passes(plan))
         return ERR_OK;
     while (!*steady) {
-        *batches = at_most(2 * *batches, lowered + plan->repeats);
-        take_passes(e, 1 + *batches - lowered, step_s, steady);
+        out->timed_batches = at_most(2 * out->timed_batches, lowered + plan->repeats);
+        take_passes(e, 1 + out->timed_batches - lowered, out, steady);
     }
     return ERR_OK;
 }
@@ -167,7 +199,7 @@ static enum err_code estimate_time(struct estimator *e, const struct strategy *s
     for (uint32_t count = TIMED_FEW; !steady; count *= 2) {
         out->timed_batches = at_most(count, strategy->accumulate);
         TRY(begin(e, strategy, out->timed_batches, false, out, err));
-        TRY(take_time(e, &out->timed_batches, &out->step_s, &steady, err));
+        TRY(take_time(e, out, &steady, err));
     }
     return ERR_OK;
 }
@@ -283,7 +315,7 @@ static enum err_code estimate_both(struct estimator *e, const struct strategy *s
     bool steady;
     TRY(note_ledger(e, strategy, strategy->accumulate, out, err));
     out->timed_batches = strategy->accumulate;
-    return take_time(e, &out->timed_batches, &out->step_s, &steady, err);
+    return take_time(e, out, &steady, err);
 }
 
 static enum err_code estimate_anew(struct estimator *e, const struct strategy *strategy,

@@ -35,10 +35,13 @@ struct estimate {
     uint64_t requested_bytes; /* peak of a steady-state step */
     uint64_t outside_bytes;   /* context and communicators */
     uint64_t least_bytes;     /* of the device: no prediction's device_bytes is below */
-    double step_s;            /* ESTIMATE_TIME: of the job, so of its slowest rank */
-    uint64_t device_bytes;    /* ESTIMATE_DEVICE: prediction.unconstrained_bytes, while nothing is
-                                 given back; UINT64_MAX: more than enough, or than any device has */
-    uint32_t timed_batches;   /* ESTIMATE_TIME: micro-batches that were simulated for it */
+    double update_s; /* likewise: when the compute stream is done with all that comes before the
+                        optimizer's update; 0: nobody knows whether all of it is done sooner or
+                        later under another update */
+    double step_s;   /* ESTIMATE_TIME: of the job, so of its slowest rank */
+    uint64_t device_bytes;  /* ESTIMATE_DEVICE: prediction.unconstrained_bytes, while nothing is
+                               given back; UINT64_MAX: more than enough, or than any device has */
+    uint32_t timed_batches; /* ESTIMATE_TIME: micro-batches that were simulated for it */
     bool replayed; /* for that the program itself was needed: blocks come back later than their
                       frees */
 };

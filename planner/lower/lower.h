@@ -182,6 +182,9 @@ void strategy_simplify(struct strategy *strategy, uint32_t blocks);
 /* Goes further for one stream: puts in a strategy whose program on it is the same but for names of
  * scopes. `blocks_follow`: what the stream says of itself. */
 void strategy_unify(struct strategy *strategy, bool blocks_follow);
+/* The same for all strategies that do the same until the optimizer's update: how it is done is told
+ * from nothing before it, but for where its states are. */
+void strategy_until_update(struct strategy *strategy);
 
 /* Whether forward comes to each block once, in their order and with no other module between them,
  * and backward once at most, last block first; and each has parameters. */

@@ -106,3 +106,8 @@ void strategy_unify(struct strategy *s, bool blocks_follow)
         s->units != UNITS_ELEMENTS)
         s->backward_prefetch = 0;
 }
+
+void strategy_until_update(struct strategy *s)
+{
+    s->impl = IMPL_FOREACH;
+}

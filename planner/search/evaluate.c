@@ -87,7 +87,9 @@ enum err_code evaluate_fast(struct evaluator *e, const struct stream_class *c,
     struct estimate estimated;
     const struct estimate_options options = {.wanted = ESTIMATE_TIME};
     TRY(estimate_unified(e, c, strategy, &options, &estimated, err));
-    *out = (struct evaluation){without_rounding(estimated.step_s), estimated.least_bytes};
+    *out = (struct evaluation){.step_s = without_rounding(estimated.step_s),
+                               .update_s = estimated.update_s,
+                               .device_floor = estimated.least_bytes};
     return ERR_OK;
 }
 

@@ -19,6 +19,7 @@ struct framer *evaluator_framer(struct evaluator *evaluator);
 struct evaluation {
     double step_s; /* as step_time says, without draws and to a rounding, of a prediction that gives
                       no segments back */
+    double update_s;       /* when all before the optimizer's update is done (struct estimate); 0 */
     uint64_t device_floor; /* bytes of the GPU that it takes at least */
 };
 

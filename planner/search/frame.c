@@ -379,6 +379,20 @@ static void find_idle(const struct stream_class *class, const struct plan *plan,
     chain_free(&c);
 }
 
+/* How long the compute stream works from the optimizer's update on. */
+static double update_seconds(const struct plan *plan, const struct costs *costs)
+{
+    double sum_s = 0;
+    bool updates = false;
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        const struct plan_instruction *in = &plan->instructions[i];
+        updates = updates || in->op == PLAN_OPTIMIZER;
+        if (updates && in->lane == LANE_COMPUTE && is_own(plan, in))
+            sum_s += cost_of(costs, in)->device_s;
+    }
+    return sum_s;
+}
+
 static void sum_up(const struct plan *plan, const struct costs *costs, struct frame *frame)
 {
     const struct plan_micro_batch *batches = plan->micro_batches;
@@ -394,6 +408,7 @@ static void sum_up(const struct plan *plan, const struct costs *costs, struct fr
             add_instruction(plan, costs, in, &frame->middle);
     }
     note_first(plan, costs, frame);
+    frame->update_s = update_seconds(plan, costs);
 }
 
 /* ---- memory ----

@@ -26,6 +26,7 @@ struct frame {
     struct busy busy, middle; /* of the strategy's own work: with up to FRAME_BATCHES micro-batches;
                                  of one more */
     struct served served;     /* first, at any one time */
+    double update_s; /* of the compute stream: the optimizer's update, and what follows it */
     double idle_s, middle_idle_s; /* the compute stream stands still at least: before and within
                                      a micro-batch, and after the last; of one more */
 };

@@ -5,6 +5,8 @@
  *     the compute stream's segments, side by side
  *         | still wanted?  no: excluded
  *     members, to be simulated
+ *         | one that does the same until the optimizer's update is simulated before another, which
+ *         | waits until its own floor, by that, is the next
  *         | side by side
  *     steps, in a heap
  *         | the next of them is below every floor that is left: nothing faster is to come
@@ -16,6 +18,8 @@
  * Parts that run side by side are always of the same size, so that what is looked at does not
  * depend on the number of threads. */
 #include "search/search.h"
+
+#include "search/siblings.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -30,6 +34,18 @@ enum { SIMULATED_AT_ONCE = 32, VERIFIED_AT_ONCE = 8, RAISED_AT_ONCE = 16 };
  * far ahead something is fetched, and some of them are one program (strategy_unify). */
 enum { NEIGHBOURS = 3 };
 
+struct member {
+    struct found found;
+    uint32_t siblings; /* by siblings.h, or NOT_ASKED */
+};
+
+#define NOT_ASKED (UINT32_MAX - 1)
+
+struct members {
+    struct member *at; /* (count) */
+    uint32_t count, cap;
+};
+
 struct run {
     const struct candidates *c;
     const struct search_options *options;
@@ -41,8 +57,11 @@ struct run {
     uint32_t raised;       /* ... raised by the compute stream's segments before this one */
     struct found *fitting; /* (fitting_count) the fastest that fit, options.next of them */
     uint32_t fitting_count;
-    struct found *members; /* of those that are, still to be simulated */
-    uint32_t member_at, member_count, member_cap;
+    struct members members; /* of those that are, still to be simulated ... */
+    uint32_t member_at;     /* ... from this one on */
+    struct members waiting; /* of them, a heap by floor: their siblings are known */
+    struct members held;    /* ... those whose siblings are being simulated */
+    struct siblings *siblings;
     struct found *heap; /* simulated, by step */
     uint32_t heap_count, heap_cap;
     uint64_t best; /* what a slower one may take: bytes; or must stay below: changes */
@@ -84,6 +103,40 @@ static struct found heap_pop(struct run *r)
     }
     r->heap[at] = last;
     return top;
+}
+
+static int by_floor(const struct member *a, const struct member *b)
+{
+    return by_step(&a->found, &b->found);
+}
+
+static void add_member(struct members *members, const struct member *member)
+{
+    ARRAY_GROW(members->at, members->count, members->cap);
+    members->at[members->count++] = *member;
+}
+
+static void wait_push(struct members *heap, const struct member *member)
+{
+    add_member(heap, member);
+    uint32_t at = heap->count - 1;
+    for (; at > 0 && by_floor(member, &heap->at[(at - 1) / 2]) < 0; at = (at - 1) / 2)
+        heap->at[at] = heap->at[(at - 1) / 2];
+    heap->at[at] = *member;
+}
+
+static void wait_pop(struct members *heap)
+{
+    const struct member last = heap->at[--heap->count];
+    uint32_t at = 0;
+    for (uint32_t child; (child = 2 * at + 1) < heap->count; at = child) {
+        if (child + 1 < heap->count && by_floor(&heap->at[child + 1], &heap->at[child]) < 0)
+            child++;
+        if (by_floor(&last, &heap->at[child]) <= 0)
+            break;
+        heap->at[at] = heap->at[child];
+    }
+    heap->at[at] = last;
 }
 
 /* ---- what is worth a look ---- */
@@ -154,6 +207,7 @@ static enum err_code evaluate(const struct candidates *c, struct evaluator *eval
     }
     TRY(evaluate_fast(evaluator, class, &job.strategy, &fast, NULL));
     found->step_s = fast.step_s;
+    found->update_s = fast.update_s;
     found->device_floor = larger(found->device_floor, larger(fast.device_floor, at->device_floor));
     return ERR_OK;
 }
@@ -273,27 +327,28 @@ static void expand(struct run *r, uint32_t index)
     const struct candidate *candidate = &r->c->at[index];
     uint64_t *points = xmalloc(r->c->space->grids[candidate->grid].inner_points * sizeof *points);
     const uint32_t count = candidate_members(r->c, candidate, points);
-    r->member_at = r->member_count = 0;
+    r->member_at = r->members.count = 0;
     for (uint32_t i = 0; i < count; i++) {
-        ARRAY_GROW(r->members, r->member_count, r->member_cap);
-        r->members[r->member_count++] = (struct found){
+        const struct found found = {
             .candidate = index,
             .point = points[i],
             .step_s = candidate->step_floor_s,
             .device_floor = r->floors[index],
             .weight = weight_of(r, candidate, points[i]),
         };
+        const struct member member = {found, NOT_ASKED};
+        add_member(&r->members, &member);
     }
     free(points);
 }
 
-/* The next member that is wanted; NULL: none. It is not taken yet. */
-static const struct found *peek_member(struct run *r)
+/* The next member that is wanted, in order of the candidates; NULL: none. */
+static struct member *peek_member(struct run *r)
 {
     for (;;) {
-        for (; r->member_at < r->member_count; r->member_at++) {
-            const struct found *member = &r->members[r->member_at];
-            if (is_wanted(r, member->device_floor, member->weight))
+        for (; r->member_at < r->members.count; r->member_at++) {
+            struct member *member = &r->members.at[r->member_at];
+            if (is_wanted(r, member->found.device_floor, member->found.weight))
                 return member;
         }
         while (r->next < r->c->count && !is_wanted(r, r->floors[r->next], 0))
@@ -307,22 +362,84 @@ static const struct found *peek_member(struct run *r)
     }
 }
 
+/* The next of those that wait and are wanted; NULL: none. */
+static struct member *peek_waiting(struct run *r)
+{
+    struct members *heap = &r->waiting;
+    while (heap->count && !is_wanted(r, heap->at[0].found.device_floor, heap->at[0].found.weight))
+        wait_pop(heap);
+    return heap->count ? &heap->at[0] : NULL;
+}
+
+static void drop_peeked(struct run *r, const struct member *member)
+{
+    if (r->waiting.count && member == &r->waiting.at[0])
+        wait_pop(&r->waiting);
+    else
+        r->member_at++;
+}
+
+/* Whether what is known of its siblings raises its floor; then that is set. */
+static bool is_raised(struct run *r, struct member *member)
+{
+    struct found *found = &member->found;
+    if (isinf(found->step_s))
+        return false;
+    if (member->siblings == NOT_ASKED)
+        member->siblings = siblings_of(r->siblings, found->candidate, found->point);
+    const double floor_s = siblings_floor(r->siblings, member->siblings, found->candidate);
+    if (floor_s <= found->step_s)
+        return false;
+    found->step_s = floor_s;
+    return true;
+}
+
+/* The next of all that is wanted, by floor; NULL: none. It is not taken yet. */
+static const struct member *peek(struct run *r)
+{
+    for (;;) {
+        struct member *next = peek_member(r), *waiting = peek_waiting(r);
+        if (waiting && (!next || waiting->found.step_s <= next->found.step_s))
+            next = waiting;
+        if (!next || !is_raised(r, next))
+            return next;
+        const struct member raised = *next;
+        drop_peeked(r, next);
+        wait_push(&r->waiting, &raised);
+    }
+}
+
 /* Floor of all that are not simulated yet. */
 static double next_floor(struct run *r)
 {
-    const struct found *member = peek_member(r);
-    return member ? member->step_s : INFINITY;
+    const struct member *member = peek(r);
+    return member ? member->found.step_s : INFINITY;
+}
+
+/* Whether one of its siblings is among those that are about to be simulated. */
+static bool is_held(const uint32_t *siblings, uint32_t count, uint32_t of)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (siblings[i] == of)
+            return true;
+    return false;
 }
 
 static void simulate_some(struct run *r)
 {
     struct found batch[SIMULATED_AT_ONCE];
-    uint32_t count = 0;
+    uint32_t siblings[SIMULATED_AT_ONCE], count = 0;
     const double until = r->heap_count ? r->heap[0].step_s : INFINITY;
-    for (const struct found *member;
-         count < SIMULATED_AT_ONCE && (member = peek_member(r)) && member->step_s < until;
-         r->member_at++)
-        batch[count++] = *member;
+    for (const struct member *member;
+         count < SIMULATED_AT_ONCE && (member = peek(r)) && member->found.step_s < until;
+         drop_peeked(r, member)) {
+        if (is_held(siblings, count, member->siblings)) {
+            add_member(&r->held, member);
+            continue;
+        }
+        siblings[count] = member->siblings;
+        batch[count++] = member->found;
+    }
     struct groups work = {.batch = {r->c, batch, false, 0}};
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t first = work.count ? work.first[work.count - 1] : 0;
@@ -332,10 +449,13 @@ static void simulate_some(struct run *r)
     work.first[work.count] = count;
     pool_run(r->pool, work.count, evaluate_group, &work);
     for (uint32_t i = 0; i < count; i++) {
+        siblings_note(r->siblings, siblings[i], batch[i].update_s);
         heap_push(r, &batch[i]);
         ARRAY_GROW(r->out->simulated, r->out->simulated_count, r->simulated_cap);
         r->out->simulated[r->out->simulated_count++] = batch[i];
     }
+    while (r->held.count)
+        wait_push(&r->waiting, &r->held.at[--r->held.count]);
 }
 
 /* ---- the next to be worked out in full ---- */
@@ -431,6 +551,7 @@ void search_run(const struct candidates *c, const struct search_options *options
                     .options = options,
                     .pool = pool,
                     .out = out,
+                    .siblings = siblings_new(c),
                     .floors = xmalloc((c->count + 1) * sizeof *r.floors),
                     .raised = options->pools ? 0 : c->count,
                     .fitting = xmalloc((options->next + 1) * sizeof *r.fitting),
@@ -459,7 +580,10 @@ void search_run(const struct candidates *c, const struct search_options *options
     out->excluded = out->configurations - simulated;
     free(r.floors);
     free(r.fitting);
-    free(r.members);
+    siblings_free(r.siblings);
+    free(r.members.at);
+    free(r.waiting.at);
+    free(r.held.at);
     free(r.heap);
 }
 

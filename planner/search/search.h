@@ -20,6 +20,7 @@ struct found {
     uint32_t weight;    /* departures from the framework's defaults, or changes */
     uint64_t point;     /* of its grid */
     double step_s;
+    double update_s;       /* simulated: evaluation.update_s */
     uint64_t device_floor; /* it takes at least so much */
     uint64_t device_bytes; /* 0: not worked out */
 };

@@ -105,7 +105,9 @@ static int by_step(const void *x, const void *y)
     const struct found *a = x, *b = y;
     if (a->step_s != b->step_s)
         return a->step_s < b->step_s ? -1 : 1;
-    return a->candidate < b->candidate ? -1 : a->candidate > b->candidate;
+    if (a->candidate != b->candidate)
+        return a->candidate < b->candidate ? -1 : 1;
+    return a->point < b->point ? -1 : a->point > b->point;
 }
 
 /* All points with so many departures that may be as fast and fit. */
