@@ -595,3 +595,8 @@ double frame_step_floor(const struct frame *f, const struct stream_class *c, uin
     most_s = fmax(most_s, bound_floor(&f->served, &all, idle_s));
     return most_s * (1 - ROUNDING);
 }
+
+double frame_floor_behind(const struct frame *f, double update_s)
+{
+    return update_s > 0 ? (update_s + f->update_s) * (1 - ROUNDING) : 0;
+}

@@ -58,4 +58,9 @@ uint64_t frame_device_floor(const struct frame *frame, const struct stream_class
 double frame_step_floor(const struct frame *frame, const struct stream_class *stream_class,
                         uint32_t accumulate);
 
+/* Seconds that its step lasts at least where all before the optimizer's update is done at
+ * `update_s` (evaluation.update_s of one that differs from it in the update alone); 0: that is not
+ * known. */
+double frame_floor_behind(const struct frame *frame, double update_s);
+
 #endif

@@ -6,9 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is summed up in another order differs by a rounding. */
-#define ROUNDING 1e-6
-
 struct sibling {
     struct strategy strategy; /* until the update */
     uint32_t stream_class;
@@ -115,15 +112,10 @@ void siblings_note(struct siblings *s, uint32_t of, double update_s)
     s->all[of].update_s = update_s;
 }
 
-bool siblings_known(const struct siblings *s, uint32_t of)
-{
-    return of != NONE && s->all[of].known;
-}
-
 double siblings_floor(const struct siblings *s, uint32_t of, uint32_t candidate)
 {
-    if (!siblings_known(s, of) || s->all[of].update_s <= 0)
+    if (of == NONE || !s->all[of].known)
         return 0;
-    const struct frame *frame = s->candidates->frames[s->candidates->at[candidate].frame];
-    return (s->all[of].update_s + frame->update_s) * (1 - ROUNDING);
+    return frame_floor_behind(s->candidates->frames[s->candidates->at[candidate].frame],
+                              s->all[of].update_s);
 }

@@ -23,9 +23,7 @@ uint32_t siblings_of(struct siblings *siblings, uint32_t candidate, uint64_t poi
 
 /* One of them was simulated: when its update began (evaluation.update_s), or 0. */
 void siblings_note(struct siblings *siblings, uint32_t of, double update_s);
-/* Whether one was; seconds that a step of `candidate`, which has one of them, lasts at least, or 0.
- */
-bool siblings_known(const struct siblings *siblings, uint32_t of);
+/* Seconds that a step of `candidate`, which has one of them, lasts at least by that, or 0. */
 double siblings_floor(const struct siblings *siblings, uint32_t of, uint32_t candidate);
 
 #endif
