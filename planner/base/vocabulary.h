@@ -97,6 +97,7 @@
     X(FUSED_CROSS_ENTROPY, "_fused_cross_entropy")                                                 \
     X(FUSED_CROSS_ENTROPY_BACKWARD, "_fused_cross_entropy_backward")                               \
     X(SLICE_BACKWARD, "slice_backward")                                                            \
+    X(SELECT_BACKWARD, "select_backward")                                                          \
     X(CONSTANT_PAD, "constant_pad_nd")                                                             \
     X(SCALAR_TENSOR, "scalar_tensor")                                                              \
     X(WHERE, "where.self")                                                                         \

@@ -30,6 +30,9 @@
     X(REPEAT, repeat, NONE)                                                                        \
     X(CHUNK, chunk, NONE)                                                                          \
     X(SLICE, slice, NONE)                                                                          \
+    X(SLICE_DIM, slice_dim, NONE)                                                                  \
+    X(SELECT, select, NONE)                                                                        \
+    X(PICK, pick, NONE)                                                                            \
     X(STRIDE, stride, NONE)                                                                        \
     X(INTERLEAVE, interleave, NONE)                                                                \
     X(CAT, cat, NONE)                                                                              \
@@ -188,6 +191,7 @@ struct math_attention {
     uint32_t q, k, v; /* (b, s, a, d), (b, s_k, a', d), (b, s_k, a', d_v) */
     uint32_t mask;    /* of bools, or added to scores: (1 or b, 1 or a, s, s_k); GRAPH_NONE: none */
     bool causal;
+    bool broadcast; /* fewer heads of k and v, one, are stretched by products, not repeated */
     float dropout;
     float scale; /* of q·kᵀ; 0: 1 / the root of d */
 };
@@ -211,6 +215,14 @@ uint32_t op_masked_zero(struct graph *graph, uint32_t x, uint32_t mask);
 uint32_t op_pad_last(struct graph *graph, uint32_t x, uint32_t last);
 /* The first `count` elements from `first` on of the last dim: a view. */
 uint32_t op_slice_last(struct graph *graph, uint32_t x, uint32_t first, uint32_t count);
+/* The same of any dim. */
+uint32_t op_slice_dim(struct graph *graph, uint32_t x, uint32_t dim, uint32_t first,
+                      uint32_t count);
+/* One place of a dim, which is kept as 1: a view. */
+uint32_t op_select(struct graph *graph, uint32_t x, uint32_t dim, uint32_t place);
+/* One place of a dim, which is kept as 1, by a list of one index (from the dim's end): a copy. The
+ * list is saved for backward. */
+uint32_t op_pick(struct graph *graph, uint32_t x, uint32_t dim, uint32_t place);
 /* x[:, :], of so many dims: x, and up to torch 2.8 a view by a node for each. */
 uint32_t op_index_all(struct graph *graph, uint32_t x, uint32_t dims);
 /* Every `step`-th element from `first` on of the last dim: a view. */
@@ -236,8 +248,8 @@ uint32_t op_repeat_copied(struct graph *graph, uint32_t x, struct shape repeated
 uint32_t op_scale(struct graph *graph, uint32_t x, float number);
 /* Batches of matrices: x (n, i, j), y (n, j, k). */
 uint32_t op_bmm(struct graph *graph, uint32_t x, uint32_t y);
-/* torch.matmul of x (b, a, i, j) and y (b, a, j, k): (b, a, i, k). What cannot be seen as batches
- * of matrices is copied. */
+/* torch.matmul of x (b, a, i, j) and y (b, a or 1, j, k): (b, a, i, k). What cannot be seen as
+ * batches of matrices is copied. */
 uint32_t op_matmul(struct graph *graph, uint32_t x, uint32_t y);
 /* Softmax over the last dim, zeros where a whole row is masked. */
 uint32_t op_safe_softmax(struct graph *graph, uint32_t x);

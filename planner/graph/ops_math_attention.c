@@ -93,7 +93,7 @@ static uint32_t composed(struct graph *graph, const struct math_attention *a, co
         mask = causal_mask(graph, shape_of(graph, in[0])->dim[1], shape_of(graph, in[1])->dim[1],
                            DTYPE_FP32);
     uint32_t k = wide[1], v = wide[2];
-    if (shape_of(graph, k)->dim[1] != heads) {
+    if (shape_of(graph, k)->dim[1] != heads && !a->broadcast) {
         hold(&held, k = repeated(graph, k, heads));
         hold(&held, v = repeated(graph, v, heads));
     }

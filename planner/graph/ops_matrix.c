@@ -87,7 +87,7 @@ static void own_linear_backward(struct tape *tape, const struct graph *graph,
 OP_BACKWARD(linear)
 {
     tape_grad_in_rows(tape, op);
-    if (tape_own_linear(tape)) {
+    if (tape_own_linear(tape, op)) {
         own_linear_backward(tape, graph, op);
         return;
     }
@@ -113,7 +113,7 @@ OP_CLASS(linear) = {
 OP_BACKWARD(linear_bias)
 {
     tape_grad_in_rows(tape, op);
-    if (tape_own_linear(tape)) {
+    if (tape_own_linear(tape, op)) {
         own_linear_backward(tape, graph, op);
         return;
     }
@@ -216,6 +216,8 @@ uint32_t op_matmul(struct graph *graph, uint32_t x, uint32_t y)
     const struct shape s = *shape_of(graph, x);
     uint32_t in[2] = {x, y}, copy[2];
     autocast_arguments(graph, OP_BMM, 2, in); /* its own, before it copies */
+    const struct shape other = *shape_of(graph, in[1]);
+    in[1] = op_expand(graph, in[1], SHAPE(s.dim[0], s.dim[1], other.dim[2], other.dim[3]));
     const uint32_t left = batches(graph, in[0], &copy[0]), right = batches(graph, in[1], &copy[1]);
     const uint32_t product = op_bmm(graph, left, right);
     for (uint32_t i = 2; i-- > 0;)

@@ -36,9 +36,9 @@ uint32_t tape_new_buffer(struct tape *tape, enum aten aten, enum dtype dtype, st
     return buffer;
 }
 
-bool tape_own_linear(const struct tape *tape)
+bool tape_own_linear(const struct tape *tape, const struct graph_op *op)
 {
-    return tape->options->own_linear;
+    return tape->options->own_linear && tape->graph->tensors[op->in[1]].base == op->in[1];
 }
 
 void tape_hold(struct tape *tape, uint32_t buffer)

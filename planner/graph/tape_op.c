@@ -49,7 +49,7 @@ void tape_save(struct tape *tape, uint32_t op)
 
 bool tape_is_own_linear(const struct tape *tape, const struct graph_op *op)
 {
-    return tape->options->own_linear && (op->kind == OP_LINEAR || op->kind == OP_LINEAR_BIAS);
+    return (op->kind == OP_LINEAR || op->kind == OP_LINEAR_BIAS) && tape_own_linear(tape, op);
 }
 
 /* Whether it calls a plain product, to which a bias is added: of matrices, addmm has both. */

@@ -31,6 +31,12 @@ static enum err_code check_hf(const struct family *family, const struct model_co
         return err_set(err, ERR_UNSUPPORTED,
                        "--autocast: %s's router turns it off for itself, which is not planned",
                        family->name);
+    if (c->arch == ARCH_FALCON && job->attention == ATTENTION_EAGER)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--attention eager: %s writes attention in Python in a way of its own, which "
+            "is not planned",
+            family->name);
     if (job->seq == 1 && (c->sinks || c->arch == ARCH_GEMMA2 || job->attention == ATTENTION_EAGER))
         return err_set(
             err, ERR_UNSUPPORTED,

@@ -187,6 +187,7 @@ uint32_t hf_logits_kept(struct graph *graph, uint32_t hidden);
  *     else                             memory-efficient (k and v repeated first if k < a) */
 struct hf_attention {
     uint32_t q, k, v, mask;
+    bool broadcast;    /* one head of k and v, which no kernel is told to repeat: single ops */
     bool q_contiguous; /* in memory as (b, a, s, d): flash's output is then in that order too */
     float dropout;
     float scale; /* of q·kᵀ; 0: 1 / the root of d */

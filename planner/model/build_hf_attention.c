@@ -116,7 +116,8 @@ static uint32_t efficient(struct graph *graph, const struct hf_attention *a)
 static uint32_t single_ops(struct graph *graph, const struct hf_attention *a)
 {
     const struct shape s = shape4(graph, a->q);
-    const bool masked = a->mask != GRAPH_NONE, by_python = !may_group(masked, s.dim[3]);
+    const bool masked = a->mask != GRAPH_NONE;
+    const bool by_python = !may_group(masked, s.dim[3]) && !a->broadcast;
     uint32_t k = a->k, v = a->v;
     if (by_python) {
         k = transpose(graph, hf_repeat_heads(graph, a->k, s.dim[2]));
@@ -128,6 +129,7 @@ static uint32_t single_ops(struct graph *graph, const struct hf_attention *a)
                                                       .v = v,
                                                       .mask = a->mask,
                                                       .causal = !masked && s.dim[1] > 1,
+                                                      .broadcast = a->broadcast,
                                                       .dropout = a->dropout,
                                                       .scale = a->scale,
                                                   });
@@ -151,7 +153,7 @@ uint32_t hf_attention(struct graph *graph, const struct hf_attention *a)
     const bool masked = a->mask != GRAPH_NONE;
     const bool may = may_group(masked, s.dim[3]);
     const uint32_t width = shape4(graph, a->v).dim[3]; /* of MLA narrower than keys: not flash */
-    const bool math = graph->attention == ATTENTION_MATH;
+    const bool math = graph->attention == ATTENTION_MATH || (a->broadcast && grouped);
     const uint32_t out = math                                          ? single_ops(graph, a)
                          : hf_is_flash(graph, masked, s.dim[3], width) ? flash(graph, a)
                          : may && grouped                              ? single_ops(graph, a)

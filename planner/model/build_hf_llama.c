@@ -19,6 +19,12 @@ static const char *model_of(const struct hf_decoder *way)
     return way->model ? way->model : "model";
 }
 
+/* A module of that one. */
+static const char *embedding_of(const struct hf_decoder *way)
+{
+    return way->embedding ? way->embedding : "embed_tokens";
+}
+
 struct inputs { /* the same for every block */
     const struct hf_decoder *way;
     uint32_t first; /* hidden_states of the first layer (b, s, h) */
@@ -116,11 +122,13 @@ static void make_masks(struct graph *graph, const struct model_config *c,
                added = hf_is_eager(graph, way) || c->sinks;
     const bool one_mask = windows && !any_layer(c, false) && !way->masks_by_layer &&
                           !way->both_masks && !way->eager && !c->sinks;
-    const bool asks = !c->sinks && !way->unplaced;
+    const bool asks = !c->sinks && !way->unplaced && !way->unasked;
     if (asks && (any_layer(c, false) || !way->masks_of_types))
         hf_packed_test(graph, job, in->positions);
     if (added && !one_mask)
         in->mask = hf_eager_mask(graph, job, hf_window_mask(graph, job, HF_NO_WINDOW));
+    else if (way->masked)
+        in->mask = hf_window_mask(graph, job, HF_NO_WINDOW);
     if (windows && way->masks_by_layer && asks)
         hf_packed_test(graph, job, in->positions);
     if (way->chunks)
@@ -209,14 +217,23 @@ static void drop_tables(struct graph *graph, struct hf_rope rope)
         graph_drop(graph, rope.sin);
 }
 
+static uint32_t run_layer(struct graph *graph, const struct model_config *c,
+                          const struct model_job *job, const struct hf_decoder *way, uint32_t index,
+                          uint32_t module, uint32_t x, uint32_t mask, struct hf_rope rope)
+{
+    const char *name = graph->modules[module].name;
+    if (way->layer)
+        return way->layer(graph, c, job, name, x, mask, rope);
+    const struct hf_block block = hf_block_declare(graph, c, way, index, name);
+    return hf_block_run(graph, c, job, &block, x, mask, rope);
+}
+
 static uint32_t enter_block(struct graph *graph, const struct model_config *c,
                             const struct model_job *job, uint32_t index, uint32_t x,
                             const struct inputs *in)
 {
-    const uint32_t module =
-        graph_module(graph, ROLE_BLOCK, "%s.layers.%u", model_of(in->way), index);
-    const struct hf_block block =
-        hf_block_declare(graph, c, in->way, index, graph->modules[module].name);
+    const uint32_t module = graph_module(graph, ROLE_BLOCK, "%s.%s.%u", model_of(in->way),
+                                         in->way->layers ? in->way->layers : "layers", index);
     const bool window = model_has_window(c, index);
     const uint32_t mask = window ? in->window_mask : in->mask;
     const struct hf_rope tables = window ? in->window_rope : in->rope;
@@ -236,7 +253,8 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
         graph_also_input(graph, module, in->positions);
     if (!in->way->tables_first && mask != GRAPH_NONE)
         graph_also_input(graph, module, mask);
-    const uint32_t z = hf_block_run(graph, c, job, &block, x, mask, plain ? none : rope);
+    const uint32_t z =
+        run_layer(graph, c, job, in->way, index, module, x, mask, plain ? none : rope);
     graph_exit(graph, module, z);
     if (rope.cos != tables.cos)
         drop_tables(graph, rope);
@@ -269,10 +287,10 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
     if (way->scaled_rows)        /* torch.tensor of an integer is one */
         scale = graph_buffer(graph, c->embedding_scale ? DTYPE_INT64 : graph->made,
                              (struct shape){.rank = 0}, &values);
-    const char *model = model_of(way);
-    const uint32_t module = graph_module(graph, ROLE_EMBEDDING, "%s.embed_tokens", model);
-    *table = graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "%s.embed_tokens.weight",
-                         model);
+    const char *model = model_of(way), *name = embedding_of(way);
+    const uint32_t module = graph_module(graph, ROLE_EMBEDDING, "%s.%s", model, name);
+    *table =
+        graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "%s.%s.weight", model, name);
     graph_enter(graph, module, tokens);
     hf_call(graph, *table);
     const uint32_t rows = embedded_rows(graph, way, tokens, *table, scale, c->padding);

@@ -188,6 +188,8 @@ static enum err_code read_model(const json_t *root, const char *where, struct mo
     if (has_rope(family))
         TRY(read_rope(family, root, where, config, err));
     read_padding(family, root, config);
+    if (family->settle)
+        family->settle(config);
     return model_config_check(config, where, err);
 }
 

@@ -48,6 +48,9 @@ struct family {
      * the product of limits that are each sane does not fit 64 bits. */
     double (*parameters)(const struct model_config *config);
 
+    /* Fills fields that follow from several keys, once all are read; NULL: there are none. */
+    void (*settle)(struct model_config *config);
+
     /* What must hold beyond the limits of single keys; NULL: nothing. */
     enum err_code (*check)(const struct key_table *keys, const struct model_config *config,
                            const char *where, struct err *err);

@@ -169,7 +169,8 @@ static uint32_t attend(struct graph *graph, const struct model_config *c,
                                   SHAPE(1, c->heads, s, s), 0.0F)
                         : t5_position_bias(graph, s, a->buckets, stack->decoder);
     const uint32_t bias = cross ? *shared : t5_own_bias(graph, *shared, stack->decoder);
-    const struct math_attention single = {q, k, v, bias, false, c->dropout, 1.0F};
+    const struct math_attention single = {
+        .q = q, .k = k, .v = v, .mask = bias, .dropout = c->dropout, .scale = 1.0F};
     const uint32_t o = graph->attention == ATTENTION_MATH
                            ? op_math_attention(graph, &single)
                            : biased_attention(graph, c, q, k, v, bias, !cross && bias == *shared);

@@ -28,6 +28,12 @@ enum hf_qk_norm {
     HF_QK_BARE,   /* of each head, where c->qk_norm and RoPE has turned it: no parameters */
 };
 
+/* A layer of a kind of its own: declares its parameters, whose module is called `prefix`, and
+ * returns x (b, s, h) through it; x, the mask and RoPE's tables stay the caller's. */
+typedef uint32_t hf_own_layer(struct graph *graph, const struct model_config *config,
+                              const struct model_job *job, const char *prefix, uint32_t x,
+                              uint32_t mask, struct hf_rope rope);
+
 enum hf_rotary {
     HF_ROTARY_WHOLE,  /* q, then k */
     HF_ROTARY_PARTS,  /* both are cut at rotary_dim, if that is all, too; each is turned, joined */
@@ -76,20 +82,24 @@ struct hf_decoder {
     const char *embedding_dropout;               /* likewise, of the model itself */
     bool own_dropout; /* attention and feed-forward end with dropout, which is not the layer's */
     enum hf_rotary rotary;
-    bool turns_back;         /* RoPE: hf_rope.back */
-    bool fp32_tables;        /* RoPE's, and what is turned by them until it is cast back */
-    bool window_rope;        /* where layers have windows, those without one have no RoPE */
-    bool tables_by_layer;    /* RoPE's by type of layer: c->window_theta's where it has a window */
-    bool chunks;             /* what windows are: the chunk of the sequence that a token is in */
-    bool masks_by_layer;     /* a mask for each type of layer, asked for where any has a window */
-    bool masks_of_types;     /* ... and none for a type that no layer is of */
-    bool both_masks;         /* ... both, whether any layer has a window or none */
-    bool tables_first;       /* RoPE's tables come before the mask in the call of a layer */
-    bool positions_first;    /* position_ids come before the tables in the call of a layer */
-    bool embedded_last;      /* of what layers were called with, inputs_embeds are let go last */
-    const char *model;       /* the module that has the layers; NULL: "model" */
-    bool nested;             /* ... is called by one that keeps inputs_embeds until it returns */
-    bool last_named;         /* what the last layer returned lives until the model returns */
+    bool turns_back;      /* RoPE: hf_rope.back */
+    bool fp32_tables;     /* RoPE's, and what is turned by them until it is cast back */
+    bool window_rope;     /* where layers have windows, those without one have no RoPE */
+    bool tables_by_layer; /* RoPE's by type of layer: c->window_theta's where it has a window */
+    bool chunks;          /* what windows are: the chunk of the sequence that a token is in */
+    bool masks_by_layer;  /* a mask for each type of layer, asked for where any has a window */
+    bool masks_of_types;  /* ... and none for a type that no layer is of */
+    bool both_masks;      /* ... both, whether any layer has a window or none */
+    bool tables_first;    /* RoPE's tables come before the mask in the call of a layer */
+    bool positions_first; /* position_ids come before the tables in the call of a layer */
+    bool embedded_last;   /* of what layers were called with, inputs_embeds are let go last */
+    const char *model;    /* the module that has the layers; NULL: "model" */
+    bool nested;          /* ... is called by one that keeps inputs_embeds until it returns */
+    bool last_named;      /* what the last layer returned lives until the model returns */
+    const char *embedding, *layers; /* modules of it; NULL: "embed_tokens", "layers" */
+    hf_own_layer *layer;            /* not hf_block_run */
+    bool masked;                    /* there is a mask where every token is causal, too */
+    bool unasked;                   /* positions are not asked whether sequences are packed */
     bool unplaced;           /* layers are called without positions, which are not asked whether
                                 sequences are packed */
     enum hf_grids_way grids; /* RoPE's tables, of places in three grids */

@@ -78,6 +78,7 @@
     X(GPT2, gpt2)                                                                                  \
     X(GPT_BIGCODE, gpt_bigcode)                                                                    \
     X(GPT_NEOX, gpt_neox)                                                                          \
+    X(FALCON, falcon)                                                                              \
     X(OPT, opt)                                                                                    \
     X(ROBERTA, roberta)                                                                            \
     X(XLM_ROBERTA, xlm_roberta)                                                                    \
@@ -132,11 +133,14 @@ struct model_config {
     bool output_bias;    /* ... for Llama and its kin, whose Qwen2 has none */
     bool mlp_bias;
     bool qk_norm;
-    bool gated;             /* T5: gated feed-forward */
-    bool parallel_residual; /* GPT-NeoX, StableLM, Phi */
-    bool post_norm;         /* OPT-350m: norms after the residual */
-    const char *activation; /* "silu", "gelu" (by erf), "gelu_pytorch_tanh", "gelu_new",
-                               "gelu_fast" (by tanh), "relu": lent, static */
+    bool gated;              /* T5: gated feed-forward */
+    bool parallel_residual;  /* GPT-NeoX, StableLM, Phi, Falcon */
+    bool one_kv_head;        /* Falcon: of all queries, unless heads are grouped */
+    bool grouped_qkv;        /* Falcon: the product has a head of k and v behind its queries */
+    uint32_t parallel_norms; /* Falcon: of a layer, one or two; 0: as is usual */
+    bool post_norm;          /* OPT-350m: norms after the residual */
+    const char *activation;  /* "silu", "gelu" (by erf), "gelu_pytorch_tanh", "gelu_new",
+                                "gelu_fast" (by tanh), "relu": lent, static */
     float dropout, attention_dropout;
     float norm_eps;
     float init_std;   /* of weights that transformers' code draws */

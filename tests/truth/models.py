@@ -300,6 +300,10 @@ HF = {  # model_type -> (model class, config class, paths of the lists of blocks
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", ["transformer.h"]),
     "opt": ("OPTForCausalLM", "OPTConfig", ["model.decoder.layers"]),
     "gpt_bigcode": ("GPTBigCodeForCausalLM", "GPTBigCodeConfig", ["transformer.h"]),
+    "gptj": ("GPTJForCausalLM", "GPTJConfig", ["transformer.h"]),
+    "falcon": ("FalconForCausalLM", "FalconConfig", ["transformer.h"]),
+    "bloom": ("BloomForCausalLM", "BloomConfig", ["transformer.h"]),
+    "mpt": ("MptForCausalLM", "MptConfig", ["transformer.blocks"]),
     "gpt_neox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", ["gpt_neox.layers"]),
     "llama": ("LlamaForCausalLM", "LlamaConfig", ["model.layers"]),
     "mistral": ("MistralForCausalLM", "MistralConfig", ["model.layers"]),
@@ -375,8 +379,11 @@ def cuda_sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         logsumexp = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
         return aten._scaled_dot_product_efficient_attention(
             query, key, value, attn_mask, logsumexp, dropout_p, is_causal, scale=scale)[0]
-    return aten._scaled_dot_product_attention_math(
-        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
+    with torch.autocast(query.device.type, enabled=False):      # the call itself has cast: nothing inside it is
+        out = aten._scaled_dot_product_attention_math(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
+    del attn_mask       # a local of the call, and casts are its caller's
+    return out
 
 
 def cuda_dropout(input, p=0.5, training=True, inplace=False):

@@ -37,6 +37,9 @@ LONGROPE = {"type": "longrope", "short_factor": [1.0, 1.1, 1.3, 1.6, 2.0, 2.5],
             "long_factor": [1.0, 1.5, 2.25, 4.0, 7.0, 12.0]}
 GRIDS = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 2, 3]}
 
+FALCON = {"vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+          "ffn_hidden_size": 80, "max_position_embeddings": 32}
+
 FAMILIES = [
     ("llama", {**GROUPED, "rope_theta": 523.5}),
     ("llama", {**SIZE, "num_key_value_heads": 1, "head_dim": 16, "tie_word_embeddings": True,
@@ -138,6 +141,9 @@ FAMILIES = [
                      **NO_DROPOUT, "attn_pdrop": 0.0}),
     ("gpt_bigcode", {"vocab_size": 97, "n_embd": 48, "n_layer": 2, "n_head": 4, "n_positions": 32,
                      "multi_query": False, **NO_DROPOUT, "attn_pdrop": 0.0}),
+    ("falcon", FALCON),
+    ("falcon", {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2}),
+    ("falcon", {**FALCON, "multi_query": False, "parallel_attn": False, "bias": True}),
     ("ernie4_5_moe", {**GROUPED, "moe_num_experts": 8, "moe_k": 2, "moe_intermediate_size": 24,
                       "moe_num_shared_experts": 1, "pad_token_id": 0}),
     ("starcoder2", {**GROUPED, "sliding_window": None, "embedding_dropout": 0.0,
