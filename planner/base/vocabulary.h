@@ -30,6 +30,9 @@
     X(ZEROS, "zeros")                                                                              \
     X(NEW_ZEROS, "new_zeros")                                                                      \
     X(ARANGE, "arange")                                                                            \
+    X(ARANGE_START, "arange.start")                                                                \
+    X(FULL, "full")                                                                                \
+    X(POW_TENSORS, "pow.Tensor_Tensor")                                                            \
     X(ONES, "ones")                                                                                \
     X(CLONE, "clone")                                                                              \
     X(TO_COPY, "_to_copy")                                                                         \
@@ -200,7 +203,7 @@ const char *const *aten_names(void);
 #define WORK_MAP(X)                                                                                \
     X(NONE, "none", "no kernel has it: its emitter has not said")                                  \
     /* ---- out of nothing ---- */                                                                 \
-    X(ARANGE, "arange", "-> ids (n): 0, 1, 2, ...")                                                \
+    X(ARANGE, "arange", "-> ids (n): attr.first and the n - 1 after it")                           \
     X(FILL, "fill", "-> y: every element is attr.p")                                               \
     X(FILL_LOWEST, "fill_lowest", "-> y: every element is minus infinity")                         \
     X(SEED, "seed", "-> dloss (): 1 / the micro-batches of a step, whose losses are averaged")     \
@@ -257,6 +260,7 @@ const char *const *aten_names(void);
     X(LOG2, "log2", "x -> y")                                                                      \
     X(FLOOR, "floor", "x -> y: x rounded down")                                                    \
     X(EXP2, "exp2", "x -> y: 2 to the power x")                                                    \
+    X(POWER_OF, "power_of", "x -> y: attr.p to the power x")                                       \
     X(RECIPROCAL, "reciprocal", "x -> y: 1 / x")                                                   \
     X(COS, "cos", "x -> y")                                                                        \
     X(SIN, "sin", "x -> y")                                                                        \

@@ -107,6 +107,9 @@ uint32_t op_embedding(struct graph *graph, uint32_t ids, uint32_t weight);
 /* Of what that returned: the row of this id gets no gradient; 0 is none, 1 the first. */
 void op_embedding_padding(struct graph *graph, uint32_t embedded, uint32_t padding);
 uint32_t op_arange(struct graph *graph, uint32_t count);
+/* The same from a number on: (count), of int64 or int32. */
+uint32_t op_arange_from(struct graph *graph, enum aten aten, enum dtype dtype, uint32_t first,
+                        uint32_t count);
 /* Elementwise with broadcasting of y to x's shape. */
 uint32_t op_add(struct graph *graph, uint32_t x, uint32_t y);
 /* The same in x itself: add_. */

@@ -71,6 +71,13 @@ uint32_t op_fill(struct graph *graph, enum aten aten, enum dtype dtype, struct s
     return outside_autograd(graph, work, aten, dtype, shape, 0, NULL, (struct kernel_attr){.p = p});
 }
 
+uint32_t op_arange_from(struct graph *graph, enum aten aten, enum dtype dtype, uint32_t first,
+                        uint32_t count)
+{
+    return outside_autograd(graph, WORK_ARANGE, aten, dtype, SHAPE(count), 0, NULL,
+                            (struct kernel_attr){.first = first});
+}
+
 uint32_t op_slice_copied(struct graph *graph, uint32_t x, struct shape shape, uint32_t first)
 {
     return outside_autograd(graph, WORK_SLICE, ATEN_CLONE, dtype_of(graph, x), shape, 1, &x,

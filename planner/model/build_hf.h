@@ -25,6 +25,17 @@ uint32_t hf_window_mask(struct graph *graph, const struct model_job *job, uint32
  * that; else GRAPH_NONE. */
 uint32_t hf_chunk_mask(struct graph *graph, const struct model_job *job, uint32_t chunk);
 
+/* ALiBi, of heads as many as a power of 2: its bias (b, a, 1, s) in a dtype, and the mask of ones
+ * (b, s) that it was made from, both Python's. And a causal mask of bools, which goes, as the bias
+ * where it allows, and the least number elsewhere: (b, a, s, s). */
+struct hf_alibi {
+    uint32_t bias, ones;
+};
+struct hf_alibi hf_alibi(struct graph *graph, const struct model_config *config,
+                         const struct model_job *job, enum dtype dtype);
+uint32_t hf_alibi_mask(struct graph *graph, const struct model_config *config,
+                       const struct model_job *job, struct hf_alibi alibi, uint32_t mask);
+
 /* Such a mask, which goes, as what is added to scores: (b, 1, s, s), 0 or the least number. */
 uint32_t hf_eager_mask(struct graph *graph, const struct model_job *job, uint32_t mask);
 

@@ -74,6 +74,22 @@ static uint32_t flash(struct graph *graph, const struct hf_attention *a)
     return copy;
 }
 
+/* A bias whose rows the kernel wants aligned: padded, and sliced back to a view. `goes`: what was
+ * there is let go of where it is another. */
+static uint32_t aligned(struct graph *graph, uint32_t bias, bool goes)
+{
+    const struct shape s = shape4(graph, bias);
+    const uint32_t width = s.dim[3];
+    if (width % 8 == 0)
+        return bias;
+    const uint32_t padded =
+        op_no_grad(graph, WORK_PAD, ATEN_CONSTANT_PAD, (enum dtype)graph->tensors[bias].dtype,
+                   SHAPE(s.dim[0], s.dim[1], s.dim[2], (width + 7) & ~7U), 1, &bias);
+    if (goes)
+        graph_drop(graph, bias);
+    return graph_slice(graph, padded, 0, width);
+}
+
 static uint32_t efficient(struct graph *graph, const struct hf_attention *a)
 {
     const struct shape s = shape4(graph, a->q);
@@ -81,7 +97,11 @@ static uint32_t efficient(struct graph *graph, const struct hf_attention *a)
                    v = hf_repeat_heads(graph, a->v, s.dim[2]);
     uint32_t in[3] = {a->q, transpose(graph, k), transpose(graph, v)}, bias = GRAPH_NONE;
     op_attention_arguments(graph, OP_EFFICIENT_ATTENTION, 3, in);
-    if (a->mask != GRAPH_NONE) { /* where(mask, 0, -inf) */
+    const bool is_bias =
+        a->mask != GRAPH_NONE && (enum dtype)graph->tensors[a->mask].dtype != DTYPE_BOOL;
+    if (is_bias)
+        bias = aligned(graph, a->mask, false);
+    else if (a->mask != GRAPH_NONE) { /* where(mask, 0, -inf) */
         const struct shape scalar = {.rank = 0}, shape = shape4(graph, a->mask);
         const uint32_t minus =
             op_fill(graph, ATEN_SCALAR_TENSOR, autocast_product(graph), scalar, -INFINITY);
@@ -92,18 +112,12 @@ static uint32_t efficient(struct graph *graph, const struct hf_attention *a)
                           (uint32_t[]){a->mask, zero, minus});
         graph_drop(graph, zero);
         graph_drop(graph, minus);
-        if (shape.dim[3] % 8) { /* the kernel wants rows aligned: sliced back, and so a view */
-            const uint32_t padded =
-                op_no_grad(graph, WORK_PAD, ATEN_CONSTANT_PAD, autocast_product(graph),
-                           SHAPE(s.dim[0], 1, shape.dim[2], (shape.dim[3] + 7) & ~7U), 1, &bias);
-            graph_drop(graph, bias);
-            bias = graph_slice(graph, padded, 0, shape.dim[3]);
-        }
+        bias = aligned(graph, bias, true);
     }
     const uint32_t out =
         op_efficient_attention(graph, in[0], in[1], in[2], bias, bias == GRAPH_NONE, a->dropout);
     op_attention_scale(graph, out, a->scale);
-    if (bias != GRAPH_NONE)
+    if (bias != GRAPH_NONE && !(is_bias && bias == a->mask))
         graph_drop(graph, bias);
     if (graph->tensors[k].storage != graph->tensors[a->k].storage) {
         graph_drop(graph, k);

@@ -30,6 +30,7 @@ struct inputs { /* the same for every block */
     uint32_t first; /* hidden_states of the first layer (b, s, h) */
     uint32_t positions, mask, window_mask;
     uint32_t embeds;                  /* inputs_embeds */
+    struct hf_alibi alibi;            /* GRAPH_NONE: there is none */
     uint32_t output;                  /* what the last layer returned; GRAPH_NONE: it is gone */
     struct hf_rope rope, window_rope; /* of layers with a window: often the same */
 };
@@ -129,6 +130,8 @@ static void make_masks(struct graph *graph, const struct model_config *c,
         in->mask = hf_eager_mask(graph, job, hf_window_mask(graph, job, HF_NO_WINDOW));
     else if (way->masked)
         in->mask = hf_window_mask(graph, job, HF_NO_WINDOW);
+    if (c->alibi)
+        in->mask = hf_alibi_mask(graph, c, job, in->alibi, in->mask);
     if (windows && way->masks_by_layer && asks)
         hf_packed_test(graph, job, in->positions);
     if (way->chunks)
@@ -183,6 +186,9 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
 {
     struct inputs in = {
         .way = way, .mask = GRAPH_NONE, .window_mask = GRAPH_NONE, .output = GRAPH_NONE};
+    in.alibi = (struct hf_alibi){GRAPH_NONE, GRAPH_NONE};
+    if (c->alibi)
+        in.alibi = hf_alibi(graph, c, job, (enum dtype)graph->tensors[embedded].dtype);
     in.positions = hf_positions(graph, job);
     make_masks(graph, c, job, &in);
     if (way->late_scale)
@@ -249,6 +255,8 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
     if (rope.sin != GRAPH_NONE)
         graph_also_input(graph, module, rope.sin);
     graph_also_input(graph, module, rope.cos);
+    if (in->alibi.bias != GRAPH_NONE)
+        graph_also_input(graph, module, in->alibi.bias);
     if (in->way->positions_first)
         graph_also_input(graph, module, in->positions);
     if (!in->way->tables_first && mask != GRAPH_NONE)
@@ -336,7 +344,14 @@ static void let_go(struct graph *graph, const struct inputs *in)
                             : in->way->embedded_last || in->way->nested ? embedded_last
                             : in->way->masks_by_layer                   ? dict_last
                                                                         : arguments_first;
-    for (int i = 0; i < (in->way->nested ? 3 : 4); i++)
+    if (in->alibi.bias != GRAPH_NONE) { /* masks come last */
+        graph_drop(graph, in->positions);
+        graph_drop(graph, in->embeds);
+        graph_drop(graph, in->alibi.bias);
+        graph_drop(graph, in->alibi.ones);
+        graph_drop(graph, in->mask);
+    }
+    for (int i = 0; i < (in->way->nested ? 3 : 4) && in->alibi.bias == GRAPH_NONE; i++)
         if (order[i] != GRAPH_NONE)
             graph_drop(graph, order[i]);
     if (in->rope.cos != GRAPH_NONE)

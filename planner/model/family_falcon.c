@@ -6,8 +6,9 @@
  *
  * q, k and v come in one product. k and v are taken out of it by lists of indices, which copies;
  * the groups' heads are stretched to those of the queries and copied, while one head alone is left
- * to single ops, because no fused kernel broadcasts. There is always a mask. Linear layers are
- * written as products with a transposed weight: autocast keeps no cast of that. */
+ * to single ops, because no fused kernel broadcasts. There is always a mask, which has ALiBi in it
+ * where there is no RoPE. Linear layers are written as products with a transposed weight: autocast
+ * keeps no cast of that. */
 #include "base/layout.h"
 #include "graph/autocast.h"
 #include "model/count.h"
@@ -147,25 +148,33 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     const struct heads heads = c->grouped_qkv   ? split_groups(graph, c, job, qkv)
                                : c->one_kv_head ? split_one(graph, c, job, qkv)
                                                 : split_heads(graph, c, job, qkv);
-    const uint32_t q = rotated(graph, heads.q, rope), k = rotated(graph, heads.k, rope);
-    if (heads.copied)
-        graph_drop(graph, heads.q);
-    if (graph->tensors[heads.k].storage != graph->tensors[qkv].storage)
-        graph_drop(graph, heads.k);
+    const bool k_copied = graph->tensors[heads.k].storage != graph->tensors[qkv].storage;
+    uint32_t q = heads.q, k = heads.k;
+    if (!c->alibi) {
+        q = rotated(graph, heads.q, rope);
+        k = rotated(graph, heads.k, rope);
+        if (heads.copied)
+            graph_drop(graph, heads.q);
+        if (k_copied)
+            graph_drop(graph, heads.k);
+    }
     const uint32_t o = hf_attention(graph, &(struct hf_attention){
                                                .q = q,
                                                .k = k,
                                                .v = heads.v,
                                                .mask = mask,
                                                .broadcast = c->one_kv_head && !c->grouped_qkv,
+                                               .dropout = c->alibi ? c->attention_dropout : 0,
                                            });
     const uint32_t out = apply(graph, o, block->dense);
     graph_drop(graph, o);
     const bool v_copied = graph->tensors[heads.v].storage != graph->tensors[qkv].storage;
     if (v_copied)
         graph_drop(graph, qkv);
-    graph_drop(graph, q);
-    graph_drop(graph, k);
+    if (!c->alibi || heads.copied)
+        graph_drop(graph, q);
+    if (!c->alibi || k_copied)
+        graph_drop(graph, k);
     graph_drop(graph, v_copied ? heads.v : qkv); /* of which v is a view */
     return out;
 }
@@ -261,7 +270,7 @@ static const struct key keys[] = {
      AT(parallel_norms),
      .absent = RULE_NONE,
      .null = RULE_NONE},
-    {ONLY("alibi", false)},
+    {FLAG("alibi", alibi, false)},
 };
 
 /* num_kv_heads counts where heads are grouped alone. */
@@ -280,13 +289,18 @@ static enum err_code check(const struct key_table *table, const struct model_con
                        "%s: \"parallel_attn\": false, where \"new_decoder_architecture\" has "
                        "attention and feed-forward beside each other: expected true",
                        where);
+    if (c->alibi && (c->heads & (c->heads - 1)))
+        return err_set(err, ERR_INVALID,
+                       "%s: \"num_attention_heads\": %u with \"alibi\": expected a power of 2 "
+                       "(nothing else is planned for)",
+                       where, c->heads);
     if (!c->grouped_qkv && c->parallel_norms == 2)
         return err_set(err, ERR_INVALID,
                        "%s: \"num_ln_in_parallel_attn\": 2, and without "
                        "\"new_decoder_architecture\" layers call one: expected null or 1",
                        where);
     if (c->rope.scaling == ROPE_DYNAMIC)
-        return err_set(err, ERR_UNSUPPORTED,
+        return err_set(err, ERR_INVALID,
                        "%s: \"rope_type\": \"dynamic\": falcon's is asked for anew in every step, "
                        "which is not planned",
                        where);
@@ -308,18 +322,23 @@ static double parameters(const struct model_config *c)
 /* clang-format off */
 /* NOLINTBEGIN(bugprone-macro-parentheses) */
 
-/* tiiuae/falcon-7b, falcon-11B, falcon-40b. FalconForCausalLM. */
-#define FALCON(title, count, h, l, a, k, f, positions, base, ...)                                  \
+/* tiiuae/falcon-7b, falcon-11B, falcon-40b, falcon-rw-1b, falcon-rw-7b. FalconForCausalLM. */
+#define FALCON(title, count, h, l, a, k, f, v, positions, base, ...)                               \
     {title, count,                                                                                 \
-     {DECODER(ARCH_FALCON, h, l, a, k, h / a, f, 65024, positions, 1e-5F, base),                   \
-      .activation = "gelu", .parallel_residual = true, .one_kv_head = true, __VA_ARGS__}}
+     {DECODER(ARCH_FALCON, h, l, a, k, h / a, f, v, positions, 1e-5F, base),                       \
+      .activation = "gelu", __VA_ARGS__}}
+#define PARALLEL .parallel_residual = true, .one_kv_head = true
+#define WEB .tied = true, .attention_bias = true, .mlp_bias = true, .alibi = true
 
 static const struct model_preset presets[] = {
-    FALCON("falcon-7b",  6921720704,  4544, 32, 71,  1, 18176, 2048, 1e4F, .tied = true),
-    FALCON("falcon-11b", 11102822400, 4096, 60, 32,  8, 16384, 8192, 500042.0F,
+    FALCON("falcon-7b",    6921720704,  4544, 32, 71,  1,  18176, 65024, 2048, 1e4F, PARALLEL,
+           .tied = true),
+    FALCON("falcon-11b",   11102822400, 4096, 60, 32,  8,  16384, 65024, 8192, 500042.0F, PARALLEL,
            .grouped_qkv = true, .parallel_norms = 1),
-    FALCON("falcon-40b", 41303293952, 8192, 60, 128, 8, 32768, 2048, 1e4F, .tied = true,
-           .grouped_qkv = true),
+    FALCON("falcon-40b",   41303293952, 8192, 60, 128, 8,  32768, 65024, 2048, 1e4F, PARALLEL,
+           .grouped_qkv = true, .tied = true),
+    FALCON("falcon-rw-1b", 1311625216,  2048, 24, 32,  32, 8192,  50304, 2048, 1e4F, WEB),
+    FALCON("falcon-rw-7b", 7516020736,  4096, 36, 64,  64, 16384, 65024, 2048, 1e4F, WEB),
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */

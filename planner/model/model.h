@@ -136,6 +136,7 @@ struct model_config {
     bool gated;              /* T5: gated feed-forward */
     bool parallel_residual;  /* GPT-NeoX, StableLM, Phi, Falcon */
     bool one_kv_head;        /* Falcon: of all queries, unless heads are grouped */
+    bool alibi;              /* Falcon: slopes in the mask, for RoPE */
     bool grouped_qkv;        /* Falcon: the product has a head of k and v behind its queries */
     uint32_t parallel_norms; /* Falcon: of a layer, one or two; 0: as is usual */
     bool post_norm;          /* OPT-350m: norms after the residual */

@@ -395,7 +395,8 @@ enum err_code cuda_launch(struct cuda_device *cuda, uint8_t id, const struct wor
     case WORK_VECTOR_NORM:
         return norms(work, scratch, stream, err);
     case WORK_ARANGE:
-        return cuda_launched(work, kernel_arange(cuda_index(work_out(work, 0)), stream), err);
+        return cuda_launched(
+            work, kernel_arange(cuda_index(work_out(work, 0)), work->attr.first, stream), err);
     case WORK_CLIP_COEFFICIENT:
         return cuda_launched(
             work, kernel_clip_coefficient(in(work, 0), out(work, 0), work->attr.p, stream), err);

@@ -109,6 +109,7 @@ static const enum kernel_function functions[WORK_KIND_COUNT] = {
     [WORK_NEG] = KERNEL_NEG,
     [WORK_ABS] = KERNEL_ABS,
     [WORK_POW] = KERNEL_POW,
+    [WORK_POWER_OF] = KERNEL_POWER_OF,
     [WORK_SQUARE] = KERNEL_SQUARE,
     [WORK_SQUARE_ROOT] = KERNEL_SQUARE_ROOT,
     [WORK_RSQRT] = KERNEL_RSQRT,

@@ -122,6 +122,7 @@ template <enum kernel_function F> struct function;
     X(RELU, 1, x < 0.0F ? 0.0F : x)                                                                \
     X(SOFTPLUS, 1, x > 20.0F ? x : log1pf(expf(x)))                                                \
     X(EXPM1, 1, expm1f(x))                                                                         \
+    X(POWER_OF, 1, powf(p, x))                                                                     \
     X(EQUAL_NUMBER, 1, TRUTH(x == p))                                                              \
     X(NOT_EQUAL_NUMBER, 1, TRUTH(x != p))                                                          \
     X(LESS_NUMBER, 1, TRUTH(x < p))                                                                \

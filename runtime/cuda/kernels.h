@@ -76,7 +76,7 @@ struct kernel_scratch {
 
 /* ---- kernel_fill.cu ---- */
 
-cudaError_t kernel_arange(struct kernel_index ids, cudaStream_t stream);
+cudaError_t kernel_arange(struct kernel_index ids, uint32_t first, cudaStream_t stream);
 cudaError_t kernel_fill(struct kernel_tensor y, float value, cudaStream_t stream);
 
 /* ---- walks: operands of any layout (runtime/work/view.h) ---- */
@@ -141,6 +141,7 @@ enum kernel_function {
     KERNEL_RELU,
     KERNEL_SOFTPLUS,
     KERNEL_EXPM1,
+    KERNEL_POWER_OF,
     KERNEL_EQUAL_NUMBER,
     KERNEL_NOT_EQUAL_NUMBER,
     KERNEL_LESS_NUMBER,

@@ -40,6 +40,7 @@ static const struct kernel_entry kernels[WORK_KIND_COUNT] = {
     [WORK_NEG] = {.run = host_elementwise},
     [WORK_ABS] = {.run = host_elementwise},
     [WORK_POW] = {.run = host_elementwise},
+    [WORK_POWER_OF] = {.run = host_elementwise},
     [WORK_SQUARE] = {.run = host_elementwise},
     [WORK_SQUARE_ROOT] = {.run = host_elementwise},
     [WORK_RSQRT] = {.run = host_elementwise},

@@ -68,6 +68,8 @@ EACH(logarithm, logf(p + x))
 EACH(cosine, cosf(x))
 EACH(sine, sinf(x))
 
+EACH(power_of, powf(p, x))
+
 /* Small whole exponents are products, as PyTorch computes them. */
 static void power(uint64_t n, float p, float (*in)[HOST_BLOCK], float *out)
 {
@@ -189,6 +191,7 @@ static const struct {
     [WORK_NEG] = {neg, 1},
     [WORK_ABS] = {absolute, 1},
     [WORK_POW] = {power, 1},
+    [WORK_POWER_OF] = {power_of, 1},
     [WORK_SQUARE] = {square, 1},
     [WORK_SQUARE_ROOT] = {square_root, 1},
     [WORK_RSQRT] = {rsqrt, 1},
@@ -318,9 +321,9 @@ void host_arange(const struct work *work)
     const struct work_operand *ids = work_out(work, 0);
     for (uint64_t i = 0; i < operand_count(ids); i++) {
         if (ids->dtype == DTYPE_INT64)
-            ((int64_t *)ids->data)[i] = (int64_t)i;
+            ((int64_t *)ids->data)[i] = (int64_t)(work->attr.first + i);
         else
-            ((int32_t *)ids->data)[i] = (int32_t)i;
+            ((int32_t *)ids->data)[i] = (int32_t)(work->attr.first + i);
     }
 }
 

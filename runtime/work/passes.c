@@ -535,6 +535,7 @@ static bool (*const table[WORK_KIND_COUNT])(const struct passing *of) = {
     [WORK_NEG] = pass_elements,
     [WORK_ABS] = pass_elements,
     [WORK_POW] = pass_elements,
+    [WORK_POWER_OF] = pass_elements,
     [WORK_SQUARE] = pass_elements,
     [WORK_SQUARE_ROOT] = pass_elements,
     [WORK_RSQRT] = pass_elements,

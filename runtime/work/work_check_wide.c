@@ -437,6 +437,7 @@ static const struct work_entry entries[WORK_KIND_COUNT] = {
     [WORK_NEG] = {check_elementwise, 1, 1, 1},
     [WORK_ABS] = {check_elementwise, 1, 1, 1},
     [WORK_POW] = {check_elementwise, 1, 1, 1},
+    [WORK_POWER_OF] = {check_elementwise, 1, 1, 1},
     [WORK_SQUARE] = {check_elementwise, 1, 1, 1},
     [WORK_SQUARE_ROOT] = {check_elementwise, 1, 1, 1},
     [WORK_RSQRT] = {check_elementwise, 1, 1, 1},

@@ -80,6 +80,7 @@ static const struct form forms[] = {
     EACH_OF(RELU),
     EACH_OF(SOFTPLUS),
     EACH_OF(EXPM1),
+    EACH_OF(POWER_OF),
     POSITIVE(POW),
     POSITIVE(SQUARE_ROOT),
     POSITIVE(RSQRT),

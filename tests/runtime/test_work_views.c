@@ -98,6 +98,8 @@ static double of_kind(enum work_kind kind, double x, double y, double p)
         return log1p(exp(x));
     case WORK_SOFTPLUS_BACKWARD:
         return x / (1 + exp(-y));
+    case WORK_POWER_OF:
+        return pow(p, x);
     case WORK_EXPM1:
         return expm1(x);
     case WORK_LOG:
@@ -142,6 +144,7 @@ static void elementwise_work_reads_any_strides_and_broadcasts(void **state)
         {WORK_SOFTPLUS, 1, 0},
         {WORK_SOFTPLUS_BACKWARD, 2, 0},
         {WORK_EXPM1, 1, 0},
+        {WORK_POWER_OF, 1, 0.75F},
         {WORK_LOG, 1, 8},
         {WORK_CAST, 1, 0},
         {WORK_REORDER, 1, 0},

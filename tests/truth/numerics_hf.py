@@ -144,6 +144,7 @@ FAMILIES = [
     ("falcon", FALCON),
     ("falcon", {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2}),
     ("falcon", {**FALCON, "multi_query": False, "parallel_attn": False, "bias": True}),
+    ("falcon", {**FALCON, "multi_query": False, "parallel_attn": False, "bias": True, "alibi": True}),
     ("ernie4_5_moe", {**GROUPED, "moe_num_experts": 8, "moe_k": 2, "moe_intermediate_size": 24,
                       "moe_num_shared_experts": 1, "pad_token_id": 0}),
     ("starcoder2", {**GROUPED, "sliding_window": None, "embedding_dropout": 0.0,
