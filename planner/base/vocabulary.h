@@ -182,6 +182,11 @@
     X(EXP2, "exp2")                                                                                \
     X(REPEAT, "repeat")                                                                            \
     X(MUL_, "mul_.Tensor")                                                                         \
+    X(ARANGE_STEP, "arange.start_step")                                                            \
+    X(POW_SCALAR, "pow.Scalar")                                                                    \
+    X(EXPONENTIAL_, "exponential_")                                                                \
+    X(RAND_LIKE, "rand_like")                                                                      \
+    X(SCATTER_VALUE, "scatter.value")                                                              \
     X(FUSED, "triton_fused")                                                                       \
     X(FUSED_REDUCTION, "triton_fused_reduction")
 

@@ -39,6 +39,8 @@ struct op_class {
     void (*forward)(struct tape *tape, const struct graph *graph, const struct graph_op *op);
     bool in_place;     /* writes its first operand: it runs though it births nothing */
     bool turns_weight; /* its second operand transposed: its node saves that view */
+    bool is_partial;   /* its backward leaves inputs that need a gradient without: what made them
+                          runs all the same, and lets go of what it saved */
     bool in_python;    /* a torch.autograd.Function: what it saves is packed behind its kernels */
 };
 

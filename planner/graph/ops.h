@@ -24,6 +24,8 @@
     X(MUL, mul, NONE)                                                                              \
     X(MUL_SCALAR, mul_scalar, NONE)                                                                \
     X(DIV_SCALAR, div_scalar, NONE)                                                                \
+    X(MUL_TO, mul_to, NONE)                                                                        \
+    X(MUL_ROWS_TO, mul_rows_to, NONE)                                                              \
     X(MUL_CONSTANT, mul_constant, NONE)                                                            \
     X(TO_COPY, to_copy, NONE)                                                                      \
     X(CLONE, clone, NONE)                                                                          \
@@ -78,6 +80,8 @@
     X(TILE, tile, NONE)                                                                            \
     X(SUM_FIRST, sum_first, NONE)                                                                  \
     X(INDEX, index, NONE)                                                                          \
+    X(SCATTER_NUMBER, scatter_number, NONE)                                                        \
+    X(SAMPLED_WEIGHT, sampled_weight, NONE)                                                        \
     X(SUM_GROUPS, sum_groups, NONE)                                                                \
     X(GROUPED_MM, grouped_mm, NONE)                                                                \
     X(GROUPED_MM_NN, grouped_mm_nn, NONE)                                                          \
@@ -155,6 +159,9 @@ uint32_t op_fill(struct graph *graph, enum aten aten, enum dtype dtype, struct s
 uint32_t op_slice_copied(struct graph *graph, uint32_t x, struct shape shape, uint32_t first);
 /* x times a tensor that needs no gradient and broadcasts (RoPE factors), in x's shape. */
 uint32_t op_mul_constant(struct graph *graph, uint32_t x, uint32_t constant);
+/* The same in x itself; and in rows (t, h), which it returns: a view of all of x (b, s, h). */
+uint32_t op_mul_in_place(struct graph *graph, uint32_t x, uint32_t constant);
+uint32_t op_mul_rows_in_place(struct graph *graph, uint32_t x, uint32_t constant);
 /* A copy in another dtype; x itself when it has that dtype already. */
 uint32_t op_to(struct graph *graph, uint32_t x, enum dtype dtype);
 /* Elementwise op of one operand: OP_SIGMOID, OP_SILU, OP_GELU, OP_GELU_TANH, OP_RELU, OP_TANH,
@@ -214,6 +221,8 @@ uint32_t op_choose(struct graph *graph, uint32_t condition, uint32_t x, uint32_t
 uint32_t op_minimum(struct graph *graph, uint32_t x, uint32_t constant);
 /* Zero where `mask` is true, else x. */
 uint32_t op_masked_zero(struct graph *graph, uint32_t x, uint32_t mask);
+/* `number` where `mask` is true, else x. */
+uint32_t op_masked_number(struct graph *graph, uint32_t x, uint32_t mask, float number);
 /* The last dim padded to `last` elements. */
 uint32_t op_pad_last(struct graph *graph, uint32_t x, uint32_t last);
 /* The first `count` elements from `first` on of the last dim: a view. */
@@ -291,6 +300,18 @@ uint32_t op_topk(struct graph *graph, uint32_t x, uint32_t k, uint32_t *indices)
 uint32_t op_topk_no_grad(struct graph *graph, uint32_t x, uint32_t k, uint32_t *indices);
 /* The largest of the last dim, which goes, and where they are: outside autograd. */
 uint32_t op_max_no_grad(struct graph *graph, uint32_t x, uint32_t *indices);
+/* The same with the dim kept as 1. */
+uint32_t op_max_kept_no_grad(struct graph *graph, uint32_t x, uint32_t *indices);
+/* x (n, m) with `number` in places `ids` (n, k) of its rows: a new tensor. */
+uint32_t op_scatter_number(struct graph *graph, uint32_t x, uint32_t ids, float number);
+/* Weights of experts that were drawn at random, as Phi-MoE's multiplier has it (a function in
+ * Python): weights (t, 1) times `factors` (t, 1), which are no tensors of a gradient. The scores
+ * (t, E) get one by a formula of `shares` (t, E), the softmax that `weights` were taken from at
+ * `experts` (t, 1) int64; nodes before `weights` and `shares` run without any. */
+struct sampled {
+    uint32_t scores, weights, experts, shares, factors;
+};
+uint32_t op_sampled_weight(struct graph *graph, const struct sampled *sampled);
 /* x (n, m) in the places indices (n, k): (n, k). */
 uint32_t op_gather(struct graph *graph, uint32_t x, uint32_t indices);
 /* `values` (n, k) put into places `ids` of the rows of x (n, m), which is changed and has had no

@@ -410,6 +410,16 @@ uint32_t op_masked_zero(struct graph *graph, uint32_t x, uint32_t mask)
                   dtype_of(graph, x), *shape_of(graph, x));
 }
 
+uint32_t op_masked_number(struct graph *graph, uint32_t x, uint32_t mask, float number)
+{
+    const uint32_t op = begin(graph, OP_MASKED_FILL, 2, (uint32_t[]){x, mask});
+    graph->ops[op].attr.p = number;
+    const uint32_t out =
+        graph_op_birth(graph, op, ATEN_MASKED_FILL, dtype_of(graph, x), *shape_of(graph, x));
+    graph_op_done(graph, op);
+    return out;
+}
+
 OP_SAVED(masked_fill)
 {
     (void)graph;
@@ -420,6 +430,7 @@ OP_SAVED(masked_fill)
 OP_BACKWARD(masked_fill)
 {
     give_elementwise(tape, graph, op, WORK_MASKED_FILL, ATEN_MASKED_FILL, op->in[1]);
+    tape_number(tape, 0);
 }
 
 OP_CLASS(masked_fill) = {

@@ -229,6 +229,11 @@ uint32_t op_max_no_grad(struct graph *graph, uint32_t x, uint32_t *indices)
     return chosen(graph, WORK_TOPK, ATEN_MAX_DIM, x, shape, indices);
 }
 
+uint32_t op_max_kept_no_grad(struct graph *graph, uint32_t x, uint32_t *indices)
+{
+    return chosen(graph, WORK_TOPK, ATEN_MAX_DIM, x, with_last(*shape_of(graph, x), 1), indices);
+}
+
 uint32_t op_sort(struct graph *graph, uint32_t x, uint32_t *permutation)
 {
     return chosen(graph, WORK_SORT, ATEN_SORT, x, *shape_of(graph, x), permutation);

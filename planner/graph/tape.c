@@ -145,6 +145,7 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
         .stream = xmalloc(sizeof(struct stream)),
         .where = none_array(graph->storage_count),
         .python = xcalloc(graph->storage_count + 1, 1),
+        .reached = xcalloc(graph->tensor_count + 1, 1),
         .keeping = xcalloc(graph->storage_count + 1, 1),
         .cached = xcalloc(graph->storage_count + 1, 1),
         .root = none_array(graph->tensor_count),
@@ -179,6 +180,7 @@ struct stream *tape_close(struct tape *tape)
     free(tape->holds);
     free(tape->where);
     free(tape->python);
+    free(tape->reached);
     free(tape->keeping);
     free(tape->cached);
     free(tape->root);

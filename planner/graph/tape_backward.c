@@ -352,13 +352,37 @@ static void return_gradients(struct tape *tape, uint32_t op)
     hand_on(tape, OF_OUTER);
 }
 
+/* Whether a node runs to which no gradient came: one behind it ran and had none to give
+ * (is_partial). Once. */
+static bool was_reached(struct tape *tape, const struct graph_op *op)
+{
+    bool reached = false;
+    for (uint32_t o = 0; o < op->outs; o++) {
+        uint8_t *of_output = &tape->reached[tape->root[op->out[o]]];
+        reached |= *of_output;
+        *of_output = 0;
+    }
+    return reached;
+}
+
+/* The engine runs what a node leads to, whether the node gave it a gradient or none. */
+static void reach_inputs(struct tape *tape, const struct graph_op *op)
+{
+    for (uint32_t i = 0; i < op->ins; i++)
+        if (tape_needs(tape, op, i)) {
+            assert(!is_param(tape, op->in[i]));
+            tape->reached[tape->root[op->in[i]]] = 1;
+        }
+}
+
 void tape_node(struct tape *tape, uint32_t index)
 {
     const struct graph *graph = tape->graph;
     const struct graph_op *op = &graph->ops[index];
     uint32_t given[GRAPH_OUTPUTS], saved[SAVED_MOST];
     const uint32_t given_count = gradients_given(tape, op, given);
-    if (!op->requires_grad || given_count == 0 || !tape_has(tape, op))
+    const bool reached = was_reached(tape, op), empty = given_count == 0;
+    if (!op->requires_grad || (empty && !reached) || !tape_has(tape, op))
         return;
 
     tape_enter_op(tape, index);
@@ -372,7 +396,10 @@ void tape_node(struct tape *tape, uint32_t index)
 
     tape->pending_count = 0;
     tape->in_op = true;
-    op_class(op)->backward(tape, graph, op);
+    if (!empty)
+        op_class(op)->backward(tape, graph, op);
+    if (empty || op_class(op)->is_partial)
+        reach_inputs(tape, op);
     tape->in_op = false;
     hold_passed_on(tape, given, given_count);
 

@@ -79,6 +79,7 @@ struct tape {
     uint32_t holds_cap;
     uint32_t *where;      /* (storages) buffer of each activation, NO_BUFFER */
     uint8_t *python;      /* (storages) whether Python refers to it */
+    uint8_t *reached;     /* (tensors) roots whose node runs, be it without a gradient */
     uint8_t *keeping;     /* (storages) whether what goes with them is held */
     uint8_t *cached;      /* (storages) kept by the selective policy until recomputation */
     uint32_t *root;       /* (tensors) the tensor whose gradient is this one's */

@@ -156,6 +156,10 @@ struct hf_rope hf_rope_tables_in(struct graph *graph, enum dtype dtype, float at
     const uint32_t sin = hf_rope_table(graph, WORK_SIN, ATEN_SIN, angles, attention_factor);
     const uint32_t cast = op_to(graph, cos, dtype);
     const struct hf_rope rope = {.cos = cast, .sin = op_to(graph, sin, dtype)};
+    if (of.remade) {
+        graph_drop(graph, of.length);
+        graph_drop(graph, of.frequencies);
+    }
     graph_drop(graph, half);
     if (angles != half)
         graph_drop(graph, angles);

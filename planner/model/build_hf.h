@@ -43,6 +43,8 @@ uint32_t hf_eager_mask(struct graph *graph, const struct model_job *job, uint32_
  * numbers of a head. */
 struct hf_angles {
     uint32_t positions, frequencies;
+    uint32_t length; /* where remade: the sequence's, Python's as the frequencies are */
+    bool remade;     /* frequencies are computed for this pass */
 };
 
 /* RoPE's factors (1 or b, s, d) in the compute dtype; or in one of fp32 or that, scaled by
@@ -91,6 +93,10 @@ struct hf_frequencies {
 };
 struct hf_frequencies hf_rope_buffers(struct graph *graph, const struct model_config *config,
                                       const struct model_job *job, uint32_t d);
+/* The angles of a rotary embedding that computes its frequencies in each pass, default's or
+ * longrope's of short sequences (Phi-MoE's). */
+struct hf_angles hf_rope_remade(struct graph *graph, const struct model_config *config,
+                                uint32_t positions, uint32_t d);
 void hf_rope_update(struct graph *graph, const struct hf_frequencies *frequencies,
                     uint32_t positions);
 

@@ -79,6 +79,15 @@ static struct frequencies make_frequencies(struct graph *graph, const struct mod
     return f;
 }
 
+/* What cos and sin are times. */
+static float rope_factor(const struct model_config *c, const struct model_job *job,
+                         const struct hf_decoder *way)
+{
+    if (!way->rope_remade || c->rope.scaling == ROPE_DEFAULT)
+        return c->rope.attention_factor;
+    return job->seq > c->rope.original_positions ? c->long_mscale : c->short_mscale;
+}
+
 /* RoPE's tables, of each type that the model has. */
 static void make_tables(struct graph *graph, const struct model_config *c,
                         const struct model_job *job, const struct frequencies *frequencies,
@@ -90,8 +99,10 @@ static void make_tables(struct graph *graph, const struct model_config *c,
     const enum hf_table table = way->rotary == HF_ROTARY_HALVES            ? HF_TABLE_HALF
                                 : way->rotary == HF_ROTARY_NEIGHBOURS_CAST ? HF_TABLE_NEIGHBOURS
                                                                            : HF_TABLE_WHOLE;
-    const struct hf_angles full = {in->positions, frequencies->full.now};
-    const struct hf_angles window = {in->positions, frequencies->window.now};
+    const struct hf_angles full = {.positions = in->positions,
+                                   .frequencies = frequencies->full.now};
+    const struct hf_angles window = {.positions = in->positions,
+                                     .frequencies = frequencies->window.now};
     in->rope = in->window_rope = none;
     if (way->complex_table) {
         in->rope.cos = in->window_rope.cos = hf_complex_rope_table(graph, c, full);
@@ -104,7 +115,9 @@ static void make_tables(struct graph *graph, const struct model_config *c,
     }
     if (!way->tables_by_layer || any_layer(c, false)) {
         hf_rope_update(graph, &frequencies->full, in->positions);
-        in->rope = hf_rope_tables_in(graph, dtype, c->rope.attention_factor, full, table);
+        const struct hf_angles angles =
+            way->rope_remade ? hf_rope_remade(graph, c, in->positions, turned_of(c, way)) : full;
+        in->rope = hf_rope_tables_in(graph, dtype, rope_factor(c, job, way), angles, table);
         in->rope.positions = in->positions;
     }
     in->rope.back = way->turns_back;

@@ -331,10 +331,14 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     uint32_t shared = GRAPH_NONE, routed = GRAPH_NONE;
     if (way->when == HF_SHARED_FIRST)
         shared = shared_mlp(graph, c, moe, y);
-    uint32_t rows = way->flattens ? y : op_view_node(graph, y, flat);
+    uint32_t rows = way->flattens         ? y
+                    : c->input_jitter > 0 ? hf_jitter(graph, y)
+                                          : op_view_node(graph, y, flat);
     if ((way->when == HF_SHARED_ROWS || way->when == HF_SHARED_HELD) && shared_within(c, way))
         shared = shared_mlp(graph, c, moe, rows);
     const struct hf_routing r = way->route(graph, c, moe, rows);
+    if (r.in_place)
+        rows = r.rows;
     if (way->flattens)
         rows = op_view_node(graph, y, flat);
     hf_call(graph, moe->gate_up);

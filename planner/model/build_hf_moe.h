@@ -34,6 +34,8 @@ struct hf_routing {
     uint32_t logits;  /* (t, E) */
     uint32_t weights; /* (t, k) */
     uint32_t experts; /* (t, k) int64 */
+    bool in_place;    /* rows were changed, and are these: */
+    uint32_t rows;    /* (t, h) */
 };
 
 /* `rows` (t, h), or y (b, s, h) where the router flattens it itself. */
@@ -68,6 +70,13 @@ hf_router hf_route_deepseek_v3;
 /* As DeepSeek-V2 has it, in fp32: p = softmax(router y); the k best, of the groups with the best
  * where the config limits them. */
 hf_router hf_route_deepseek_v2;
+
+/* x (b, s, h) times random numbers near 1, in its place. */
+uint32_t hf_jitter(struct graph *graph, uint32_t x);
+
+/* As Phi-MoE has it: of what is near the best score, one drawn at random, and so a second one; each
+ * weighted by its softmax among those. Both draws have no kernel that runs. */
+hf_router hf_route_phimoe;
 
 /* Of gate and up (n, 2f), which it drops: (n, f). */
 typedef uint32_t hf_gate(struct graph *graph, const struct model_config *config, uint32_t gate_up);

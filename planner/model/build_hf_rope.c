@@ -76,6 +76,68 @@ void hf_rope_update(struct graph *graph, const struct hf_frequencies *f, uint32_
     graph_drop(graph, chosen);
 }
 
+/* `x` by a call of one operand and a number, which takes its place. */
+static uint32_t then(struct graph *graph, enum work_kind work, enum aten aten, uint32_t x,
+                     float number)
+{
+    const uint32_t out =
+        op_number(graph, work, aten, DTYPE_FP32, graph->tensors[x].shape, x, number);
+    graph_drop(graph, x);
+    return out;
+}
+
+/* 1 / x, written 1.0 / x: x goes last. */
+static uint32_t inverse(struct graph *graph, uint32_t x)
+{
+    const struct shape shape = graph->tensors[x].shape;
+    const uint32_t reciprocal =
+        op_no_grad(graph, WORK_RECIPROCAL, ATEN_RECIPROCAL, DTYPE_FP32, shape, 1, &x);
+    const uint32_t out = then(graph, WORK_MUL_NUMBER, ATEN_MUL, reciprocal, 1.0F);
+    graph_drop(graph, x);
+    return out;
+}
+
+/* 1 / (theta to the power 2i / d); or 1 / (factors · that). */
+static uint32_t make_frequencies(struct graph *graph, const struct model_config *c, uint32_t d)
+{
+    const struct shape pairs = SHAPE(d / 2);
+    const float theta = c->rope.theta, width = (float)d;
+    if (c->rope.scaling == ROPE_DEFAULT) {
+        const uint32_t range =
+            op_no_grad(graph, WORK_OTHER, ATEN_ARANGE_STEP, DTYPE_FP32, pairs, 0, NULL);
+        const uint32_t share = then(graph, WORK_DIV_NUMBER, ATEN_DIV, range, width);
+        return inverse(graph, then(graph, WORK_OTHER, ATEN_POW_SCALAR, share, theta));
+    }
+    const uint32_t factors =
+        op_no_grad(graph, WORK_OTHER, ATEN_LIFT_FRESH, DTYPE_FP32, pairs, 0, NULL);
+    const uint32_t range =
+        op_no_grad(graph, WORK_OTHER, ATEN_ARANGE_STEP, DTYPE_INT64, pairs, 0, NULL);
+    const uint32_t cast = then(graph, WORK_CAST, ATEN_TO_COPY, range, 0);
+    const uint32_t share = then(graph, WORK_DIV_NUMBER, ATEN_DIV, cast, width);
+    const uint32_t power =
+        op_number(graph, WORK_OTHER, ATEN_POW_SCALAR, DTYPE_FP32, pairs, share, theta);
+    const uint32_t product =
+        op_no_grad(graph, WORK_MUL, ATEN_MUL, DTYPE_FP32, pairs, 2, (uint32_t[]){factors, power});
+    graph_drop(graph, power);
+    const uint32_t out = inverse(graph, product);
+    graph_drop(graph, factors);
+    graph_drop(graph, share);
+    return out;
+}
+
+struct hf_angles hf_rope_remade(struct graph *graph, const struct model_config *c,
+                                uint32_t positions, uint32_t d)
+{
+    struct hf_angles angles = {.positions = positions, .remade = true};
+    angles.length = length_of(graph, positions);
+    if (c->rope.scaling != ROPE_DEFAULT) /* which of two factors cos and sin are times */
+        graph_drop(graph, op_number(graph, WORK_GREATER_NUMBER, ATEN_GT, DTYPE_BOOL,
+                                    (struct shape){.rank = 0}, angles.length,
+                                    (float)c->rope.original_positions));
+    angles.frequencies = make_frequencies(graph, c, d);
+    return angles;
+}
+
 /* Of each table the first half, each number of it twice. */
 struct hf_rope hf_rope_interleaved(struct graph *graph, struct hf_rope rope)
 {

@@ -14,7 +14,7 @@ static struct hf_routing route_softmax(struct graph *graph, const struct model_c
                                        const struct hf_moe *moe, uint32_t rows,
                                        struct softmax_way way)
 {
-    struct hf_routing r;
+    struct hf_routing r = {.in_place = false};
     /* The router flattens its input once more: a node between the product's and the sum of the
      * gradients of `rows`. */
     r.logits = apply_linear(graph, op_alias(graph, rows), moe->router);
@@ -65,7 +65,7 @@ struct hf_routing hf_route_hunyuan(struct graph *graph, const struct model_confi
 struct hf_routing hf_route_minimax_m2(struct graph *graph, const struct model_config *c,
                                       const struct hf_moe *moe, uint32_t rows)
 {
-    struct hf_routing r;
+    struct hf_routing r = {.in_place = false};
     hf_call(graph, moe->router.weight);
     r.logits = apply_linear(graph, op_alias(graph, rows), moe->router);
     const uint32_t upcast = op_to(graph, r.logits, DTYPE_FP32);
@@ -102,7 +102,7 @@ struct hf_routing hf_route_gpt_oss(struct graph *graph, const struct model_confi
 struct hf_routing hf_route_granite(struct graph *graph, const struct model_config *c,
                                    const struct hf_moe *moe, uint32_t rows)
 {
-    struct hf_routing r;
+    struct hf_routing r = {.in_place = false};
     hf_call(graph, moe->router.weight);
     const uint32_t product = apply_linear(graph, rows, moe->router);
     r.logits = op_to(graph, product, DTYPE_FP32);

@@ -126,8 +126,8 @@ static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
     graph_call_end(graph);
     graph_call_begin(graph, "gpt_neox.rotary_emb");
     hf_rope_update(graph, &frequencies, positions);
-    const struct hf_rope rope =
-        hf_rope_tables(graph, c, (struct hf_angles){positions, frequencies.now});
+    const struct hf_rope rope = hf_rope_tables(
+        graph, c, (struct hf_angles){.positions = positions, .frequencies = frequencies.now});
     graph_call_end(graph);
 
     for (uint32_t i = 0; i < c->layers; i++) {

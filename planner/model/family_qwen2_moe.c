@@ -13,6 +13,7 @@ static const struct key keys[] = {
     DROPOUT("attention_dropout", attention_dropout, 0),
     {FLAG("qkv_bias", attention_bias, true)},
     {ONLY("use_sliding_window", false)},
+    LAYER_TYPES, /* none has a window then */
     EXPERTS("num_experts", "num_local_experts", 60, 4),
     EXPERT_WIDTH(1408),
     {COUNT("shared_expert_intermediate_size", shared_ffn, 5632, FFN_MAX)},

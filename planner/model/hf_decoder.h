@@ -82,6 +82,7 @@ struct hf_decoder {
     const char *embedding_dropout;               /* likewise, of the model itself */
     bool own_dropout; /* attention and feed-forward end with dropout, which is not the layer's */
     enum hf_rotary rotary;
+    bool rope_remade;     /* its frequencies are computed in each pass */
     bool turns_back;      /* RoPE: hf_rope.back */
     bool fp32_tables;     /* RoPE's, and what is turned by them until it is cast back */
     bool window_rope;     /* where layers have windows, those without one have no RoPE */

@@ -30,6 +30,7 @@
     X(GLM4_MOE, glm4_moe)                                                                          \
     X(OLMOE, olmoe)                                                                                \
     X(PHI, phi)                                                                                    \
+    X(PHIMOE, phimoe)                                                                              \
     X(PHI3, phi3)                                                                                  \
     X(OLMO2, olmo2)                                                                                \
     X(OLMO3, olmo3)                                                                                \
@@ -132,6 +133,7 @@ struct model_config {
     bool attention_bias; /* q, k, v have biases; so has what follows them, but see output_bias */
     bool output_bias;    /* ... for Llama and its kin, whose Qwen2 has none */
     bool mlp_bias;
+    bool head_bias; /* Phi-MoE */
     bool qk_norm;
     bool gated;              /* T5: gated feed-forward */
     bool parallel_residual;  /* GPT-NeoX, StableLM, Phi, Falcon */
@@ -150,8 +152,10 @@ struct model_config {
      * in layers without RoPE, unless the step is 0 */
     float position_beta;
     uint32_t position_step;
-    bool grids;                /* Qwen-VL: RoPE by places in three grids ... */
-    uint32_t rope_sections[3]; /* ... each of which turns so many pairs */
+    float short_mscale, long_mscale; /* Phi-MoE: what longrope's cos and sin are times, by the
+                                        sequence's length */
+    bool grids;                      /* Qwen-VL: RoPE by places in three grids ... */
+    uint32_t rope_sections[3];       /* ... each of which turns so many pairs */
     float rope_alpha;        /* Hunyuan: of a "dynamic" RoPE, which then is not; 0: there is none */
     float embedding_dropout; /* GPT-2: embd_pdrop, StarCoder2, Phi; elsewhere `dropout` is all */
     uint32_t rotary_dim; /* GPT-NeoX, Phi, GLM, StableLM, DeepSeek: how many of a head's d numbers
@@ -182,10 +186,12 @@ struct model_config {
     uint32_t expert_ffn;     /* width of an expert; 0: ffn */
     uint32_t shared_experts; /* experts of that width that every token passes, joined to one */
     uint32_t shared_ffn;     /* Qwen2: the width of that one, given as such */
-    float router_least;      /* ERNIE: what their sum is at least */
-    uint32_t dense_first;    /* how many layers, from the first, have none */
-    uint32_t sparse_last;    /* ERNIE: the last layer that has any; 0: the last of all */
-    uint32_t sparse_step;    /* else every such layer has; 0: each, as 1 */
+    float input_jitter;   /* Phi-MoE: how far from 1 what its input is times is; 0: there is none */
+    float router_jitter;  /* ... how far below the best score one may be drawn */
+    float router_least;   /* ERNIE: what their sum is at least */
+    uint32_t dense_first; /* how many layers, from the first, have none */
+    uint32_t sparse_last; /* ERNIE: the last layer that has any; 0: the last of all */
+    uint32_t sparse_step; /* else every such layer has; 0: each, as 1 */
     uint32_t dense_layers[LAYERS_MAX / 32]; /* bits: but for these */
     struct layer_list dense;                /* layers that have none, whatever the rest says */
     bool batched_experts; /* their experts_implementation is "batched_mm", not "grouped_mm" */
