@@ -127,7 +127,7 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
         return err_set(err, ERR_INVALID,
                        "--static-graph on with --accumulate-sync last: torch fails in the first "
                        "micro-batch under no_sync (expect_autograd_hooks_)");
-    if (finds_unused(s) && graph->called) /* of a recording (graph.h) */
+    if (finds_unused(s) && graph->is_recording)
         return err_set(err, ERR_UNSUPPORTED,
                        "--find-unused-parameters on: what a recorded model returns is not in its "
                        "recording, so the copies of it cannot be planned");

@@ -39,7 +39,7 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
             err, ERR_UNSUPPORTED,
             "--grad-accum-dtype fp32: of fp16 parameters zero1 keeps every gradient and its "
             "buckets in fp32, beyond the step, which is not planned; zero2 has it");
-    if (zero_bf16_has(s) && graph->called)
+    if (zero_bf16_has(s) && graph->is_recording)
         return err_set(err, ERR_UNSUPPORTED,
                        "--grad-accum-dtype fp32: the optimizer that zero1 then is (BF16_Optimizer) "
                        "is not planned of recorded models; zero2 has it");

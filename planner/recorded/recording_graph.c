@@ -163,6 +163,7 @@ enum err_code recording_graph(const struct recording *r, const struct recording_
     TRY(recording_choose(r, choice, &variant, err));
     TRY(recording_line(r, variant, &line, err));
     struct graph *graph = graph_new(choice->compute, choice->frozen);
+    graph->is_recording = true;
     graph->autograd = choice->autograd;
     graph->attention = choice->attention;
     graph->attention_gpu = choice->attention_gpu;

@@ -75,6 +75,12 @@ static void bad_usage_says_what_is_allowed_and_exits_with_2(void **state)
         {"fit gpt2 --profile /no/such/file.json", "/no/such/file.json"},
         {"plan gpt2 --node p6", "p6-b200"},
         {"plan gpt2 --profile tests/data/bad/two-objects.json", "two-objects.json:"},
+        {"plan tests/data/recorded/funnel_fp32.stream.json.gz --micro-batch 2 --strategy ddp "
+         "--find-unused-parameters on",
+         "what a recorded model returns is not in its recording"},
+        {"plan tests/data/recorded/bert.stream.json.gz --micro-batch 2 --strategy zero1 "
+         "--param-dtype bf16 --grad-accum-dtype fp32",
+         "is not planned of recorded models"},
         {"plan gpt2 --gpus 12 --seq 64 -o /tmp/none-of-these", "--gpus-per-node"},
         {"fit gpt2 --goodput", "unrecognized"},
         {"fit gpt2 --start-up --offload cpu", "--offload cpu"},

@@ -25,6 +25,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import models
@@ -194,8 +195,10 @@ class Births(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if any(issubclass(t, older_torch.WRAPPERS) for t in types):
             return NotImplemented
-        if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype in (torch.bool, torch.int64):
-            return True     # transformers asks whether masks are all ones, sequences not packed, of any length
+        if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype == torch.bool:
+            return True     # transformers asks whether masks are all ones and sequences not packed
+        if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype == torch.int64 and isinstance(args[0], FakeTensor):
+            return 1        # ... and whether a sequence has a length
         out = self.call(func, args, kwargs or {})
         log = Log.current
         name, born = older_torch.births(op_name(func), out, log.place[0])
