@@ -41,8 +41,8 @@ struct graph_calls {
     uint32_t *of_module;   /* (modules) the bordered call; GRAPH_NONE: none */
 };
 
-/* The calls of a graph (lent for the call); of a recorded one those that it lists, by name and
- * parameters alone (a name is the graph's). The caller owns them: graph_calls_free. */
+/* The calls of a graph (lent for the call); of a recorded one those that it lists, with what they
+ * are in and their parameters (a name is the graph's). The caller owns them: graph_calls_free. */
 struct graph_calls *graph_calls_new(const struct graph *graph);
 void graph_calls_free(struct graph_calls *calls); /* NULL is allowed */
 

@@ -3,6 +3,7 @@
 #include "graph/ops.h"
 #include "recorded/recording_parts.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* What units and the loss return needs a gradient: nobody asks more of it. */
@@ -57,6 +58,23 @@ static enum err_code add_params(const struct recording *r, struct graph *graph, 
                               : err_set(err, ERR_INVALID, "%s: line 1: no parameters", r->path);
 }
 
+/* Hooks find each parameter in a module. */
+static enum err_code check_called(const struct recording *r, const struct graph *graph,
+                                  struct err *err)
+{
+    enum err_code rc = ERR_OK;
+    bool *owned = xcalloc(graph->param_count + 1UL, sizeof *owned);
+    for (uint32_t c = 0; c < graph->called_count; c++)
+        for (uint32_t i = 0; i < graph->called[c].own; i++)
+            owned[graph->called[c].params[i]] = true;
+    for (uint32_t p = 0; p < graph->param_count && rc == ERR_OK; p++)
+        if (!owned[p])
+            rc = err_set(err, ERR_INVALID, "%s: line 1: \"called\": no module has %s of its own",
+                         r->path, graph->params[p].name);
+    free(owned);
+    return rc;
+}
+
 /* Every module with its own parameters, for systems with hooks on all of them; all that are in it
  * where it is fetched as one (`class_name`). */
 static enum err_code add_called(const struct recording *r, struct graph *graph, struct err *err)
@@ -93,7 +111,7 @@ static enum err_code add_called(const struct recording *r, struct graph *graph, 
     }
     graph->called = called;
     graph->called_count = (uint32_t)i;
-    return ERR_OK;
+    return check_called(r, graph, err);
 }
 
 /* In the order in which fully_shard lists them. */

@@ -11,7 +11,7 @@ struct text { /* being read */
     bool *alive, *given; /* (buffers), (parameters) */
     uint32_t *saved;     /* (parameters) views of it that nodes have */
     uint8_t *passed;     /* (modules and the root) borders so far: of forward 1, 2; backward 3, 4 */
-    bool backward;       /* behind =loss */
+    bool backward, final; /* behind =loss, behind =final */
     uint32_t alive_cap;
     const char *at, *end; /* the step being read */
     uint32_t line;
@@ -115,6 +115,8 @@ static enum err_code read_gradient(struct text *t, struct recorded_step *step)
         return wrong(t, "no such parameter, or no such buffer is alive");
     if (!t->backward)
         return wrong(t, "gradients come behind =loss");
+    if (!t->limits->trained[step->arg])
+        return wrong(t, "this parameter is not trained");
     if (t->given[step->arg])
         return wrong(t, "this parameter has its gradient already");
     t->given[step->arg] = true;
@@ -187,6 +189,7 @@ static enum err_code read_mark(struct text *t, struct recorded_step *step)
         if (strlen(marks[i].name) == length && memcmp(marks[i].name, t->at, length) == 0) {
             step->kind = marks[i].kind;
             t->backward = t->backward || step->kind == RECORDED_LOSS;
+            t->final = t->final || step->kind == RECORDED_FINAL;
             return ERR_OK;
         }
     return wrong(t, "no such mark: allowed are logits, loss, blocks, final");
@@ -194,6 +197,8 @@ static enum err_code read_mark(struct text *t, struct recorded_step *step)
 
 static enum err_code read_step(struct text *t, struct recorded_step *step)
 {
+    if (t->final && *t->at != '-')
+        return wrong(t, "behind =final buffers die, and nothing else");
     switch (*t->at) {
     case '+':
         step->kind = RECORDED_BIRTH;

@@ -40,11 +40,12 @@ struct recorded_steps {
 
 struct recorded_limits { /* numbers in a text are below these */
     uint32_t params, modules, called, inputs, constants;
+    const bool *trained; /* (params) lent: the others get no gradients */
 };
 
 /* Takes the text apart and holds it to the recording: numbers are of something, buffers are alive
- * when they are used, die once, and gradients are given once. Errors name line and step. The caller
- * frees *out with recorded_steps_free, also after an error. */
+ * when they are used, die once, and gradients are given once, to what is trained. Errors name line
+ * and step. The caller frees *out with recorded_steps_free, also after an error. */
 enum err_code recorded_steps_read(const struct recording *recording, uint32_t line,
                                   const char *text, const struct recorded_limits *limits,
                                   struct recorded_steps *out, struct err *err);

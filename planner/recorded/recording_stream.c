@@ -349,9 +349,12 @@ static uint32_t multiplied(struct making *m, enum aten label, uint32_t from)
 static bool is_seed(const struct making *m, uint32_t step)
 {
     const struct recorded_step *steps = m->steps->of;
-    return m->choice->scaled_loss && step > 1 && steps[step].kind == RECORDED_CALL &&
-           steps[step - 1].kind == RECORDED_BIRTH && steps[step - 2].kind == RECORDED_LOSS &&
-           m->recording->calls[steps[step].arg].places == 2;
+    if (!m->choice->scaled_loss || step <= 1 || steps[step].kind != RECORDED_CALL ||
+        steps[step - 1].kind != RECORDED_BIRTH || steps[step - 2].kind != RECORDED_LOSS ||
+        m->recording->calls[steps[step].arg].places != 2)
+        return false;
+    const uint32_t loss = m->steps->places[steps[step].first_place];
+    return (loss & PLACE_MASK) == PLACE_BUFFER && loss != steps[step - 1].buffer;
 }
 
 static void begin_scaling(struct making *m, uint32_t loss_step)
@@ -646,18 +649,23 @@ static struct stream *make_stream(const struct recording *r, const struct record
     return stream;
 }
 
-static bool param_sizes(const struct recording *r, uint64_t **out, uint32_t *count)
+/* Bytes of parameters, and which of them a variant trains. */
+static bool read_params(const struct recording *r, const struct recorded_variant *variant,
+                        uint64_t **bytes, bool **trained, uint32_t *count)
 {
     size_t i;
     const json_t *row, *rows = json_object_get(r->header, "parameters");
     *count = (uint32_t)json_array_size(rows);
-    *out = xcalloc(*count + 1, sizeof **out);
+    *bytes = xcalloc(*count + 1, sizeof **bytes);
+    *trained = xcalloc(*count + 1, sizeof **trained);
     json_array_foreach(rows, i, row)
     {
         struct shape shape;
         if (!recorded_shape(json_array_get(row, 1), &shape))
             return false;
-        (*out)[i] = shape_bytes(&shape, r->info.dtype);
+        (*bytes)[i] = shape_bytes(&shape, r->info.dtype);
+        (*trained)[i] =
+            json_is_true(json_array_get(row, 2)) && !(variant->frozen && variant->frozen[i]);
     }
     return true;
 }
@@ -668,6 +676,7 @@ enum err_code recording_stream(const struct recording *r, const struct recording
     const struct recorded_variant *variant;
     json_t *line = NULL;
     uint64_t *sizes[3] = {NULL};
+    bool *trained = NULL;
     struct recorded_limits limits = {
         .modules = r->info.units,
         .called = (uint32_t)json_array_size(json_object_get(r->header, "called")),
@@ -678,11 +687,12 @@ enum err_code recording_stream(const struct recording *r, const struct recording
     TRY(recording_line(r, variant, &line, err));
     const char *text = json_string_value(json_object_get(line, "steps"));
     enum err_code rc = ERR_OK;
-    if (!text || !param_sizes(r, &sizes[0], &limits.params) ||
+    if (!text || !read_params(r, variant, &sizes[0], &trained, &limits.params) ||
         !sizes_of(json_object_get(line, "inputs"), &sizes[1], &limits.inputs) ||
         !sizes_of(json_object_get(line, "constants"), &sizes[2], &limits.constants))
         rc = err_set(err, ERR_INVALID, "%s: line %u: steps, inputs or constants are missing",
                      r->path, variant->number);
+    limits.trained = trained;
     if (rc == ERR_OK)
         rc = recorded_steps_read(r, variant->number, text, &limits, &steps, err);
     if (rc == ERR_OK)
@@ -690,6 +700,7 @@ enum err_code recording_stream(const struct recording *r, const struct recording
     recorded_steps_free(&steps);
     for (int i = 0; i < 3; i++)
         free(sizes[i]);
+    free(trained);
     json_decref(line);
     return rc;
 }

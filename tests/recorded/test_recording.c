@@ -17,6 +17,7 @@ static const char header[] =
     "{\"format\":\"shardplan stream\",\"version\":1,\"model\":{\"name\":\"Line\",\"parameters\":64,"
     "\"dtype\":\"bf16\",\"seq\":4,\"torch\":\"2.14.1\",\"python\":\"3.14\"},"
     "\"parameters\":[[\"layers.0.weight\",[8,8],true,0]],\"order\":[0],"
+    "\"called\":[[\"\",[],[]],[\"layers.0\",[0],[]]],"
     "\"modules\":[\"layers.0\"],\"ops\":[\"mm\",\"mean\",\"ones_like\",\"expand\",\"sew\"],"
     "\"types\":[[0,\"bf16\",[4,8],64],[1,\"bf16\",[],2],[2,\"bf16\",[],2],[0,\"bf16\",[8,8],128]],"
     "\"calls\":[[0,[[\"bf16\",[4,8],0,0],[\"bf16\",[8,8],[1,8],1]],[[\"bf16\",[4,8],0,0]],{},512],"
@@ -120,11 +121,13 @@ static void what_is_wrong_is_said(void **state)
         {"-0 )r", ")r", "a buffer never dies"},
         {"g0:3 ", "g0:3 g0:2 ", "has its gradient already"},
         {"g0:3 ", "g4:3 ", "no such parameter"},
+        {"[8,8],true,0]", "[8,8],false,0]", "\"g0:3\": this parameter is not trained"},
         {"=blocks", "s0 =blocks", "a node never lets go of a parameter"},
         {"=blocks", "u0 =blocks", "step 13, \"u0\": no node has saved a view of this parameter"},
         {"=blocks", "s1 =blocks", "\"s1\": no such parameter"},
         {"=blocks", "=stones", "allowed are logits, loss, blocks, final"},
         {"=final ", "", "one =final"},
+        {"=final -2 ", "=final -2 +0 ", "\"+0\": behind =final"},
         {"=loss ", "=loss =loss ", "one =loss"},
         {"\"checkpointing\":\"none\"", "\"checkpointing\":\"half\"", "\"variants\""},
     };
@@ -186,6 +189,35 @@ static void old_hooks_of_every_module_are_refused(void **state)
     free(text);
 }
 
+static void hooks_find_every_parameter(void **state)
+{
+    struct recording_choice chosen = choice();
+    struct err err = {0};
+    char *text = file_with("\"hooks\":\"fsdp\"", "\"hooks\":\"zero3\"");
+    (void)state;
+    chosen.input_nodes = false;
+    chosen.module_hooks = true;
+    replace(text, "\"version\":1", "\"version\":2");
+    replace(text, "[\"layers.0\",[0],[]]", "[\"layers.0\",[],[0]]");
+    assert_int_equal(use(text, &chosen, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "\"called\": no module has layers.0.weight of its own"));
+    free(text);
+}
+
+/* An engine scales the gradient of the loss where that is a storage of the step's. */
+static void a_loss_that_is_a_parameter_is_not_scaled(void **state)
+{
+    struct recording_choice chosen = choice();
+    struct err err = {0};
+    char *text = file_with("+2 2:1,2", "+2 2:p0,2");
+    (void)state;
+    chosen.input_nodes = false;
+    chosen.scaled_loss = true;
+    replace(text, "\"hooks\":\"fsdp\"", "\"hooks\":\"plain\"");
+    assert_int_equal(use(text, &chosen, &err), ERR_OK);
+    free(text);
+}
+
 static void settings_that_a_recording_has_not_are_refused(void **state)
 {
     struct err err = {0};
@@ -229,6 +261,8 @@ int main(void)
         cmocka_unit_test(what_is_wrong_is_said),
         cmocka_unit_test(what_was_not_recorded_is_refused),
         cmocka_unit_test(old_hooks_of_every_module_are_refused),
+        cmocka_unit_test(hooks_find_every_parameter),
+        cmocka_unit_test(a_loss_that_is_a_parameter_is_not_scaled),
         cmocka_unit_test(settings_that_a_recording_has_not_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
