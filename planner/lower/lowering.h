@@ -119,7 +119,7 @@ struct sums {
 struct recast {
     uint32_t buffer; /* of the stream */
     struct operand now;
-    const struct stream_given *given; /* NULL: a sum of others */
+    const struct stream_given *given; /* NULL: it is a sum of others, or has been added */
 };
 
 enum { MODULES_DEEP = 8 }; /* modules with borders within each other, at most */
@@ -149,7 +149,7 @@ struct lowering {
     uint32_t recast_count, recast_cap;
     struct operand *gathered; /* (params) where kernels find them from now on; NULL: always where
                                  their pieces say */
-    bool *strided;            /* (params) of .grad (stream_grad.strided) */
+    bool *strided;            /* (params) whether .grad lies otherwise than it (stream_grad) */
     uint32_t incoming; /* the gradient that AccumulateGrad was called with; NONE outside of it */
     uint32_t base;     /* first plan buffer of this micro-batch's stream buffers */
     uint32_t micro_batch;
