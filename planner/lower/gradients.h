@@ -1,7 +1,14 @@
-/* gradients.h - the way of a parameter's gradient from its node to .grad (see driver.c). Since
- * torch 2.15 parameters have a grad_dtype: the engine casts what each use of one gives (engine.cpp,
- * validate_outputs), and adds up what was cast. Whether it does is the system's (casts_gradient),
- * micro-batch by micro-batch, so that the stream has gradients as they are computed. */
+/* gradients.h - the way of a parameter's gradient from its node to .grad (see driver.c).
+ *
+ *     a use gives it        STEP_GIVEN   take_given: cast, where it may be
+ *     added to others' ...  the stream's pass_recast: what was cast, births and deaths with it
+ *     copied, perhaps       STEP_COPIED  copy_gradient: cast before it, where it is not yet
+ *     all of it has come    STEP_GRAD    take_gradient: likewise
+ *
+ * Since torch 2.15 parameters have a grad_dtype: the engine casts what each use of one gives
+ * (engine.cpp, validate_outputs), and adds up what was cast. Whether it does is the system's
+ * (casts_gradient), micro-batch by micro-batch, so that the stream has gradients as they are
+ * computed. In an outline all of it is hooks (outline.h). */
 #ifndef SHARDPLAN_GRADIENTS_H
 #define SHARDPLAN_GRADIENTS_H
 
