@@ -135,7 +135,7 @@ static void assert_same_values(const struct plan *a, const struct plan *b)
     for (uint32_t p = 0; p < a->param_count; p++) {
         const struct param_init *x = &a->params[p].init, *y = &b->params[p].init;
         assert_int_equal(x->kind, y->kind);
-        assert_true(x->spread == y->spread && x->limit == y->limit);
+        assert_true(x->number == y->number && x->limit == y->limit);
     }
     assert_int_equal(a->input_count, b->input_count);
     for (uint32_t i = 0; i < a->input_count; i++) {
