@@ -117,6 +117,11 @@ static const char apply_text[] = /* the part that is alike in all files */
     "        keywords[\"offload_policy\"] = CPUOffloadPolicy()\n"
     "    if SETTINGS[\"placement\"] == \"columns\":\n"
     "        keywords[\"shard_placement_fn\"] = lambda p: Shard(1 if p.ndim > 1 else 0)\n"
+    "    if SETTINGS[\"ignore\"]:     # the optimizer takes them in a param_group of their own\n"
+    "        keywords[\"ignored_params\"] = {\n"
+    "            parameter for name, parameter in model.named_parameters()\n"
+    "            if any(fnmatch.fnmatchcase(name, pattern) for pattern in "
+    "SETTINGS[\"ignore\"].split(\",\"))}\n"
     "    for names, reshard, _, _ in UNITS:\n"
     "        modules = [model.get_submodule(name) for name in names]\n"
     "        if is_experts(names[0]):\n"
@@ -320,11 +325,12 @@ static void write_units(FILE *file, const struct settings *settings, const struc
           "backward. \"\" is the\n# model itself, with every parameter that no other unit has.\n"
           "UNITS = [\n",
           file);
-    for (uint32_t u = 1; u < plan->unit_count; u++)
+    const uint32_t count = plan->unit_count - (s->ignore ? 1 : 0); /* PLAN_UNIT_IGNORED is last */
+    for (uint32_t u = 1; u < count; u++)
         if (is_experts(plan->units[u].name))
             write_unit(file, s, plan, u);
-    for (uint32_t i = 1; i <= plan->unit_count; i++) { /* the root is the last */
-        const uint32_t u = i % plan->unit_count;
+    for (uint32_t i = 1; i <= count; i++) { /* the root is the last */
+        const uint32_t u = i % count;
         if (!is_experts(plan->units[u].name))
             write_unit(file, s, plan, u);
     }

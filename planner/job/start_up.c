@@ -138,6 +138,7 @@ static enum err_code check(const struct job *job, struct err *err)
 {
     const struct strategy *s = &job->strategy;
     const char *with = s->offload             ? "with --offload cpu"
+                       : s->ignore            ? "with --ignore"
                        : s->experts_replicate ? "with --experts-replicate"
                        : s->columns           ? "for parameters sharded by columns"
                        : s->zero_redundancy   ? "with ZeroRedundancyOptimizer"

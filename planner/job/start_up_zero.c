@@ -483,8 +483,7 @@ static void gather_persistent(struct program *p)
                                           part_of(p, i)),
                           whole);
         else
-            start_up_move(p, PLAN_ALL_GATHER, WORK_ALL_GATHER, shards[i], whole,
-                          shard_group(p));
+            start_up_move(p, PLAN_ALL_GATHER, WORK_ALL_GATHER, shards[i], whole, shard_group(p));
     }
     drop_since(p, before);
     free(shards);

@@ -14,6 +14,7 @@ static uint32_t gradient_of(const struct lowering *low, const struct handle *han
 static void place_gradients(struct lowering *low)
 {
     const struct fsdp1 *f = fsdp1_of(low);
+    place_ignored_gradients(low, &f->wrapping);
     for (uint32_t u = 0, o = 0; u < f->handle_count; u++) {
         const struct handle *handle = &f->handles[u];
         const uint32_t gradient = gradient_of(low, handle);
@@ -25,6 +26,8 @@ static void place_gradients(struct lowering *low)
         }
         if (low->strategy->use_orig_params || handle->part_count == 0)
             continue;
+        while (low->optimized[o].param != NONE) /* in no unit */
+            o++;
         low->optimized[o++].gradient =
             gradient == NONE ? no_operand() : plan_whole_buffer(low->plan, gradient);
     }
@@ -179,11 +182,30 @@ void fsdp1_update(struct lowering *low)
     emit_optimizer(low);
 }
 
+/* Gradients go in the optimizer's order: those of what is in no unit that come before a unit's flat
+ * parameter (NULL: all that are left), from `o` of low->optimized on. Returns where it is now. */
+static uint32_t drop_ignored(struct lowering *low, const struct handle *handle, uint32_t o)
+{
+    const struct wrapping *w = &fsdp1_of(low)->wrapping;
+    if (handle && (handle->part_count == 0 || low->strategy->use_orig_params))
+        return o;
+    for (; o < low->optimized_count; o++) {
+        const uint32_t p = low->optimized[o].param;
+        if (p == NONE && handle)
+            return o + 1;
+        if (p != NONE && is_ignored(w, p))
+            drop_gradient(low, p);
+    }
+    return o;
+}
+
 void fsdp1_zero_grad(struct lowering *low)
 {
     struct fsdp1 *f = low->state;
-    for (uint32_t u = 0; u < f->handle_count; u++) {
+    uint32_t last = 0;
+    for (uint32_t u = 0, o = 0; u < f->handle_count; u++) {
         struct handle *handle = &f->handles[u];
+        o = drop_ignored(low, handle, o);
         /* what the host has for it is always there */
         const uint32_t gradient = f->kept == KEPT_HOST ? NONE : gradient_of(low, handle);
         if (gradient != NONE && !low->strategy->use_orig_params)
@@ -191,7 +213,9 @@ void fsdp1_zero_grad(struct lowering *low)
         handle->carried = gradient != NONE && low->strategy->use_orig_params;
         handle->gradient = handle->flat = NONE;
         handle->exposed = handle->hosted = handle->stale = false;
+        last = o;
     }
+    drop_ignored(low, NULL, last);
     for (uint32_t i = 0; i < f->free_count; i++) /* the step's end has passed them */
         f->free_events[f->free_first + i] = NONE;
 }

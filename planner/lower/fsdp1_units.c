@@ -41,6 +41,8 @@ static uint32_t mixed_unit(const struct graph *graph, const struct wrapping *w, 
 {
     bool(*has)[2] = arena_alloc(arena, w->units * sizeof *has); /* frozen ones, trained ones */
     for (uint32_t p = 0; p < graph->param_count; p++) {
+        if (is_ignored(w, p))
+            continue;
         bool *of_unit = has[unit_of_param(graph, w, p)];
         of_unit[graph->params[p].trainable] = true;
         if (of_unit[0] && of_unit[1])
@@ -62,7 +64,7 @@ static uint32_t strayed_param(const struct graph *graph, const struct wrapping *
             if (op->in[in] == GRAPH_NONE)
                 continue;
             const struct graph_storage *s = &graph->storages[graph->tensors[op->in[in]].storage];
-            if (s->kind != STORAGE_PARAM)
+            if (s->kind != STORAGE_PARAM || is_ignored(w, s->index))
                 continue;
             const uint32_t unit = unit_of_param(graph, w, s->index);
             if (unit != 0 && unit != inside)
@@ -147,6 +149,7 @@ enum err_code fsdp1_check(const struct strategy *s, const struct graph *graph,
     struct wrapping w;
     const char *borderless;
     TRY(check_mesh(s, err));
+    TRY(check_ignored(s, graph, err));
     if (s->offload)
         TRY(check_offload(s, err));
     choose_units(graph, s, &arena, &w, &borderless);
@@ -165,9 +168,11 @@ void fsdp1_prepare(const struct strategy *s, struct graph *graph)
     choose_units(graph, s, &arena, &w, NULL);
     bool *unit = arena_alloc(&arena, w.units), *needs = arena_alloc(&arena, graph->param_count + 1);
     for (uint32_t p = 0; p < graph->param_count; p++)
-        unit[unit_of_param(graph, &w, p)] |= graph->params[p].trainable;
+        if (!is_ignored(&w, p))
+            unit[unit_of_param(graph, &w, p)] |= graph->params[p].trainable;
     for (uint32_t p = 0; p < graph->param_count; p++)
-        needs[p] = unit[unit_of_param(graph, &w, p)];
+        needs[p] =
+            is_ignored(&w, p) ? graph->params[p].trainable : unit[unit_of_param(graph, &w, p)];
     graph_need_gradients(graph, needs);
     arena_free(&arena);
 }
@@ -320,34 +325,51 @@ static void declare_pieces(struct lowering *low, const struct handle *handle, en
             declare_piece(low, handle, handle->parts[i].param, role, buffer, at);
 }
 
-/* The optimizer's: flat parameters, or the original ones. */
+static void optimize_flat(struct lowering *low, const struct handle *handle)
+{
+    if (handle->part_count == 0)
+        return;
+    struct optimized *o = &low->optimized[low->optimized_count++];
+    *o = (struct optimized){
+        .param = NONE,
+        .value = plan_whole_buffer(low->plan, handle->store),
+        .gradient = no_operand(),
+        .trained = handle->trained,
+        .on_host = low->strategy->offload,
+    };
+    add_states(low, o);
+    declare_pieces(low, handle, PIECE_EXP_AVG, o->state[0]);
+    declare_pieces(low, handle, PIECE_EXP_AVG_SQ, o->state[1]);
+    for (uint32_t i = 0; i < handle->part_count; i++)
+        if (handle->parts[i].param != NONE)
+            low->plan->params[handle->parts[i].param].step_buffer = o->step;
+}
+
+/* The optimizer's: flat parameters, each where its unit's first module is, and between them what is
+ * in no unit; or the original ones. */
 static void declare_optimized(struct lowering *low)
 {
     const struct fsdp1 *f = fsdp1_of(low);
+    const uint32_t most = f->handle_count + low->plan->param_count;
     if (low->strategy->use_orig_params) {
         optimize_params(low, NULL, low->plan->param_count);
         return;
     }
-    low->optimized = arena_alloc(&low->scratch, f->handle_count * sizeof *low->optimized);
-    for (uint32_t u = 0; u < f->handle_count; u++) {
-        const struct handle *handle = &f->handles[u];
-        if (handle->part_count == 0)
-            continue;
-        struct optimized *o = &low->optimized[low->optimized_count++];
-        *o = (struct optimized){
-            .param = NONE,
-            .value = plan_whole_buffer(low->plan, handle->store),
-            .gradient = no_operand(),
-            .trained = handle->trained,
-            .on_host = low->strategy->offload,
-        };
-        add_states(low, o);
-        declare_pieces(low, handle, PIECE_EXP_AVG, o->state[0]);
-        declare_pieces(low, handle, PIECE_EXP_AVG_SQ, o->state[1]);
-        for (uint32_t i = 0; i < handle->part_count; i++)
-            if (handle->parts[i].param != NONE)
-                low->plan->params[handle->parts[i].param].step_buffer = o->step;
+    bool *listed = arena_alloc(&low->scratch, f->handle_count);
+    low->optimized = arena_alloc(&low->scratch, most * sizeof *low->optimized);
+    for (uint32_t p = 0; p < low->plan->param_count && f->wrapping.ignored; p++) {
+        const uint32_t units[] = {0, unit_of_param(low->graph, &f->wrapping, p)};
+        for (int i = 0; i < 2; i++)
+            if (!listed[units[i]]) {
+                listed[units[i]] = true;
+                optimize_flat(low, &f->handles[units[i]]);
+            }
+        if (is_ignored(&f->wrapping, p))
+            optimize_param(low, &low->optimized[low->optimized_count++], p);
     }
+    for (uint32_t u = 0; u < f->handle_count; u++)
+        if (!listed[u])
+            optimize_flat(low, &f->handles[u]);
 }
 
 /* The order of the first forward, by which later ones prefetch. */
@@ -406,6 +428,7 @@ void fsdp1_set_up(struct lowering *low)
         declare_pieces(low, handle, PIECE_STORE, handle->store);
         declare_pieces(low, handle, PIECE_GATHERED, f->sharded ? handle->gathered : handle->cast);
     }
+    declare_ignored(low, &f->wrapping);
     find_forward_order(low);
     f->returned = find_returned(low->graph);
     if (low->strategy->max_norm > 0 && torch_does(low->graph->torch, TORCH_CLIP_KEEPS_ZERO))

@@ -207,6 +207,7 @@ static void before_step(struct lowering *low)
             offset += padded_shard(low, p);
         }
     }
+    place_ignored_gradients(low, &f->wrapping);
     if (low->strategy->offload) {
         emit_sync(low, LANE_HOST, f->copy_in);   /* the optimizer writes what was copied in */
         emit_sync(low, LANE_COMPUTE, LANE_HOST); /* clipping reads what was added up there */

@@ -14,6 +14,8 @@ bool fsdp2_casts_gradient(const struct lowering *low, uint32_t param, enum dtype
     const bool deferred = dtype_bytes(reduce) > dtype_bytes(low->strategy->compute) &&
                           (low->sync || low->grad[param].place != NONE);
     *to = reduce;
+    if (is_ignored(&fsdp2_of(low)->wrapping, param))
+        return false;
     return torch_does(low->graph->torch, TORCH_GRADIENTS_CAST) && from != reduce && !deferred;
 }
 
@@ -444,6 +446,8 @@ void fsdp2_zero_grad(struct lowering *low)
     const struct plan *plan = low->plan;
     uint32_t *host_grad = fsdp2_of(low)->host_grad;
     for (uint32_t p = 0; p < plan->param_count; p++) {
+        if (is_ignored(&fsdp2_of(low)->wrapping, p))
+            continue;
         struct unit *unit = &fsdp2_of(low)->units[plan->params[p].unit];
         if (host_grad[p] != NONE)
             emit_free(low, host_grad[p]);
@@ -453,4 +457,7 @@ void fsdp2_zero_grad(struct lowering *low)
             unit->sharded_grad = NONE;
         }
     }
+    for (uint32_t p = 0; p < plan->param_count; p++)
+        if (is_ignored(&fsdp2_of(low)->wrapping, p))
+            drop_gradient(low, p);
 }

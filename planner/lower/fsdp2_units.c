@@ -229,6 +229,7 @@ enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
                        "--reshard %u does not divide the %u ranks of the shard group",
                        s->reshard_ranks, shard);
     TRY(check_version(s, graph->torch, err));
+    TRY(check_ignored(s, graph, err));
     TRY(check_frozen(s, graph, stream, err));
     if (s->experts_replicate)
         TRY(check_experts(s, graph, err));
@@ -482,6 +483,8 @@ static void declare_storages(struct lowering *low)
             declare_again(low, p);
             continue;
         }
+        if (is_ignored(&f->wrapping, p))
+            continue;
         const uint64_t shard = padded_shard(low, p);
         f->store[p] = new_resident(low, CATEGORY_SHARDED_PARAM, pool, ATEN_NEW_ZEROS,
                                    fsdp2_store(low, p), flat(shard));
@@ -550,6 +553,21 @@ static void leave_out_unused(struct lowering *low)
         low->plan->params[p].trainable &= given[p];
 }
 
+/* torch's foreach functions take no DTensors together with tensors: what is ignored is a group of
+ * the optimizer's by itself. */
+static void optimize_ignored_last(struct lowering *low)
+{
+    const struct wrapping *w = &fsdp2_of(low)->wrapping;
+    uint32_t *order = none_array(low, low->plan->param_count), count = 0;
+    for (int ignored = 0; ignored < 2; ignored++) {
+        low->second_group = count;
+        for (uint32_t p = 0; p < low->plan->param_count; p++)
+            if (is_ignored(w, p) == (ignored == 1))
+                order[count++] = p;
+    }
+    optimize_params(low, order, count);
+}
+
 void fsdp2_set_up(struct lowering *low)
 {
     struct fsdp2 *f = low->state;
@@ -563,6 +581,9 @@ void fsdp2_set_up(struct lowering *low)
     declare_units(low);
     find_in_backward(low);
     declare_storages(low);
+    declare_ignored(low, &f->wrapping);
+    if (f->wrapping.ignored)
+        optimize_ignored_last(low);
     bundle_units(low);
     make_lists(low);
     choose_prefetch(low);

@@ -159,6 +159,7 @@ struct lowering {
     struct optimized *optimized; /* in the optimizer's order: one a parameter, unless set_up made
                                     others */
     uint32_t optimized_count;
+    uint32_t second_group; /* of the optimizer's: begins with this one; 0: there is one group */
     const char **module_names;            /* (modules) of the plan's life */
     uint32_t inside[MODULES_DEEP], depth; /* modules that the host is in, the innermost last */
     struct scope_entry *scopes;           /* hash of the scopes so far */
@@ -295,6 +296,8 @@ static inline struct operand no_operand(void)
 /* One tensor a parameter for the optimizer, in this order of `count` parameters (NULL: all, as they
  * are listed): its updated piece, and states of the same part and dtype. */
 void optimize_params(struct lowering *low, const uint32_t *order, uint32_t count);
+/* Sets one of low->optimized: the tensor of a parameter. */
+void optimize_param(struct lowering *low, struct optimized *o, uint32_t param);
 /* The gradient of parameter `param` is `offset` elements from the start of `buffer`: the part that
  * is updated, or (whole) all of it. */
 void set_gradient(struct lowering *low, uint32_t param, uint32_t buffer, uint64_t offset,

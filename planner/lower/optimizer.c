@@ -83,9 +83,24 @@ static void again_states(struct lowering *low, const struct optimized *o, uint32
     again_resident(low, o->state[1], times);
 }
 
-void optimize_params(struct lowering *low, const uint32_t *order, uint32_t count)
+void optimize_param(struct lowering *low, struct optimized *o, uint32_t param)
 {
     const struct plan *plan = low->plan;
+    o->param = param;
+    o->value = plan_piece_operand(plan, plan_updated_piece(plan, param));
+    o->gradient = no_operand();
+    o->trained = plan->params[param].trainable;
+    o->updated = false;
+    o->on_host = low->strategy->offload;
+    add_states(low, o);
+    if (!low->tally) { /* nobody looks where states of an outline are */
+        const struct plan_piece updated = *plan_updated_piece(plan, param);
+        add_state_pieces(low, o, &updated);
+    }
+}
+
+void optimize_params(struct lowering *low, const uint32_t *order, uint32_t count)
+{
     low->optimized = arena_lend(&low->scratch, (count + 1) * sizeof *low->optimized);
     low->optimized_count = count;
     uint32_t *again = arena_alloc(&low->scratch, (count + 1) * sizeof *again);
@@ -98,17 +113,7 @@ void optimize_params(struct lowering *low, const uint32_t *order, uint32_t count
             o->param = p;
             continue;
         }
-        o->param = p;
-        o->value = plan_piece_operand(plan, plan_updated_piece(plan, p));
-        o->gradient = no_operand();
-        o->trained = plan->params[p].trainable;
-        o->updated = false;
-        o->on_host = low->strategy->offload;
-        add_states(low, o);
-        if (!low->tally) { /* nobody looks where states of an outline are */
-            const struct plan_piece updated = *plan_updated_piece(plan, p);
-            add_state_pieces(low, o, &updated);
-        }
+        optimize_param(low, o, p);
     }
     for (uint32_t i = 0; i < count; i++)
         if (again[i])
@@ -544,5 +549,8 @@ void emit_update_of(struct lowering *low, uint32_t first, uint32_t count)
 
 void emit_optimizer(struct lowering *low)
 {
-    emit_update_of(low, 0, low->optimized_count);
+    const uint32_t first = low->second_group ? low->second_group : low->optimized_count;
+    emit_update_of(low, 0, first);
+    if (first < low->optimized_count)
+        emit_update_of(low, first, low->optimized_count - first);
 }

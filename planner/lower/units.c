@@ -1,6 +1,8 @@
 /* units.c - see units.h. */
 #include "lower/units.h"
 
+#include "base/names.h"
+
 #include <string.h>
 
 static uint64_t module_bytes(const struct graph *graph, uint32_t module, enum dtype dtype)
@@ -155,6 +157,11 @@ void choose_units(const struct graph *graph, const struct strategy *s, struct ar
     }
     if (borderless)
         *borderless = by.borderless;
+    if (!s->ignore)
+        return;
+    out->ignored = arena_alloc(arena, graph->param_count + 1);
+    for (uint32_t p = 0; p < graph->param_count; p++)
+        out->ignored[p] = names_match(s->ignore, graph->params[p].name);
 }
 
 uint32_t unit_of_param(const struct graph *graph, const struct wrapping *wrapping, uint32_t param)
@@ -182,12 +189,12 @@ static void fill_units(struct lowering *low, const uint32_t *order, const struct
 {
     struct plan *plan = low->plan;
     for (uint32_t p = 0; p < plan->param_count; p++) {
-        plan->params[p].unit = unit_of_param(low->graph, w, p);
+        plan->params[p].unit = is_ignored(w, p) ? w->units : unit_of_param(low->graph, w, p);
         plan->units[plan->params[p].unit].params++;
     }
-    for (uint32_t u = 0, next = 0; u < w->units; u++) {
+    for (uint32_t u = 0, next = 0; u < plan->unit_count; u++) {
         plan->units[u].first_param = next;
-        plan->units[u].name = unit_name(low, w, u);
+        plan->units[u].name = u == w->units ? PLAN_UNIT_IGNORED : unit_name(low, w, u);
         next += plan->units[u].params;
         plan->units[u].params = 0;
     }
@@ -202,8 +209,8 @@ void wrap_modules(struct lowering *low, const uint32_t *order, struct wrapping *
 {
     struct plan *plan = low->plan;
     choose_units(low->graph, low->strategy, &low->scratch, out, NULL);
-    plan->unit_count = out->units;
-    plan->units = arena_alloc(&plan->arena, out->units * sizeof *plan->units);
+    plan->unit_count = out->units + (out->ignored ? 1 : 0);
+    plan->units = arena_alloc(&plan->arena, plan->unit_count * sizeof *plan->units);
     plan->unit_params = arena_alloc(&plan->arena, plan->param_count * sizeof(uint32_t));
     fill_units(low, order, out);
 }
@@ -224,4 +231,62 @@ bool is_tail_unit(const struct lowering *low, const struct wrapping *wrapping, u
         return false;
     const enum module_role role = low->graph->modules[wrapping->last_module[unit]].role;
     return role == ROLE_HEAD || role == ROLE_NORM;
+}
+
+/* ---- what is in no unit ---- */
+
+enum err_code check_ignored(const struct strategy *s, const struct graph *graph, struct err *err)
+{
+    uint32_t ignored = 0;
+    for (uint32_t p = 0; s->ignore && p < graph->param_count; p++)
+        ignored += names_match(s->ignore, graph->params[p].name);
+    if (!s->ignore)
+        return ERR_OK;
+    if (ignored == 0 || ignored == graph->param_count)
+        return err_set(err, ERR_INVALID, "--ignore %s: %s; the first parameter is %s, the last %s",
+                       s->ignore,
+                       ignored ? "no parameter is left to shard" : "no parameter has such a name",
+                       graph->params[0].name, graph->params[graph->param_count - 1].name);
+    if (s->compute != s->store)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--ignore: what is ignored stays in --store-dtype, and operators of two "
+                       "dtypes are not planned: --param-dtype same");
+    if (s->max_norm > 0 && s->system == SYSTEM_FSDP2)
+        return err_set(err, ERR_INVALID,
+                       "--clip with --ignore: clip_grad_norm_ takes no DTensors together with "
+                       "tensors");
+    const char *option = s->max_norm > 0                 ? "--clip"
+                         : s->offload                    ? "--offload cpu"
+                         : s->experts_replicate          ? "--experts-replicate"
+                         : s->units == UNITS_ELEMENTS    ? "--units by size"
+                         : graph->float8                 ? "--float8"
+                         : !torch_is_whole(graph->torch) ? "an older --torch"
+                                                         : NULL;
+    return option ? err_set(err, ERR_UNSUPPORTED,
+                            "--ignore with %s was not recorded, and is not planned", option)
+                  : ERR_OK;
+}
+
+void declare_ignored(struct lowering *low, const struct wrapping *w)
+{
+    for (uint32_t p = 0; p < low->plan->param_count; p++)
+        if (is_ignored(w, p))
+            new_piece(low, p, PIECE_STORE,
+                      new_resident(low, CATEGORY_PARAM, LANE_COMPUTE, ATEN_EMPTY,
+                                   low->strategy->store, low->plan->params[p].shape),
+                      0, (struct placement){.kind = PLACEMENT_WHOLE}, PLAN_NO_GROUP);
+}
+
+void place_ignored_gradients(struct lowering *low, const struct wrapping *w)
+{
+    for (uint32_t p = 0; p < low->plan->param_count; p++)
+        if (is_ignored(w, p) && low->grad[p].place != NONE)
+            set_gradient(low, p, low->grad[p].place, low->grad[p].offset, true);
+}
+
+void drop_gradient(struct lowering *low, uint32_t param)
+{
+    if (low->grad[param].place != NONE)
+        emit_free(low, low->grad[param].place);
+    low->grad[param] = no_operand();
 }

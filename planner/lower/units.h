@@ -9,6 +9,7 @@ struct wrapping {                         /* arrays in an arena */
     uint32_t units;                       /* [0] is the root: what no other unit holds */
     uint32_t *of_module;                  /* (modules) the unit that wraps it; NONE: the root's */
     uint32_t *first_module, *last_module; /* (units) MODULE_ROOT for the root */
+    bool *ignored;                        /* (params) in no unit; NULL: none is */
 };
 
 /* Chooses units as strategy->units says; arrays are in `arena`. UNITS_ELEMENTS may choose modules
@@ -17,7 +18,26 @@ struct wrapping {                         /* arrays in an arena */
 void choose_units(const struct graph *graph, const struct strategy *strategy, struct arena *arena,
                   struct wrapping *out, const char **borderless);
 
-/* The unit of a parameter. */
+/* Whether a parameter is in no unit (strategy->ignore). */
+static inline bool is_ignored(const struct wrapping *wrapping, uint32_t param)
+{
+    return wrapping->ignored && wrapping->ignored[param];
+}
+
+/* What of strategy->ignore is not planned, or names nothing. */
+enum err_code check_ignored(const struct strategy *strategy, const struct graph *graph,
+                            struct err *err);
+
+/* Declares the stored piece of each ignored parameter, in no unit: the plan has one more for them,
+ * behind wrapping->units. */
+void declare_ignored(struct lowering *low, const struct wrapping *wrapping);
+
+/* Says where the gradients of ignored parameters are, before the update. */
+void place_ignored_gradients(struct lowering *low, const struct wrapping *wrapping);
+/* zero_grad(set_to_none=True) of one: its .grad, if it has one, dies. */
+void drop_gradient(struct lowering *low, uint32_t param);
+
+/* The unit of a parameter that is in one. */
 uint32_t unit_of_param(const struct graph *graph, const struct wrapping *wrapping, uint32_t param);
 
 /* Chooses units, arrays in low->scratch, and declares the plan's, with their parameters in the

@@ -161,6 +161,9 @@ struct plan_unit {                /* parameters gathered and reduced together */
     uint32_t first_param, params; /* range of unit_params */
 };
 
+/* The name of the last unit where some parameters are in none (strategy.ignore): those. */
+#define PLAN_UNIT_IGNORED "ignored"
+
 /* Why ranks talk to each other. */
 #define GROUP_ROLE_MAP(X)                                                                          \
     X(DATA, "data")           /* each has a whole copy: gradients are averaged over them */        \

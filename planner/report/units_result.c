@@ -3,6 +3,8 @@
 
 #include "report/style.h"
 
+#include <string.h>
+
 enum { LINE_RUNS = 4 }; /* in the line; a table has them all */
 
 struct size { /* of one unit */
@@ -74,6 +76,8 @@ static bool is_gathered(const struct plan *plan)
     uint64_t gathered = 0;
     for (uint32_t u = 0; u < plan->unit_count; u++) {
         const uint32_t *params = &plan->unit_params[plan->units[u].first_param];
+        if (strcmp(plan->units[u].name, PLAN_UNIT_IGNORED) == 0)
+            continue;
         for (uint32_t i = 0; i < plan->units[u].params; i++)
             if (!plan_piece(plan, params[i], PIECE_GATHERED))
                 return false;

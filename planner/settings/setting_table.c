@@ -355,6 +355,12 @@ static const struct setting rows[] = {
      .help = "Comma-separated globs of modules with set_unshard_in_backward(False)",
      .field = FIELD(job.strategy.not_in_backward), .commands = FOR_JOB,
      .systems = SYSTEM(FSDP2)},
+    {.name = "ignore", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "GLOBS",
+     .help = "Comma-separated globs of parameters that are in no unit (fully_shard's ignored_params, "
+             "FullyShardedDataParallel's ignored_states): whole on each rank, which reduces none of "
+             "their gradients",
+     .field = FIELD(job.strategy.ignore), .commands = FOR_JOB, .systems = FSDP,
+     .lacks = "wraps no modules", .lacking = SYSTEM(DDP) | ZERO, .numerics = true},
     {.name = "freeze", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "GLOBS",
      .help = "Comma-separated globs of parameter names that are not trained",
      .field = FIELD(job.model.frozen), .commands = FOR_JOB, .numerics = true},

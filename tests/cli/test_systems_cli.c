@@ -131,6 +131,12 @@ static void a_system_that_cannot_says_why(void **state)
                 "zero3: --store-dtype: zero3 keeps a copy in fp32");
     expect_says(shardplan("fit " TOY " --strategy zero3 --checkpointing full --early-stop off"), 2,
                 "Cannot reduce scatter gradients");
+    expect_says(shardplan("fit " TOY " --ignore '*norm*'"), 2, "--param-dtype same");
+    expect_says(shardplan("fit " TOY " --param-dtype same --ignore norms"), 2,
+                "no parameter has such a name");
+    expect_says(shardplan("fit " TOY " --param-dtype same --ignore '*norm*' --clip 1"), 2,
+                "no DTensors together with tensors");
+    expect_says(shardplan("fit " TOY " --ignore '*norm*' --strategy zero3"), 2, "wraps no modules");
 }
 
 static void what_is_wrong_is_said_once(void **state)

@@ -307,6 +307,7 @@ static const struct {
            "--reshard-after-backward last"},
     {NULL, "--gpus 8 --replicate 2 --accumulate 2 --accumulate-sync each --all-reduce last"},
     {NULL, "--gpus 4 --units torchtitan --not-in-backward tok_embeddings"},
+    {NULL, "--gpus 4 --param-dtype fp32 --ignore 'tok_embeddings.*,*norm*' --accumulate 2"},
     {NULL, "--gpus 4 --code hf --units torchtitan --checkpointing full"},
     {"tied.json", "--gpus 4 --code hf --units torchtitan --reshard always --accumulate 2"},
     {"gpt2.json", "--gpus 4 --code hf --units torchtitan"},

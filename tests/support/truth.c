@@ -215,6 +215,7 @@ static void read_strategy(const json_t *row, struct job *job)
         read_fsdp2(row, t);
     job->model.frozen = truth_text(s, "freeze", NULL);
     job->model.lora = truth_text(s, "lora", NULL);
+    job->strategy.ignore = truth_text(s, "ignore", NULL);
     job->model.float8 = truth_float8(truth_text(s, "float8", ""));
     job->model.loss = strcmp(truth_text(s, "loss", ""), "direct") == 0 ? CROSS_ENTROPY_DIRECT
                                                                        : CROSS_ENTROPY_EAGER;

@@ -127,7 +127,7 @@ def options(row, folder):
         yield "store-dtype", s.get("lora_dtype") or s.get("store_dtype") or "fp32"
         yield "param-dtype", s.get("param_dtype") or "same"
         yield "reduce-dtype", s.get("reduce_dtype") or "same"
-    for name in ("freeze", "lora", "autocast", "offload", "replicate", "loss"):
+    for name in ("freeze", "ignore", "lora", "autocast", "offload", "replicate", "loss"):
         if s.get(name):
             yield name, s[name]
     yield from {"ddp": of_ddp, "fsdp1": of_fsdp1, "fsdp2": of_fsdp2,

@@ -27,7 +27,7 @@ parameter names), lora and lora_dtype (models.adapted: peft's adapters), reshard
 matrices by columns), max_input_buffers, unshard_in_backward_off ([module, ...]), last_only (among
 is_last_backward, requires_all_reduce, reshard_after_backward: set_... is true for the last
 micro-batch only), offload (cpu: with a pinned host), experts_replicate (R: each block's experts are a unit of their
-own, on a mesh of R replicas; replicate is the others'), loss (direct: cross-entropy of the logits as they are; default: of
+own, on a mesh of R replicas; replicate is the others'), ignore (comma-separated glob patterns: ignored_params), loss (direct: cross-entropy of the logits as they are; default: of
 a copy in fp32).
 
 Deviations from a GPU run, on purpose: tensors live on the fake device "cpu" (FSDP needs no
@@ -144,12 +144,15 @@ class Fsdp2(recorder.System):
             kw["shard_placement_fn"] = lambda p: Shard(1 if p.ndim > 1 else 0)
         if s.get("offload"):
             kw["offload_policy"] = CPUOffloadPolicy()
+        if s.get("ignore"):
+            kw["ignored_params"] = set(self.ignored)
         return kw
 
     def shard(self, model, blocks):
         s = self.s
         for p in recorder.matching(model, s.get("freeze")):
             p.requires_grad_(False)
+        self.ignored = recorder.matching(model, s.get("ignore"))    # ignored_params
         kw = self.keywords(s.get("replicate", 1))
         experts = self.keywords(s["experts_replicate"]) if s.get("experts_replicate") else None
         how = kw["reshard_after_forward"]
@@ -201,9 +204,19 @@ class Fsdp2(recorder.System):
             getattr(model, "set_" + flag)(last)
         return contextlib.nullcontext()
 
+    def optimizer(self, model):
+        """torch's foreach functions take no DTensors together with tensors: what is ignored is a group of its own."""
+        optimizer = super().optimizer(model)
+        group, *_ = optimizer.param_groups
+        own = [p for p in group["params"] if not isinstance(p, DTensor)]
+        if own and len(own) < len(group["params"]):
+            group["params"] = [p for p in group["params"] if isinstance(p, DTensor)]
+            optimizer.add_param_group({"params": own})
+        return optimizer
+
     def settle(self, log, model, optimizer):
         for p in model.parameters():
-            log.recategorize(local(p), "sharded_param")
+            log.recategorize(local(p), "sharded_param" if isinstance(p, DTensor) else "param")
         for state in optimizer.state.values():
             for t in state.values():
                 log.recategorize(local(t), "optimizer")

@@ -21,7 +21,7 @@ ddp: bucket_cap_mb, gradient_as_bucket_view, static_graph, find_unused_parameter
 comm_hook (allreduce | bf16_compress | fp16_compress), zero_redundancy (plain | bucket_view).
 fsdp1: sharding (FULL_SHARD, ...), replicate, wrap (blocks | titan | none | number), param_dtype,
 reduce_dtype, buffer_dtype, keep_low_precision_grads, backward_prefetch (pre | post | null), forward_prefetch,
-use_orig_params, limit_all_gathers, offload (cpu: CPUOffload(offload_params=True), with param_dtype: copies
+use_orig_params, limit_all_gathers, ignore (comma-separated glob patterns: ignored_states), offload (cpu: CPUOffload(offload_params=True), with param_dtype: copies
 between host and device are copies here, too; without it FSDP1 asks which device a tensor is on, which is one).
 
 Fields of a row beside record.py's
@@ -250,6 +250,7 @@ class Fsdp1(Steady):
         Log.current.units = {id(m): models.plain_name(name).replace("_checkpoint_wrapped_module.", "") or "root"
                              for name, m in model.named_modules()}
         mesh = None
+        ignored = recorder.matching(model, s.get("ignore"))
         if s.get("replicate", 1) > 1:
             with _disable_current_modes():
                 mesh = init_device_mesh("cpu", (s["replicate"], s["world"] // s["replicate"]))
@@ -259,7 +260,7 @@ class Fsdp1(Steady):
             auto_wrap_policy=self.policy(model, blocks), mixed_precision=self.precision(),
             cpu_offload=CPUOffload(offload_params=s.get("offload") == "cpu"),
             backward_prefetch=self.PREFETCH[s.get("backward_prefetch", "pre")],
-            **{k: s[k] for k in self.ARGUMENTS if k in s})
+            ignored_states=ignored or None, **{k: s[k] for k in self.ARGUMENTS if k in s})
 
     def clip(self, model):
         model.clip_grad_norm_(1.0)
