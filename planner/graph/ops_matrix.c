@@ -62,8 +62,8 @@ static struct operand linear_grad_weight(struct tape *tape, const struct graph *
 
 /* mm computes the weight's gradient first, addmm the input's. Gradients arrive by the ages of the
  * nodes in between, younger ones first: with a bias the input is flattened before the weight is
- * transposed (_flatten_nd_linear), without one after it (matmul). The bias is a leaf and goes at
- * once. */
+ * transposed (_flatten_nd_linear), without one after it (matmul). What is a matrix is not
+ * flattened: no node is in between. The bias is a leaf and goes at once. */
 
 /* LinearFunctionForZeroStage3 (deepspeed, runtime/zero/linear.py): input, weight, bias. */
 static void own_linear_backward(struct tape *tape, const struct graph *graph,
@@ -122,11 +122,14 @@ OP_BACKWARD(linear_bias)
         tape_needs(tape, op, 0) ? linear_grad_input(tape, graph, op) : none;
     const struct operand weight =
         tape_needs(tape, op, 1) ? linear_grad_weight(tape, graph, op) : none;
+    const bool matrix = shape_of(graph, op->in[0])->rank == 2; /* which no view's node is before */
+    if (matrix && tape_needs(tape, op, 0))
+        tape_give(tape, op, 0, input);
     if (tape_needs(tape, op, 2))
         tape_give_summed(tape, op, 2, tape_grad(tape, op, 0));
     if (tape_needs(tape, op, 1))
         tape_give_view(tape, op, 1, weight); /* transposed back */
-    if (tape_needs(tape, op, 0))
+    if (!matrix && tape_needs(tape, op, 0))
         tape_give(tape, op, 0, input);
 }
 
