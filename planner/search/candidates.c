@@ -173,6 +173,7 @@ struct building {
     struct seed *seeds;
     uint32_t seed_count;
     uint32_t *firsts; /* (classes or frames) the first seed of each */
+    uint64_t *of;     /* (frames, words_of) bits: the classes that have each */
     struct err err;   /* of the first that is impossible */
     uint32_t err_seed;
 };
@@ -407,16 +408,33 @@ static uint32_t *hooks_of_classes(const struct candidates *c)
     return of;
 }
 
+/* Of the bits of all classes. */
+static size_t words_of(const struct candidates *c)
+{
+    return c->class_count / 64 + 1;
+}
+
+/* How long it takes with all units kept is what a choice among them begins with (per_unit.h),
+ * whether that fits or not. */
+static bool keeps_all(const struct strategy *s)
+{
+    return s->system == SYSTEM_FSDP2 && s->reshard == RESHARD_NEVER;
+}
+
 static void build_frame(void *context, uint32_t i, uint32_t thread)
 {
     const struct build_errors *e = context;
     struct building *b = e->b;
     const struct seed *seed = &b->seeds[b->firsts[i]];
+    const struct frame_limit limit = {b->c->classes, b->of + (size_t)i * words_of(b->c),
+                                      b->c->class_count, b->options->limit_bytes};
     struct job job;
-    if (!stopped(b) && seed_job(b, seed, &job, &e->errs[i]) == ERR_OK)
-        (void)frame_new(evaluator_framer(b->c->evaluators[thread]),
-                        b->c->classes[seed->stream_class], &job.strategy, &b->c->frames[i],
-                        &e->errs[i]);
+    if (stopped(b) || seed_job(b, seed, &job, &e->errs[i]) != ERR_OK)
+        return;
+    const bool within = b->options->within && !keeps_all(&job.strategy);
+    (void)frame_new_within(evaluator_framer(b->c->evaluators[thread]),
+                           b->c->classes[seed->stream_class], &job.strategy, within ? &limit : NULL,
+                           &b->c->frames[i], &e->errs[i]);
 }
 
 /* In parts, between which others hear how far it is. */
@@ -424,17 +442,32 @@ static void run_in_parts(struct building *b, uint32_t count, struct build_errors
 {
     enum { PART = 256 };
     uint32_t *firsts = b->firsts;
+    uint64_t *of = b->of;
     struct frame **frames = b->c->frames;
     struct build_errors part = *e;
     for (uint32_t at = 0; at < count; at += PART) {
         b->firsts = firsts + at;
         b->c->frames = frames + at;
+        b->of = of + at * words_of(b->c);
         part.errs = e->errs + at;
         pool_run(b->pool, count - at < PART ? count - at : PART, build_frame, &part);
         show(b, (double)(at + PART) / count);
     }
     b->firsts = firsts;
     b->c->frames = frames;
+    b->of = of;
+}
+
+static void note_classes(struct building *b)
+{
+    const size_t words = words_of(b->c);
+    b->of = xcalloc((b->c->frame_count + 1) * words, sizeof *b->of);
+    for (uint32_t i = 0; i < b->seed_count; i++) {
+        const struct seed *seed = &b->seeds[i];
+        if (seed->state == SEED_OPEN)
+            b->of[seed->frame * words + seed->stream_class / 64] |= UINT64_C(1)
+                                                                    << seed->stream_class % 64;
+    }
 }
 
 static void build_frames(struct building *b)
@@ -453,6 +486,7 @@ static void build_frames(struct building *b)
     }
     table_free(&table);
     free(hooks);
+    note_classes(b);
     c->frames = xcalloc(c->frame_count + 1, sizeof(struct frame *));
     struct build_errors e = {b, xcalloc(c->frame_count + 1, sizeof(struct err))};
     run_in_parts(b, c->frame_count, &e);
@@ -463,6 +497,7 @@ static void build_frames(struct building *b)
         if (b->seeds[i].state == SEED_OPEN && !c->frames[b->seeds[i].frame])
             b->seeds[i].state = SEED_IMPOSSIBLE;
     free(e.errs);
+    free(b->of);
 }
 
 /* ---- candidates ---- */
@@ -486,6 +521,9 @@ static void bound_chunk(void *context, uint32_t chunk, uint32_t thread)
             continue;
         }
         at->device_floor = frame_device_floor(c->frames[at->frame], c->classes[at->stream_class]);
+        at->step_floor_s = INFINITY;
+        if (c->frames[at->frame]->timeless)
+            continue;
         at->step_floor_s = frame_step_floor(c->frames[at->frame], c->classes[at->stream_class],
                                             settings.job.strategy.accumulate);
     }

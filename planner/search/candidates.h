@@ -18,7 +18,7 @@ struct candidate {
     uint32_t departures;          /* of its first member from the framework's defaults */
     uint64_t outer;               /* point of the grid / grid.inner_points */
     uint64_t jobs;                /* different ones: members, each with all of the allocator's */
-    double step_floor_s;          /* INFINITY where there is no frame */
+    double step_floor_s;          /* INFINITY where there is no frame, or a timeless one */
     uint64_t device_floor;
 };
 
@@ -38,9 +38,11 @@ struct candidates {
 };
 
 struct candidates_options {
-    uint32_t most_changes;    /* from what was asked for; UINT32_MAX: any */
-    uint64_t limit_bytes;     /* of a device: what takes more need not be told apart; 0: all is */
-    const volatile int *stop; /* not 0: give up early; NULL: never */
+    uint32_t most_changes; /* from what was asked for; UINT32_MAX: any */
+    uint64_t limit_bytes;  /* of a device: what takes more need not be told apart; 0: all is */
+    bool within; /* how long it takes is not asked of what takes more, unless it keeps all units:
+                    for a search in which something fits */
+    const volatile int *stop;                      /* not 0: give up early; NULL: never */
     void (*progress)(void *context, double share); /* NULL: none */
     void *context;
 };

@@ -489,8 +489,24 @@ static struct frame *frame_of(const struct stream_class *c)
     return frame;
 }
 
+static bool is_beyond(const struct frame *frame, const struct frame_limit *limit)
+{
+    for (uint32_t i = 0; i < limit->class_count; i++)
+        if (limit->of[i / 64] >> i % 64 & 1 &&
+            frame_device_floor(frame, limit->classes[i]) <= limit->bytes)
+            return false;
+    return true;
+}
+
 enum err_code frame_new(struct framer *framer, const struct stream_class *c,
                         const struct strategy *strategy, struct frame **out, struct err *err)
+{
+    return frame_new_within(framer, c, strategy, NULL, out, err);
+}
+
+enum err_code frame_new_within(struct framer *framer, const struct stream_class *c,
+                               const struct strategy *strategy, const struct frame_limit *limit,
+                               struct frame **out, struct err *err)
 {
     const struct machine *machine = framer->machine;
     const struct strategy few = frame_strategy(strategy);
@@ -502,14 +518,23 @@ enum err_code frame_new(struct framer *framer, const struct stream_class *c,
     const enum err_code rc = lower_outline(c->graph, outline, &few, &outlined, err);
     const struct plan *plan = framer->plan = outlined.plan;
     TRY(rc);
-    TRY(costs_of_own(plan, &machine->profile, machine->gpus_per_node, framer->collectives, costs,
-                     err));
     struct frame *frame = frame_of(c);
     memcpy(frame->during, gaps.during, outline->span_count * sizeof *gaps.during);
     memcpy(frame->after, gaps.after, outline->span_count * sizeof *gaps.after);
     frame->outside = machine_outside_bytes(plan, machine);
     frame->apart = gaps.apart;
     frame->beside = pools_beside(&gaps, plan->lane_count);
+    frame->timeless = limit && limit->bytes && is_beyond(frame, limit);
+    if (frame->timeless) {
+        *out = frame;
+        return ERR_OK;
+    }
+    const enum err_code costed = costs_of_own(plan, &machine->profile, machine->gpus_per_node,
+                                              framer->collectives, costs, err);
+    if (costed != ERR_OK) {
+        frame_free(frame);
+        return costed;
+    }
     sum_up(plan, costs, frame);
     const struct slowing slowing = find_slowing(plan, costs, &frame->served);
     find_idle(c, plan, costs, &slowing, frame);

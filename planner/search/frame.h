@@ -17,6 +17,7 @@ struct served {                /* what is, of all kernels that can run at once: 
 };
 
 struct frame {
+    bool timeless;    /* memory alone is known (frame_limit) */
     uint64_t *during; /* (gap_count) device bytes beside the stream's while it is in a gap */
     uint64_t *after;  /* (gap_count) at most, between a gap and the next */
     uint64_t apart;   /* at most, while no micro-batch runs */
@@ -42,10 +43,24 @@ struct framer; /* opaque */
 struct framer *framer_new(const struct machine *machine);
 void framer_free(struct framer *framer); /* NULL is allowed */
 
+/* Beyond which time is not asked for: what takes more than so many bytes of a device under each of
+ * the classes that have the frame. */
+struct frame_limit {
+    struct stream_class *const *classes; /* (class_count) */
+    const uint64_t *of;                  /* bits: which of them have the frame */
+    uint32_t class_count;
+    uint64_t bytes; /* 0: time is always asked for */
+};
+
 /* The strategy, its fetches as late as can be (struct setting.ahead), around a class's hooks.
  * Errors are lower_plan's and costs_of_plan's. The caller owns *out: frame_free. */
 enum err_code frame_new(struct framer *framer, const struct stream_class *stream_class,
                         const struct strategy *strategy, struct frame **out, struct err *err);
+/* The same within a limit (NULL: none): a frame beyond it is timeless, and has no floor of the
+ * step. */
+enum err_code frame_new_within(struct framer *framer, const struct stream_class *stream_class,
+                               const struct strategy *strategy, const struct frame_limit *limit,
+                               struct frame **out, struct err *err);
 void frame_free(struct frame *frame); /* NULL is allowed */
 
 /* Bytes of a GPU that a configuration takes at least: what its tensors ask for on each stream, as

@@ -388,11 +388,12 @@ static enum err_code look(struct tuning *t, struct err *err)
 {
     struct tuned *out = t->out;
     const uint64_t capacity = profile_bytes(&out->machine.profile, PROFILE_CAPACITY);
-    const struct candidates_options candidates = {.most_changes = UINT32_MAX,
-                                                  .limit_bytes = limit_of(out),
-                                                  .stop = t->options->stop,
-                                                  .progress = show,
-                                                  .context = t};
+    struct candidates_options candidates = {.most_changes = UINT32_MAX,
+                                            .limit_bytes = limit_of(out),
+                                            .within = true,
+                                            .stop = t->options->stop,
+                                            .progress = show,
+                                            .context = t};
     const struct search_options search = {
         .limit_bytes = limit_of(out),
         .grain_bytes = t->options->grain_bytes ? t->options->grain_bytes : capacity / 64,
@@ -408,6 +409,15 @@ static enum err_code look(struct tuning *t, struct err *err)
                        &out->candidates, err));
     t->what = "searching";
     search_run(&out->candidates, &search, t->pool, &out->search);
+    if (out->search.front_count == 0 &&
+        !stopped(t)) { /* then what is beyond the limit counts, too */
+        candidates.within = false;
+        search_free(&out->search);
+        candidates_free(&out->candidates);
+        TRY(candidates_new(&out->space, &out->job.config, &out->machine, &candidates, t->pool,
+                           &out->candidates, err));
+        search_run(&out->candidates, &search, t->pool, &out->search);
+    }
     if (out->search.front_count == 0) {
         t->what = "looking for the least";
         if (!stopped(t))
