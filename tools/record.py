@@ -73,6 +73,7 @@ except ImportError as error:
 VERSION = 2     # 1: of hooks "zero3", without what nodes save and which modules are leaf modules
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 KNOWN_ELEMENTS = 1 << 20    # values of integers are followed up to this size
+KNOWN_RATES = 1 << 12       # those of any tensor, while a model is made
 aten = torch.ops.aten
 
 
@@ -1359,10 +1360,12 @@ def moved(module, *args, **kwargs):
 
 
 class Building(TorchDispatchMode):
-    """While a model draws its first values: what it asks of them does not matter, and drawing again
-    until they please has no end. Wrappers such as peft's move their parts to where they are."""
+    """While a model draws its first values: what it asks of those that are drawn does not matter, and drawing
+    again until they please has no end. What follows from no draw, such as a list of rates, is computed.
+    Wrappers such as peft's move their parts to where they are."""
 
     def __enter__(self):
+        self.values = WeakIdKeyDictionary()
         self.drawing, self.to = getattr(nn.init, "_no_grad_trunc_normal_", None), nn.Module.to
         nn.init._no_grad_trunc_normal_ = lambda tensor, *args, **kwargs: tensor
         nn.Module.to = moved
@@ -1374,8 +1377,31 @@ class Building(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func is aten._local_scalar_dense.default:
+            if args[0] in self.values:
+                with _disable_current_modes():
+                    return self.values[args[0]].item()
             return args[0].dtype != torch.bool and 1
-        return func(*args, **(kwargs or {}))
+        out = func(*args, **(kwargs or {}))
+        self.follow(func, args, kwargs or {}, out)
+        return out
+
+    def follow(self, func, args, kwargs, out):
+        if func._schema.is_mutable:
+            self.values.pop(args[0], None) if args and isinstance(args[0], torch.Tensor) else None
+            return
+        outs = pytree.tree_leaves(out)
+        drawn = "empty" in op_name(func) or torch.Tag.nondeterministic_seeded in func.tags
+        if drawn or any(not isinstance(t, torch.Tensor) or t.numel() > KNOWN_RATES for t in outs):
+            return
+        known = lambda t: self.values.get(t) if isinstance(t, torch.Tensor) else t
+        if any(known(t) is None for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)):
+            return
+        try:
+            with _disable_current_modes():
+                got = func(*pytree.tree_map(known, args), **pytree.tree_map(known, kwargs))
+        except Exception:
+            return
+        self.values.update(zip(outs, pytree.tree_leaves(got)))
 
 
 def or_said(args, name, run):
