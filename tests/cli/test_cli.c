@@ -692,6 +692,7 @@ static void names_in_a_plan_are_json_in_what_is_printed(void **state)
     json_decref(last);
 }
 
+/* Tests that were started under nohup ignore SIGHUP themselves: its default is asked for. */
 static void a_run_that_is_ended_leaves_no_ranks(void **state)
 {
     (void)state;
