@@ -1,14 +1,15 @@
 /* plan_read.c - reading plan.json; see plan_json.h.
  *
- * The text becomes a tree; here each object is taken apart member by member. A member is asked for
+ * jansson reads the text; here each object is taken apart member by member. A member is asked for
  * by the kind of value it must be, and what is missing, of another kind, out of range or left over
  * is an error that says where: "plan.json: instructions[12].in[0].dtype: ...". What indices mean
  * together is for plan_verify, which every plan read here has passed.
  *
- *     text --json_tree--> tree --take_...--> tables --plan_verify--> plan
+ *     text --jansson--> tree --take_...--> tables --plan_verify--> plan
  *
  * Every instruction gets a kernel of its own, with absolute buffers: the file has no bases. */
 #include "base/file.h"
+#include "base/json_file.h"
 #include "base/layout.h"
 #include "base/vocabulary.h"
 #include "plan/plan_json.h"
@@ -84,9 +85,9 @@ static enum err_code take_kept_text(struct object *o, const char *key, const cha
 static enum err_code read_lanes(struct object *top)
 {
     struct plan *plan = top->r->plan;
-    const struct json_value *list;
+    json_t *list;
     TRY(take_list(top, "lanes", &list));
-    const size_t count = json_value_size(list);
+    const size_t count = json_array_size(list);
     if (count < plan->lane_count || count > LANES_MOST)
         return wrong(top, "lanes", "it has %zu items: allowed are %u ... %d", count,
                      plan->lane_count, LANES_MOST);
@@ -109,12 +110,12 @@ static enum err_code read_lanes(struct object *top)
 static enum err_code read_groups(struct object *top)
 {
     struct plan *plan = top->r->plan;
-    const struct json_value *list;
+    json_t *list;
     TRY(take_list(top, "groups", &list));
-    if (json_value_size(list) >= PLAN_NO_GROUP)
+    if (json_array_size(list) >= PLAN_NO_GROUP)
         return wrong(top, "groups", "it has %zu items: at most %d are allowed",
-                     json_value_size(list), PLAN_NO_GROUP - 1);
-    for (uint32_t i = 0; i < json_value_size(list); i++) {
+                     json_array_size(list), PLAN_NO_GROUP - 1);
+    for (uint32_t i = 0; i < json_array_size(list); i++) {
         struct object o;
         const char *name;
         uint8_t role;
@@ -135,9 +136,9 @@ static enum err_code read_groups(struct object *top)
 static enum err_code read_scopes(struct object *top)
 {
     struct plan *plan = top->r->plan;
-    const struct json_value *list;
+    json_t *list;
     TRY(take_list(top, "scopes", &list));
-    for (uint32_t i = 0; i < json_value_size(list); i++) {
+    for (uint32_t i = 0; i < json_array_size(list); i++) {
         struct object o;
         const char *text;
         uint32_t unit = PLAN_NO_UNIT;
@@ -153,7 +154,7 @@ static enum err_code read_scopes(struct object *top)
     return ERR_OK;
 }
 
-static enum err_code read_units(struct object *top, const struct json_value *list)
+static enum err_code read_units(struct object *top, json_t *list)
 {
     struct plan *plan = top->r->plan;
     plan->units = arena_alloc(&plan->arena, plan->unit_count * sizeof *plan->units);
@@ -194,13 +195,13 @@ static enum err_code read_piece(struct object *o, struct plan_piece *piece)
     TRY(TAKE_CHOICE(o, "role", allowed->roles, &piece->role));
     TRY(take_index(o, "buffer", plan->buffer_count, "buffers", &piece->buffer));
     TRY(TAKE_CHOICE(o, "placement", allowed->placements, &piece->placement.kind));
-    if (has_member(o, "group"))
+    if (json_object_get(o->json, "group"))
         TRY(take_group(o, "group", &piece->group));
-    if (has_member(o, "offset"))
+    if (json_object_get(o->json, "offset"))
         TRY(take_number(o, "offset", MOST_ELEMENTS, &piece->offset));
-    if (has_member(o, "at"))
+    if (json_object_get(o->json, "at"))
         TRY(take_number(o, "at", MOST_ELEMENTS, &piece->placement.at));
-    if (has_member(o, "total"))
+    if (json_object_get(o->json, "total"))
         TRY(take_number(o, "total", MOST_ELEMENTS, &piece->placement.total));
     TRY(take_number(o, "first", MOST_ELEMENTS, &first));
     TRY(take_number(o, "elements", MOST_ELEMENTS, &elements));
@@ -215,16 +216,16 @@ static enum err_code read_piece(struct object *o, struct plan_piece *piece)
 
 static enum err_code take_pieces(struct object *o, uint32_t index)
 {
-    const struct json_value *list;
+    json_t *list;
     TRY(take_list(o, "pieces", &list));
-    for (uint32_t i = 0; i < json_value_size(list); i++) {
+    for (uint32_t i = 0; i < json_array_size(list); i++) {
         struct plan_piece piece = {.param = index, .group = PLAN_NO_GROUP};
         struct object item = *o;
-        item.json = json_value_item(list, i);
+        item.json = json_array_get(list, i);
         item.list = "pieces";
         item.position = i;
         item.taken = 0;
-        if (!json_value_is(item.json, JSON_OBJECT))
+        if (!json_is_object(item.json))
             return wrong(&item, "", "it is %s: an object is expected", kind_of(item.json));
         TRY(read_piece(&item, &piece));
         plan_add_piece(o->r->plan, &piece);
@@ -249,7 +250,7 @@ static enum err_code read_param(struct object *o, uint32_t index)
     return finish(o, "name shape trainable unit pieces step init");
 }
 
-static enum err_code read_params(struct object *top, const struct json_value *list)
+static enum err_code read_params(struct object *top, json_t *list)
 {
     struct plan *plan = top->r->plan;
     plan->params = arena_alloc(&plan->arena, plan->param_count * sizeof *plan->params);
@@ -288,7 +289,7 @@ static enum err_code take_local(struct object *o, uint32_t *out)
 {
     uint32_t param = 0;
     *out = 0;
-    if (!has_member(o, "local"))
+    if (!json_object_get(o->json, "local"))
         return ERR_OK;
     TRY(take_index(o, "local", o->r->plan->param_count, "parameters", &param));
     *out = param + 1;
@@ -316,9 +317,9 @@ static enum err_code read_buffer(struct object *o, struct buffer *buffer)
 
 static enum err_code read_buffers(struct object *top)
 {
-    const struct json_value *list;
+    json_t *list;
     TRY(take_list(top, "buffers", &list));
-    for (uint32_t i = 0; i < json_value_size(list); i++) {
+    for (uint32_t i = 0; i < json_array_size(list); i++) {
         struct object o;
         struct buffer buffer = {0};
         TRY(open_item(top->r, "buffers", list, i, &o));
@@ -333,36 +334,35 @@ static enum err_code read_buffers(struct object *top)
 /* As many as the shape has dims; none: nobody knows them. */
 static enum err_code take_strides(struct object *o, struct operand *operand)
 {
-    const struct json_value *list;
+    json_t *list;
     TRY(take_list(o, "strides", &list));
-    if (json_value_size(list) == 0) {
+    if (json_array_size(list) == 0) {
         operand->layout = &layout_unknown;
         return ERR_OK;
     }
-    if (json_value_size(list) != operand->shape.rank)
-        return wrong(o, "strides", "it has %zu items: the shape has %u", json_value_size(list),
+    if (json_array_size(list) != operand->shape.rank)
+        return wrong(o, "strides", "it has %zu items: the shape has %u", json_array_size(list),
                      operand->shape.rank);
     struct strides *strides = arena_alloc(&o->r->plan->arena, sizeof *strides);
     *strides = (struct strides){{0}};
     for (uint32_t i = 0; i < operand->shape.rank; i++)
-        TRY(number_in(o, "strides", json_value_item(list, i), MOST_ELEMENTS, &strides->of[i]));
+        TRY(number_in(o, "strides", json_array_get(list, i), MOST_ELEMENTS, &strides->of[i]));
     operand->layout = strides;
     return ERR_OK;
 }
 
 /* A buffer as it is, or an object that says how it is looked at. */
-static enum err_code read_operand(struct object *o, const struct json_value *value,
-                                  struct operand *operand)
+static enum err_code read_operand(struct object *o, json_t *value, struct operand *operand)
 {
     const struct plan *plan = o->r->plan;
     const struct buffer *buffer;
     o->json = value;
     o->taken = 0;
-    if (json_value_is(value, JSON_OBJECT)) {
+    if (json_is_object(value)) {
         TRY(take_index(o, "buffer", plan->buffer_count, "buffers", &operand->place));
     } else {
         uint64_t number = 0;
-        if (!json_value_is(value, JSON_INTEGER) || plan->buffer_count == 0)
+        if (!json_is_integer(value) || plan->buffer_count == 0)
             return wrong(o, "", "it is %s: a buffer or an object is expected", kind_of(value));
         TRY(number_in(o, "", value, plan->buffer_count - 1, &number));
         operand->place = (uint32_t)number;
@@ -370,46 +370,46 @@ static enum err_code read_operand(struct object *o, const struct json_value *val
     buffer = &plan->buffers[operand->place];
     operand->dtype = buffer->dtype;
     operand->shape = buffer->shape;
-    if (!json_value_is(value, JSON_OBJECT)) {
+    if (!json_is_object(value)) {
         operand->local = buffer->local;
         return ERR_OK;
     }
-    if (has_member(o, "dtype"))
+    if (json_object_get(value, "dtype"))
         TRY(TAKE_CHOICE(o, "dtype", o->r->allowed.dtypes, &operand->dtype));
-    if (has_member(o, "shape"))
+    if (json_object_get(value, "shape"))
         TRY(take_shape(o, "shape", &operand->shape));
-    if (has_member(o, "offset"))
+    if (json_object_get(o->json, "offset"))
         TRY(take_number(o, "offset", MOST_ELEMENTS, &operand->offset));
     TRY(take_optional(o, "pitch", UINT32_MAX, &operand->pitch));
-    if (has_member(o, "strides"))
+    if (json_object_get(o->json, "strides"))
         TRY(take_strides(o, operand));
     TRY(take_local(o, &operand->local));
-    if (has_member(o, "chunk")) {
+    if (json_object_get(o->json, "chunk")) {
         TRY(take_group(o, "chunk", &operand->chunk));
         operand->chunk++;
     }
     return finish(o, "buffer dtype shape offset pitch strides local chunk");
 }
 
-static enum err_code take_operand_list(struct object *o, const char *key,
-                                       const struct json_value **list, uint16_t *count)
+static enum err_code take_operand_list(struct object *o, const char *key, json_t **list,
+                                       uint16_t *count)
 {
     TRY(take_list(o, key, list));
-    if (json_value_size(*list) > UINT16_MAX)
-        return wrong(o, key, "it has %zu items: at most %d are allowed", json_value_size(*list),
+    if (json_array_size(*list) > UINT16_MAX)
+        return wrong(o, key, "it has %zu items: at most %d are allowed", json_array_size(*list),
                      UINT16_MAX);
-    *count = (uint16_t)json_value_size(*list);
+    *count = (uint16_t)json_array_size(*list);
     return ERR_OK;
 }
 
-static enum err_code read_operands(const struct object *o, const char *key,
-                                   const struct json_value *list, struct operand *out)
+static enum err_code read_operands(const struct object *o, const char *key, json_t *list,
+                                   struct operand *out)
 {
-    for (uint32_t i = 0; i < json_value_size(list); i++) {
+    for (uint32_t i = 0; i < json_array_size(list); i++) {
         struct object item = *o;
         item.list = key;
         item.position = i;
-        TRY(read_operand(&item, json_value_item(list, i), &out[i]));
+        TRY(read_operand(&item, json_array_get(list, i), &out[i]));
     }
     return ERR_OK;
 }
@@ -429,13 +429,14 @@ static enum err_code read_kernel(struct object *o, struct plan_instruction *inst
 {
     struct plan *plan = o->r->plan;
     struct kernel kernel = {.ins = 0};
-    const struct json_value *in, *out;
+    json_t *in, *out;
     const enum plan_op op = (enum plan_op)instruction->op;
-    if (plan_op_is_collective(op) || (plan_op_may_have_group(op) && has_member(o, "group")))
+    if (plan_op_is_collective(op) ||
+        (plan_op_may_have_group(op) && json_object_get(o->json, "group")))
         TRY(take_group(o, "group", &instruction->group));
     TRY(take_work(o, &kernel.work));
     TRY(take_name(o, "kernel", &o->r->labels, &kernel.label));
-    if (has_member(o, "kind"))
+    if (json_object_get(o->json, "kind"))
         TRY(take_name(o, "kind", &o->r->kinds, &kernel.op));
     TRY(take_bool(o, "backward", &kernel.backward));
     TRY(take_bool(o, "recomputed", &kernel.recomputed));
@@ -499,9 +500,9 @@ static enum err_code read_instruction(struct object *o, struct plan_instruction 
 
 static enum err_code read_instructions(struct object *top)
 {
-    const struct json_value *list;
+    json_t *list;
     TRY(take_list(top, "instructions", &list));
-    for (uint32_t i = 0; i < json_value_size(list); i++) {
+    for (uint32_t i = 0; i < json_array_size(list); i++) {
         struct object o;
         struct plan_instruction instruction;
         TRY(open_item(top->r, "instructions", list, i, &o));
@@ -530,11 +531,11 @@ static enum err_code read_module(struct object *o, struct plan *plan)
 static enum err_code read_modules(struct object *top)
 {
     struct plan *plan = top->r->plan;
-    const struct json_value *list;
-    if (!has_member(top, "modules"))
+    json_t *list;
+    if (!json_object_get(top->json, "modules"))
         return ERR_OK;
     TRY(take_list(top, "modules", &list));
-    for (uint32_t i = 0; i < json_value_size(list); i++) {
+    for (uint32_t i = 0; i < json_array_size(list); i++) {
         struct object o;
         TRY(open_item(top->r, "modules", list, i, &o));
         TRY(read_module(&o, plan));
@@ -547,12 +548,12 @@ static enum err_code read_modules(struct object *top)
 static enum err_code read_repeats(struct object *top)
 {
     struct plan *plan = top->r->plan;
-    const struct json_value *list;
+    json_t *list;
     TRY(take_optional(top, "repeats", MICRO_BATCHES_MOST, &plan->repeats));
     if (plan->repeats == 0)
         return ERR_OK;
     TRY(take_list(top, "micro_batches", &list));
-    for (uint32_t i = 0; i < json_value_size(list); i++) {
+    for (uint32_t i = 0; i < json_array_size(list); i++) {
         struct object o;
         struct plan_micro_batch at;
         TRY(open_item(top->r, "micro_batches", list, i, &o));
@@ -581,21 +582,20 @@ static enum err_code read_repeats(struct object *top)
 
 /* ---- the file ---- */
 
-/* An object that may be missing, or that nobody asks for: as jansson has it. */
 static enum err_code take_extra(struct object *top, const char *key, json_t **out)
 {
-    const struct json_value *value = take(top, key);
-    if (value && !json_value_is(value, JSON_OBJECT))
+    json_t *value = take(top, key);
+    if (value && !json_is_object(value))
         return wrong(top, key, "it is %s: an object is expected", kind_of(value));
     if (out)
-        *out = json_incref(json_object_get(top->r->tree->jansson, key));
+        *out = json_incref(value);
     return ERR_OK;
 }
 
 static enum err_code read_top(struct object *top)
 {
     struct plan *plan = top->r->plan;
-    const struct json_value *units, *params;
+    json_t *units, *params;
     TRY(take_kept_text(top, "system", &plan->system));
     TRY(take_uint(top, "world", UINT32_MAX, &plan->world));
     TRY(take_uint(top, "rank", UINT32_MAX, &plan->rank));
@@ -606,8 +606,8 @@ static enum err_code read_top(struct object *top)
     if (plan->rank >= plan->world)
         return wrong(top, "rank", "%u: allowed are 0 ... %u", plan->rank,
                      plan->world ? plan->world - 1 : 0);
-    plan->unit_count = (uint32_t)json_value_size(units);
-    plan->param_count = (uint32_t)json_value_size(params);
+    plan->unit_count = (uint32_t)json_array_size(units);
+    plan->param_count = (uint32_t)json_array_size(params);
     TRY(read_lanes(top));
     TRY(read_groups(top));
     TRY(read_scopes(top));
@@ -627,28 +627,28 @@ static enum err_code read_top(struct object *top)
 
 static enum err_code read_version(struct object *top)
 {
-    const struct json_value *version = take(top, "version");
-    if (!json_value_is(version, JSON_INTEGER))
+    json_t *version = take(top, "version");
+    if (!json_is_integer(version))
         return wrong(top, "version", "it is %s: this is not a plan, or not of version %d",
                      kind_of(version), PLAN_JSON_VERSION);
-    if (version->integer < PLAN_JSON_VERSION)
+    if (json_integer_value(version) < PLAN_JSON_VERSION)
         return wrong(top, "version",
                      "%" JSON_INTEGER_FORMAT ": a plan of an earlier shardplan, which does not say "
                      "all that version %d does; make it again with `shardplan plan`",
-                     version->integer, PLAN_JSON_VERSION);
-    if (version->integer != PLAN_JSON_VERSION)
+                     json_integer_value(version), PLAN_JSON_VERSION);
+    if (json_integer_value(version) != PLAN_JSON_VERSION)
         return wrong(top, "version",
                      "%" JSON_INTEGER_FORMAT ": only version %d can be read; plan it again",
-                     version->integer, PLAN_JSON_VERSION);
+                     json_integer_value(version), PLAN_JSON_VERSION);
     return ERR_OK;
 }
 
-static enum err_code read_tree(struct reader *r, struct plan_json_extra *extra)
+static enum err_code read_tree(struct reader *r, json_t *tree, struct plan_json_extra *extra)
 {
-    struct object top = {.r = r, .json = r->tree->root};
-    if (!json_value_is(top.json, JSON_OBJECT))
+    struct object top = {.r = r, .json = tree};
+    if (!json_is_object(tree))
         return err_set(r->err, ERR_INVALID, "%s: it is %s: an object is expected", r->path,
-                       kind_of(top.json));
+                       kind_of(tree));
     TRY(read_version(&top));
     TRY(take_extra(&top, "settings", extra ? &extra->settings : NULL));
     TRY(take_extra(&top, "memory", extra ? &extra->memory : NULL));
@@ -656,12 +656,11 @@ static enum err_code read_tree(struct reader *r, struct plan_json_extra *extra)
     return read_top(&top);
 }
 
-static enum err_code build_plan(const char *path, const struct json_tree *tree,
-                                struct plan_json_extra *extra, struct plan *plan, struct err *err)
+static enum err_code build_plan(const char *path, json_t *tree, struct plan_json_extra *extra,
+                                struct plan *plan, struct err *err)
 {
     struct reader r = {
         .path = path,
-        .tree = tree,
         .plan = plan,
         .err = err,
         .labels.numbers = json_object(),
@@ -671,7 +670,7 @@ static enum err_code build_plan(const char *path, const struct json_tree *tree,
     for (int i = 0; i < ATEN_COUNT; i++)
         add_name(&r.labels, aten_name((enum aten)i));
     add_name(&r.kinds, "");
-    const enum err_code rc = read_tree(&r, extra);
+    const enum err_code rc = read_tree(&r, tree, extra);
     plan->label_count = r.labels.count;
     plan->kind_count = r.kinds.count;
     plan->labels = keep_texts(&r.labels, &plan->arena);
@@ -684,17 +683,25 @@ static enum err_code build_plan(const char *path, const struct json_tree *tree,
     return ERR_OK;
 }
 
-static enum err_code read_text(const char *path, const char *text, size_t length, struct plan **out,
-                               struct plan_json_extra *extra, struct err *err)
+static json_t *load(const char *path, const char *text, size_t length, struct err *err)
 {
     json_error_t at;
-    struct json_tree tree;
+    json_t *tree = json_text_read(text, length, JSON_REJECT_DUPLICATES, &at);
+    if (!tree)
+        err_set(err, ERR_INVALID, "%s:%d: column %d: %s", path, at.line, at.column, at.text);
+    return tree;
+}
+
+/* Takes the tree. */
+static enum err_code take_tree(const char *path, json_t *tree, struct plan **out,
+                               struct plan_json_extra *extra, struct err *err)
+{
     *out = NULL;
-    if (!json_tree_read(text, length, extra != NULL, &tree, &at))
-        return err_set(err, ERR_INVALID, "%s:%d: column %d: %s", path, at.line, at.column, at.text);
+    if (!tree)
+        return ERR_INVALID;
     struct plan *plan = plan_new();
-    const enum err_code rc = build_plan(path, &tree, extra, plan, err);
-    json_tree_free(&tree);
+    const enum err_code rc = build_plan(path, tree, extra, plan, err);
+    json_decref(tree);
     if (rc == ERR_OK) {
         *out = plan;
         return ERR_OK;
@@ -715,9 +722,9 @@ enum err_code plan_read_json_extra(const char *path, struct plan **out,
     char *text = file_read(path, &length, err);
     if (!text)
         return err_recorded(err);
-    const enum err_code rc = read_text(path, text, length, out, extra, err);
+    json_t *tree = load(path, text, length, err);
     free(text);
-    return rc;
+    return take_tree(path, tree, out, extra, err);
 }
 
 enum err_code plan_check_whole(const struct plan *plan, const char *path, struct err *err)
@@ -752,7 +759,8 @@ enum err_code plan_read_json(const char *path, struct plan **out, struct err *er
 enum err_code plan_parse_json(const char *name, const char *text, size_t length, struct plan **out,
                               struct err *err)
 {
-    return whole_only(read_text(name, text, length, out, NULL, err), name, out, err);
+    return whole_only(take_tree(name, load(name, text, length, err), out, NULL, err), name, out,
+                      err);
 }
 
 void plan_json_extra_free(struct plan_json_extra *extra)

@@ -24,7 +24,7 @@ enum err_code wrong(const struct object *o, const char *key, const char *fmt, ..
     return err_set(o->r->err, ERR_INVALID, "%s: %s%s%s: %s", o->r->path, table, list, key, text);
 }
 
-const char *kind_of(const struct json_value *value)
+const char *kind_of(const json_t *value)
 {
     static const char *const kinds[] = {
         [JSON_OBJECT] = "an object",
@@ -36,31 +36,25 @@ const char *kind_of(const struct json_value *value)
         [JSON_FALSE] = "false",
         [JSON_NULL] = "null",
     };
-    return value ? kinds[value->type] : "missing";
+    return value ? kinds[json_typeof(value)] : "missing";
 }
 
 /* ---- members ---- */
 
-bool has_member(struct object *o, const char *key)
+json_t *take(struct object *o, const char *key)
 {
-    uint32_t near = o->near;
-    return json_value_member(o->json, key, &near) != NULL;
-}
-
-const struct json_value *take(struct object *o, const char *key)
-{
-    const struct json_value *value = json_value_member(o->json, key, &o->near);
+    json_t *value = json_object_get(o->json, key);
     o->taken += value != NULL;
     return value;
 }
 
-enum err_code number_in(const struct object *o, const char *key, const struct json_value *value,
-                        uint64_t most, uint64_t *out)
+enum err_code number_in(const struct object *o, const char *key, json_t *value, uint64_t most,
+                        uint64_t *out)
 {
-    if (!json_value_is(value, JSON_INTEGER))
+    if (!json_is_integer(value))
         return wrong(o, key, "it is %s: a whole number of 0 ... %" PRIu64 " is expected",
                      kind_of(value), most);
-    const json_int_t number = value->integer;
+    const json_int_t number = json_integer_value(value);
     if (number < 0 || (uint64_t)number > most)
         return wrong(o, key, "%" JSON_INTEGER_FORMAT ": allowed are 0 ... %" PRIu64, number, most);
     *out = (uint64_t)number;
@@ -82,7 +76,7 @@ enum err_code take_uint(struct object *o, const char *key, uint32_t most, uint32
 
 enum err_code take_optional(struct object *o, const char *key, uint32_t most, uint32_t *out)
 {
-    return has_member(o, key) ? take_uint(o, key, most, out) : ERR_OK;
+    return json_object_get(o->json, key) ? take_uint(o, key, most, out) : ERR_OK;
 }
 
 enum err_code take_index(struct object *o, const char *key, uint32_t count, const char *of_what,
@@ -95,17 +89,17 @@ enum err_code take_index(struct object *o, const char *key, uint32_t count, cons
 
 enum err_code take_real(struct object *o, const char *key, double *out)
 {
-    const struct json_value *value = take(o, key);
-    if (!json_value_is_number(value))
+    json_t *value = take(o, key);
+    if (!json_is_number(value))
         return wrong(o, key, "it is %s: a number is expected", kind_of(value));
-    *out = json_value_number(value);
+    *out = json_number_value(value);
     return ERR_OK;
 }
 
 enum err_code take_float(struct object *o, const char *key, float *out)
 {
     double value = 0;
-    if (!has_member(o, key))
+    if (!json_object_get(o->json, key))
         return ERR_OK;
     TRY(take_real(o, key, &value));
     *out = (float)value;
@@ -114,19 +108,19 @@ enum err_code take_float(struct object *o, const char *key, float *out)
 
 enum err_code take_bool(struct object *o, const char *key, bool *out)
 {
-    const struct json_value *value = take(o, key);
-    *out = json_value_is(value, JSON_TRUE);
-    if (value && value->type != JSON_TRUE && value->type != JSON_FALSE)
+    json_t *value = take(o, key);
+    *out = json_is_true(value);
+    if (value && !json_is_boolean(value))
         return wrong(o, key, "it is %s: true or false is expected", kind_of(value));
     return ERR_OK;
 }
 
 enum err_code take_text(struct object *o, const char *key, const char **out)
 {
-    const struct json_value *value = take(o, key);
-    if (!json_value_is(value, JSON_STRING))
+    json_t *value = take(o, key);
+    if (!json_is_string(value))
         return wrong(o, key, "it is %s: a string is expected", kind_of(value));
-    *out = value->text;
+    *out = json_string_value(value);
     return ERR_OK;
 }
 
@@ -148,12 +142,12 @@ enum err_code take_choice(struct object *o, const char *key, const char *const *
     return wrong(o, key, "\"%.64s\": allowed are %s", text, count ? list : "none");
 }
 
-enum err_code take_list(struct object *o, const char *key, const struct json_value **out)
+enum err_code take_list(struct object *o, const char *key, json_t **out)
 {
     *out = take(o, key);
-    if (!json_value_is(*out, JSON_ARRAY))
+    if (!json_is_array(*out))
         return wrong(o, key, "it is %s: a list is expected", kind_of(*out));
-    if (json_value_size(*out) > ~PLACE_MASK)
+    if (json_array_size(*out) > ~PLACE_MASK)
         return wrong(o, key, "it has too many items");
     return ERR_OK;
 }
@@ -161,9 +155,9 @@ enum err_code take_list(struct object *o, const char *key, const struct json_val
 enum err_code take_indices(struct object *o, const char *key, uint32_t limit, uint32_t **out,
                            uint32_t *count)
 {
-    const struct json_value *list;
+    json_t *list;
     TRY(take_list(o, key, &list));
-    *count = (uint32_t)json_value_size(list);
+    *count = (uint32_t)json_array_size(list);
     *out = arena_alloc(&o->r->plan->arena, *count * sizeof **out);
     for (uint32_t i = 0; i < *count; i++) {
         uint64_t number = 0;
@@ -172,7 +166,7 @@ enum err_code take_indices(struct object *o, const char *key, uint32_t limit, ui
         item.position = i;
         if (limit == 0)
             return wrong(&item, "", "there is nothing that it could refer to");
-        TRY(number_in(&item, "", json_value_item(list, i), limit - 1, &number));
+        TRY(number_in(&item, "", json_array_get(list, i), limit - 1, &number));
         (*out)[i] = (uint32_t)number;
     }
     return ERR_OK;
@@ -180,55 +174,43 @@ enum err_code take_indices(struct object *o, const char *key, uint32_t limit, ui
 
 enum err_code take_shape(struct object *o, const char *key, struct shape *out)
 {
-    const struct json_value *list;
+    json_t *list;
     TRY(take_list(o, key, &list));
-    *out = (struct shape){.rank = (uint32_t)json_value_size(list)};
+    *out = (struct shape){.rank = (uint32_t)json_array_size(list)};
     if (out->rank > SHAPE_DIMS)
         return wrong(o, key, "it has %u dims: at most %d are allowed", out->rank, SHAPE_DIMS);
     for (uint32_t i = 0; i < out->rank; i++) {
         uint64_t dim = 0;
-        TRY(number_in(o, key, json_value_item(list, i), UINT32_MAX, &dim));
+        TRY(number_in(o, key, json_array_get(list, i), UINT32_MAX, &dim));
         out->dim[i] = (uint32_t)dim;
     }
     return ERR_OK;
 }
 
-/* Whether a name is one of those, between spaces. */
-static bool is_one_of(const struct json_value *member, const char *known)
-{
-    char key[2 * TEXT];
-    const size_t length = member->key_length;
-    if (length == 0 || length >= sizeof key)
-        return false;
-    memcpy(key, member->key, length);
-    key[length] = '\0';
-    const char *at = strstr(known, key);
-    while (at && ((at != known && at[-1] != ' ') || (at[length] && at[length] != ' ')))
-        at = strstr(at + 1, key);
-    return at != NULL;
-}
-
 enum err_code finish(const struct object *o, const char *known)
 {
-    enum { SHOWN = 64 };
-    if (o->taken == json_value_size(o->json))
+    const char *key;
+    json_t *value;
+    if (o->taken == json_object_size(o->json))
         return ERR_OK;
-    for (size_t i = 0; i < json_value_size(o->json); i++) {
-        const struct json_value *member = json_value_item(o->json, i);
-        const int length = member->key_length < SHOWN ? member->key_length : SHOWN;
-        if (!is_one_of(member, known))
-            return wrong(o, "", "unknown member \"%.*s\": allowed are: %s", length, member->key,
-                         known);
+    json_object_foreach(o->json, key, value)
+    {
+        const size_t length = strlen(key);
+        const char *at = length ? strstr(known, key) : NULL;
+        while (at && ((at != known && at[-1] != ' ') || (at[length] && at[length] != ' ')))
+            at = strstr(at + 1, key);
+        if (!at)
+            return wrong(o, "", "unknown member \"%.64s\": allowed are: %s", key, known);
     }
     return wrong(o, "", "a member does not go with the others; there are: %s", known);
 }
 
-enum err_code open_item(struct reader *r, const char *table, const struct json_value *list,
-                        uint32_t index, struct object *out)
+enum err_code open_item(struct reader *r, const char *table, json_t *list, uint32_t index,
+                        struct object *out)
 {
     *out = (struct object){
-        .r = r, .json = json_value_item(list, index), .table = table, .index = index};
-    if (!json_value_is(out->json, JSON_OBJECT))
+        .r = r, .json = json_array_get(list, index), .table = table, .index = index};
+    if (!json_is_object(out->json))
         return wrong(out, "", "it is %s: an object is expected", kind_of(out->json));
     return ERR_OK;
 }

@@ -6,8 +6,9 @@
 #ifndef SHARDPLAN_PLAN_READ_PARTS_H
 #define SHARDPLAN_PLAN_READ_PARTS_H
 
-#include "base/json_tree.h"
 #include "plan/plan.h"
+
+#include <jansson.h>
 
 enum { TEXT = 512 };
 #define NO_POSITION UINT32_MAX
@@ -28,7 +29,6 @@ struct vocabulary { /* allowed values */
 
 struct reader {
     const char *path;
-    const struct json_tree *tree;
     struct plan *plan;
     struct err *err;
     struct names labels, kinds;
@@ -37,11 +37,10 @@ struct reader {
 
 struct object { /* one JSON object and where it is */
     struct reader *r;
-    const struct json_value *json;
+    json_t *json;
     const char *table, *list; /* "instructions"[index]."in"[position]; NULL: further out */
     uint32_t index, position; /* NO_POSITION: `list` is no list but the object itself */
     size_t taken;             /* members asked for and found */
-    uint32_t near;            /* behind the last of them: mostly the next to be asked for */
 };
 
 /* "plan.json: instructions[12].in[0].dtype: ...". */
@@ -49,15 +48,13 @@ enum err_code wrong(const struct object *o, const char *key, const char *fmt, ..
     __attribute__((format(printf, 3, 4)));
 
 /* "a list", "missing": what a value is, for messages. */
-const char *kind_of(const struct json_value *value);
+const char *kind_of(const json_t *value);
 
-/* Whether there is such a member. */
-bool has_member(struct object *o, const char *key);
 /* The member, or NULL; counts it as known. */
-const struct json_value *take(struct object *o, const char *key);
+json_t *take(struct object *o, const char *key);
 /* A value as a whole number of 0 ... most; then a member likewise. */
-enum err_code number_in(const struct object *o, const char *key, const struct json_value *value,
-                        uint64_t most, uint64_t *out);
+enum err_code number_in(const struct object *o, const char *key, json_t *value, uint64_t most,
+                        uint64_t *out);
 enum err_code take_number(struct object *o, const char *key, uint64_t most, uint64_t *out);
 enum err_code take_uint(struct object *o, const char *key, uint32_t most, uint32_t *out);
 /* As take_uint; *out stays as it is when there is no such member. */
@@ -76,15 +73,15 @@ enum err_code take_choice(struct object *o, const char *key, const char *const *
                           uint32_t count, uint8_t *out);
 #define TAKE_CHOICE(o, key, texts, out)                                                            \
     take_choice((o), (key), (texts), sizeof(texts) / sizeof *(texts), (out))
-enum err_code take_list(struct object *o, const char *key, const struct json_value **out);
+enum err_code take_list(struct object *o, const char *key, json_t **out);
 /* A list of indices, into the arena. */
 enum err_code take_indices(struct object *o, const char *key, uint32_t limit, uint32_t **out,
                            uint32_t *count);
 enum err_code take_shape(struct object *o, const char *key, struct shape *out);
 
 /* Item `index` of a table: an object. */
-enum err_code open_item(struct reader *r, const char *table, const struct json_value *list,
-                        uint32_t index, struct object *out);
+enum err_code open_item(struct reader *r, const char *table, json_t *list, uint32_t index,
+                        struct object *out);
 /* Ids are positions: whoever refers to one finds it. */
 enum err_code take_id(struct object *o);
 /* After the last member: nothing may be left over. `known`: all names there may be. */

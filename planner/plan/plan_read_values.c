@@ -11,7 +11,7 @@ static enum err_code open_member(struct object *outer, const char *key, struct o
     *out = *outer;
     out->json = take(outer, key);
     out->taken = 0;
-    if (!json_value_is(out->json, JSON_OBJECT))
+    if (!json_is_object(out->json))
         return wrong(outer, key, "it is %s: an object is expected", kind_of(out->json));
     out->list = key;
     out->position = NO_POSITION;
@@ -49,7 +49,7 @@ enum err_code read_param_init(struct object *param, struct param_init *init)
         TRY(take_real(&o, "number", &init->number));
     if (init->kind == INIT_NORMAL)
         TRY(take_positive(&o, "std", &init->number));
-    if (init->kind == INIT_NORMAL && has_member(&o, "limit"))
+    if (init->kind == INIT_NORMAL && json_object_get(o.json, "limit"))
         TRY(take_positive(&o, "limit", &init->limit));
     return finish(&o, "kind bound number std limit");
 }
@@ -70,9 +70,9 @@ static enum err_code read_input(struct object *o, struct plan_input *input)
 enum err_code read_inputs(struct object *top)
 {
     struct plan *plan = top->r->plan;
-    const struct json_value *list;
+    json_t *list;
     TRY(take_list(top, "inputs", &list));
-    plan->input_count = (uint32_t)json_value_size(list);
+    plan->input_count = (uint32_t)json_array_size(list);
     plan->inputs = arena_alloc(&plan->arena, plan->input_count * sizeof *plan->inputs);
     for (uint32_t i = 0; i < plan->input_count; i++) {
         struct object o;
@@ -87,16 +87,16 @@ enum err_code read_inputs(struct object *top)
 
 static enum err_code read_factors(struct object *o, const char *key, uint32_t count, float *out)
 {
-    const struct json_value *list;
+    json_t *list;
     TRY(take_list(o, key, &list));
-    if (count > ROPE_PAIRS_MAX || json_value_size(list) != count)
+    if (count > ROPE_PAIRS_MAX || json_array_size(list) != count)
         return wrong(o, key, "it has %zu items: half of \"dim\", at most %d, are expected",
-                     json_value_size(list), ROPE_PAIRS_MAX);
+                     json_array_size(list), ROPE_PAIRS_MAX);
     for (uint32_t i = 0; i < count; i++) {
-        const struct json_value *value = json_value_item(list, i);
-        if (!json_value_is_number(value))
+        const json_t *value = json_array_get(list, i);
+        if (!json_is_number(value))
             return wrong(o, key, "item %u is %s: a number is expected", i, kind_of(value));
-        out[i] = (float)json_value_number(value);
+        out[i] = (float)json_number_value(value);
     }
     return ERR_OK;
 }
@@ -155,9 +155,9 @@ static enum err_code read_buffer_values(struct object *row, struct buffer_values
 enum err_code read_module_buffers(struct object *top)
 {
     struct plan *plan = top->r->plan;
-    const struct json_value *list;
+    json_t *list;
     TRY(take_list(top, "module_buffers", &list));
-    plan->module_buffer_count = (uint32_t)json_value_size(list);
+    plan->module_buffer_count = (uint32_t)json_array_size(list);
     plan->module_buffers =
         arena_alloc(&plan->arena, plan->module_buffer_count * sizeof *plan->module_buffers);
     for (uint32_t i = 0; i < plan->module_buffer_count; i++) {
