@@ -128,7 +128,8 @@ static void published_config_files_are_the_presets(void **state)
         "gpt2",           "gpt-neox-20b",     "opt-1.3b",      "bert-base",     "t5-small",
         "fsdp2-tutorial", "phi-3-mini-4k",    "olmo-2-7b",     "smollm3-3b",    "granite-3.3-8b",
         "gemma-2-2b",     "gemma-3-1b",       "glm-4-9b-0414", "qwen3-30b-a3b", "gpt-oss-20b",
-        "deepseek-v3",    "deepseek-v2-lite", "glm-4.5-air",   "olmoe-1b-7b",
+        "deepseek-v3",    "deepseek-v2-lite", "glm-4.5-air",   "olmoe-1b-7b",   "falcon-40b",
+        "falcon-rw-1b",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[128];

@@ -41,6 +41,8 @@ static const struct {
     {"gemma-2-2b", CODE_HF},
     {"gemma-3-1b", CODE_HF},
     {"glm-4-9b-0414", CODE_HF},
+    {"falcon-rw-1b", CODE_HF},
+    {"falcon-40b", CODE_HF},
 };
 static const struct {
     enum dtype dtype;
