@@ -57,7 +57,7 @@ enum row { START_UP };
 static const struct recorded_under rows[] = {
     [START_UP] = {"--start-up", 14, 15, NULL, true, "start_up.jsonl, start_up_systems.jsonl"},
     {"ZeRO", 14, 15, is_zero, false, "zero_events.jsonl, version_zero_events.jsonl"},
-    {"--compile", 14, 14, compiles, false, "compile*.jsonl"},
+    {"--compile", 14, 15, compiles, false, "compile*.jsonl, version_compile_steps.jsonl"},
     {"--loss compiled", 14, 14, compiles_loss, false, "compile_loss.jsonl"},
     {"--float8", 14, 15, is_float8, false, "float8_events.jsonl, version_real_events.jsonl"},
     {"--autocast", 14, 15, autocasts, false, "systems_events.jsonl, version_systems_events.jsonl"},

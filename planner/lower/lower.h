@@ -90,8 +90,10 @@ struct strategy {
                                the root aside; lent; NULL: none */
     uint32_t forward_prefetch, backward_prefetch; /* 0: implicit; n: explicit lists of n units */
     enum dtype store, compute, reduce;            /* o, p, r of reference formulas */
-    bool frozen_low;                              /* what is not trained is stored as `compute` */
-    uint32_t accumulate;                          /* micro-batches a step */
+    bool names_compute;  /* param_dtype is given, whichever it is: modules cast what they are called
+                            with also where nothing stored is cast */
+    bool frozen_low;     /* what is not trained is stored as `compute` */
+    uint32_t accumulate; /* micro-batches a step */
     bool accumulate_sync; /* reduce after each micro-batch, not only the last */
     enum optimizer_kind optimizer;
     enum optimizer_impl impl;

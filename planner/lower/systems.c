@@ -59,7 +59,8 @@ enum dtype system_made(const struct strategy *strategy)
 bool system_casts_inputs(const struct strategy *strategy)
 {
     const struct system *system = system_of(strategy->system);
-    return system && system->casts_inputs && strategy->compute != strategy->store;
+    return system && system->casts_inputs &&
+           (strategy->names_compute || strategy->compute != strategy->store);
 }
 
 bool system_casts_root(const struct strategy *strategy)

@@ -17,7 +17,8 @@ static void resolve_dtypes(const struct settings *settings, struct job *job)
     struct strategy *s = &job->strategy;
     if (!has(settings, "store-dtype"))
         s->store = DTYPE_FP32;
-    if (s->compute == same || !has(settings, "param-dtype"))
+    s->names_compute = s->compute != same && has(settings, "param-dtype");
+    if (!s->names_compute)
         s->compute = s->store;
     if (s->reduce == same || !has(settings, "reduce-dtype"))
         s->reduce = strategy_own_reduce(s, job->model.torch);

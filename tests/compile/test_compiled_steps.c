@@ -17,7 +17,8 @@
 
 static const char *const paths[] = {
     "tests/data/truth/compile_steps.jsonl", "tests/data/truth/compile_steps_float8.jsonl",
-    "tests/data/truth/compile_steps_model.jsonl", "tests/data/truth/compile_steps_parts.jsonl"};
+    "tests/data/truth/compile_steps_model.jsonl", "tests/data/truth/compile_steps_parts.jsonl",
+    "tests/data/truth/version_compile_steps.jsonl"};
 
 /* Programs' own memory is Inductor's business (test_program.c). */
 static bool is_border(const struct plan *plan, const struct plan_instruction *i)

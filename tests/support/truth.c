@@ -245,6 +245,7 @@ static void read_strategy(const json_t *row, struct job *job)
         read_fsdp1(s, t);
     t->store = dtype_of(truth_text(s, "store_dtype", "fp32"), DTYPE_FP32);
     t->compute = dtype_of(truth_text(s, "param_dtype", NULL), t->store);
+    t->names_compute = truth_text(s, "param_dtype", NULL) != NULL;
     if (json_object_get(s, "lora_dtype")) { /* the adapters' own: the rest is in another */
         t->frozen_low = true;
         t->store = dtype_of(truth_text(s, "lora_dtype", NULL), t->store);
