@@ -97,8 +97,9 @@ static void what_was_not_recorded_is_said(void **state)
     assert_int_equal(shardplan(FIT "--torch 2.15 --start-up --attention math"), 0);
     assert_null(strstr(program_output(), "recorded first"));
     assert_int_equal(shardplan(FIT "--torch 2.15 --loss compiled"), 0);
-    assert_non_null(strstr(program_output(), "torch 2.15: --loss compiled is planned as 2.14 does it, under "
-                                             "which it was recorded last"));
+    assert_non_null(strstr(program_output(),
+                           "torch 2.15: --loss compiled is planned as 2.14 does it, under "
+                           "which it was recorded last"));
     assert_int_equal(shardplan(FIT "--torch 2.15 --strategy zero3"), 0);
     assert_null(strstr(program_output(), "was recorded"));
 }
