@@ -52,6 +52,11 @@ static bool offloads(const struct job *job)
     return job->strategy.system == SYSTEM_FSDP2 && job->strategy.offload;
 }
 
+static bool ignores(const struct job *job)
+{
+    return job->strategy.ignore;
+}
+
 enum row { START_UP };
 
 static const struct recorded_under rows[] = {
@@ -64,6 +69,7 @@ static const struct recorded_under rows[] = {
     {"--lora", 14, 15, adapts, false, "lora_events.jsonl"},
     {"--attention in single ops", 14, 15, composes_attention, true, "attention_events.jsonl"},
     {"--experts-replicate", 14, 15, replicates_experts, false, "experts_events.jsonl"},
+    {"--ignore", 14, 14, ignores, false, "fsdp2_events.jsonl, fsdp1_events.jsonl"},
     {"--offload", 6, 15, offloads, false, "offload_events.jsonl, older_events.jsonl"},
 };
 

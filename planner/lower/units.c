@@ -255,13 +255,12 @@ enum err_code check_ignored(const struct strategy *s, const struct graph *graph,
         return err_set(err, ERR_INVALID,
                        "--clip with --ignore: clip_grad_norm_ takes no DTensors together with "
                        "tensors");
-    const char *option = s->max_norm > 0                 ? "--clip"
-                         : s->offload                    ? "--offload cpu"
-                         : s->experts_replicate          ? "--experts-replicate"
-                         : s->units == UNITS_ELEMENTS    ? "--units by size"
-                         : graph->float8                 ? "--float8"
-                         : !torch_is_whole(graph->torch) ? "an older --torch"
-                                                         : NULL;
+    const char *option = s->max_norm > 0              ? "--clip"
+                         : s->offload                 ? "--offload cpu"
+                         : s->experts_replicate       ? "--experts-replicate"
+                         : s->units == UNITS_ELEMENTS ? "--units by size"
+                         : graph->float8              ? "--float8"
+                                                      : NULL;
     return option ? err_set(err, ERR_UNSUPPORTED,
                             "--ignore with %s was not recorded, and is not planned", option)
                   : ERR_OK;
