@@ -20,6 +20,7 @@ void job_defaults(struct job *job, const struct model_config *config)
                      .per_unit = 1,
                      .store = DTYPE_FP32,
                      .compute = DTYPE_BF16,
+                     .names_compute = true,
                      .reduce = DTYPE_FP32,
                      .accumulate = 1,
                      .reduce_buffers = 1},

@@ -17,6 +17,11 @@ static bool compiles(const struct job *job)
     return job_tape(job).compiled != COMPILED_NOT;
 }
 
+static bool compiles_model(const struct job *job)
+{
+    return job_tape(job).compiled == COMPILED_MODEL;
+}
+
 static bool compiles_loss(const struct job *job)
 {
     return job->model.loss == CROSS_ENTROPY_COMPILED;
@@ -63,6 +68,7 @@ static const struct recorded_under rows[] = {
     [START_UP] = {"--start-up", 14, 15, NULL, true, "start_up.jsonl, start_up_systems.jsonl"},
     {"ZeRO", 14, 15, is_zero, false, "zero_events.jsonl, version_zero_events.jsonl"},
     {"--compile", 14, 15, compiles, false, "compile*.jsonl, version_compile_steps.jsonl"},
+    {"--compile model", 14, 14, compiles_model, false, "compile_model.jsonl"},
     {"--loss compiled", 14, 14, compiles_loss, false, "compile_loss.jsonl"},
     {"--float8", 14, 15, is_float8, false, "float8_events.jsonl, version_real_events.jsonl"},
     {"--autocast", 14, 15, autocasts, false, "systems_events.jsonl, version_systems_events.jsonl"},
