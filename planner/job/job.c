@@ -349,7 +349,7 @@ enum err_code job_check(const struct job *job, struct err *err)
     TRY(check_early_stop(job, err));
     if (job->model.autocast && job->strategy.ignore)
         return err_set(err, ERR_UNSUPPORTED,
-                       "--ignore with --autocast was not recorded, and is not planned");
+                       "--ignore with --autocast is not planned");
     TRY(check_float8(job, err));
     TRY(check_attention(job, err));
     TRY(check_compiled(job, err));

@@ -261,8 +261,7 @@ enum err_code check_ignored(const struct strategy *s, const struct graph *graph,
                          : s->units == UNITS_ELEMENTS ? "--units by size"
                          : graph->float8              ? "--float8"
                                                       : NULL;
-    return option ? err_set(err, ERR_UNSUPPORTED,
-                            "--ignore with %s was not recorded, and is not planned", option)
+    return option ? err_set(err, ERR_UNSUPPORTED, "--ignore with %s is not planned", option)
                   : ERR_OK;
 }
 
