@@ -6,25 +6,42 @@
 #include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-/* One that nobody listens at. */
+static bool is_free(unsigned port)
+{
+    const struct sockaddr_in at = {.sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)port),
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    const bool is = bind(fd, (const struct sockaddr *)&at, sizeof at) == 0;
+    close(fd);
+    return is;
+}
+
+/* One that nobody listens at, of those that Linux gives to no connection by itself: one of these
+ * is taken again before the ranks have started, now and then. */
 static unsigned free_port(void)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET};
-    socklen_t length = sizeof at;
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    assert_int_equal(bind(fd, (const struct sockaddr *)&at, sizeof at), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &length), 0);
-    close(fd);
-    return ntohs(at.sin_port);
+    enum { LOWEST = 12000, PORTS = 20000, TRIES = 100 };
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    for (unsigned i = 0, at = (unsigned)getpid() * 64 + (unsigned)now.tv_nsec / 1024; i < TRIES;
+         i++) {
+        const unsigned port = LOWEST + (at + i) % PORTS;
+        if (is_free(port))
+            return port;
+    }
+    fail_msg("%d ports are taken", TRIES);
+    return 0;
 }
 
 int local_ranks(int ranks, const char *fmt, ...)
