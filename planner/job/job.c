@@ -348,8 +348,7 @@ enum err_code job_check(const struct job *job, struct err *err)
     TRY(check_version(job, err));
     TRY(check_early_stop(job, err));
     if (job->model.autocast && job->strategy.ignore)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--ignore with --autocast is not planned");
+        return err_set(err, ERR_UNSUPPORTED, "--ignore with --autocast is not planned");
     TRY(check_float8(job, err));
     TRY(check_attention(job, err));
     TRY(check_compiled(job, err));

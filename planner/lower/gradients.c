@@ -231,14 +231,15 @@ void copy_gradient(struct lowering *low, const struct stream_grad *grad)
 /* The first gradient is kept as it is, later ones are added in place. */
 static uint32_t keep_or_add(struct lowering *low, const struct stream_grad *grad)
 {
-    struct operand *const sum = &low->grad[grad->param], gradient;
-    const bool first = sum->place == NONE;
-    struct operand *const came = first ? sum : &gradient;
-    arrive(low, grad, came);
-    const uint32_t place = came->place;
-    if (!first)
-        add_to_gradient(low, grad->param, came);
-    return place;
+    struct operand *const sum = &low->grad[grad->param];
+    if (sum->place == NONE) {
+        arrive(low, grad, sum);
+        return sum->place;
+    }
+    struct operand gradient;
+    arrive(low, grad, &gradient);
+    add_to_gradient(low, grad->param, &gradient);
+    return gradient.place;
 }
 
 void take_gradient(struct lowering *low, const struct stream_grad *grad)

@@ -102,11 +102,11 @@ struct strategy {
     /* fully_shard's set_is_last_backward, set_requires_all_reduce, set_reshard_after_backward: true
      * for the last micro-batch only; else for each */
     bool finalize_last, all_reduce_last, reshard_last;
-    uint32_t reduce_buffers;     /* set_reduce_scatter_max_input_buffers; 0: 1 */
+    uint32_t reduce_buffers; /* set_reduce_scatter_max_input_buffers; 0: 1 */
     const char *ignore; /* globs of parameters that are in no unit (fully_shard's ignored_params,
                            FullyShardedDataParallel's ignored_states): each rank has them whole, and
                            nobody reduces their gradients; NULL */
-    bool columns;                /* shard_placement_fn: Shard(1) of what has a dim 1 */
+    bool columns;       /* shard_placement_fn: Shard(1) of what has a dim 1 */
     const char *not_in_backward; /* globs of modules with set_unshard_in_backward(False); NULL */
     /* DistributedDataParallel's */
     float bucket_cap_mb; /* MiB of every bucket; 0: 25, and 1 for the first */

@@ -159,8 +159,8 @@ struct lowering {
     struct optimized *optimized; /* in the optimizer's order: one a parameter, unless set_up made
                                     others */
     uint32_t optimized_count;
-    uint32_t second_group; /* of the optimizer's: begins with this one; 0: there is one group */
-    const char **module_names;            /* (modules) of the plan's life */
+    uint32_t second_group;     /* of the optimizer's: begins with this one; 0: there is one group */
+    const char **module_names; /* (modules) of the plan's life */
     uint32_t inside[MODULES_DEEP], depth; /* modules that the host is in, the innermost last */
     struct scope_entry *scopes;           /* hash of the scopes so far */
     uint32_t scope_slots;

@@ -110,7 +110,7 @@ static uint32_t heun_factors(struct graph *graph, const struct choice_of *choice
 static struct choice_of choose(struct graph *graph, uint32_t scores, uint32_t gates, uint32_t mask,
                                uint32_t place, const struct choice_of *before)
 {
-    struct choice_of choice;
+    struct choice_of choice = {.factors = GRAPH_NONE};
     const uint32_t near = op_masked_number(graph, gates, mask, -FLT_MAX);
     choice.experts = draw(graph, near);
     choice.shares = op_softmax(graph, near);
