@@ -37,7 +37,7 @@ static const char *in_another_section(const struct import *im, const char *path)
     const char *found = NULL;
     for (uint32_t i = 0; i < im->framework->row_count; i++) {
         const struct key_row *row = &im->framework->rows[i];
-        if ((row->syntaxes && !(row->syntaxes >> im->document.syntax & 1U)) ||
+        if (!row->path || (row->syntaxes && !(row->syntaxes >> im->document.syntax & 1U)) ||
             strcmp(last_part(row->path), last_part(path)) != 0 ||
             (found && strcmp(found, row->path) == 0))
             continue;
