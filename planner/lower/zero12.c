@@ -704,7 +704,7 @@ static void final(struct lowering *low)
 /* casts_params: keep_in_fp32.py. */
 #define ZERO12(stage)                                                                              \
     {                                                                                              \
-        .name = "zero" #stage, .state_bytes = sizeof(struct zero12), .zero_stage = stage,          \
+        .name = "zero" #stage, .state_bytes = sizeof(struct zero12), .zero_stage = (stage),        \
         .own_programs = true, .scaled_loss = true, .casts_params = true,                           \
         .unscaled = zero_bf16_has, .check = check, .set_up = set_up,                               \
         .pre_backward = zero_bf16_pre_backward, .gradient = gradient, .final = final,              \

@@ -28,11 +28,13 @@ extern const struct choice t5_feed_forwards[];
     DROPOUT("dropout_rate", dropout, 0.1),                                                         \
     DROPOUT("dropout_rate", attention_dropout, 0.1)
 
-/* As many blocks in the encoder as in the decoder. */
+/* As many blocks in the encoder as in the decoder. What it holds is a row: no expression. */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
 #define T5_MODEL(family, h, l, a, d, f, words)                                                     \
     .arch = family, .hidden = h, .layers = l, .decoder_layers = l, .heads = a, .kv_heads = a,      \
     .head_dim = d, .ffn = f, .vocab = words, .relative_buckets = 32, .dropout = 0.1F,              \
     .attention_dropout = 0.1F, .norm_eps = 1e-6F
+/* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
 #endif

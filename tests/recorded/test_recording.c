@@ -43,7 +43,8 @@ static void replace(char *text, const char *from, const char *to)
     char *at = strstr(text, from);
     assert_non_null(at);
     memmove(at + strlen(to), at + strlen(from), strlen(at + strlen(from)) + 1);
-    memcpy(at, to, strlen(to));
+    for (; *to; to++)
+        *at++ = *to;
 }
 
 /* The file with the first `from` in it replaced; NULL: as it is. To be freed. */
