@@ -58,27 +58,6 @@ static int refuse(const char *name)
     return help(stderr);
 }
 
-void report_json(json_t *value)
-{
-    json_dumpf(value, stdout, JSON_INDENT(2));
-    putchar('\n');
-    json_decref(value);
-}
-
-int report_error(const struct err *err)
-{
-    fprintf(stderr, "shardplan: %s\n", err->text);
-    switch (err->code) {
-    case ERR_INVALID:
-    case ERR_UNSUPPORTED:
-        return EXIT_BAD_INPUT;
-    case ERR_INFEASIBLE:
-        return EXIT_NO_FIT;
-    default:
-        return EXIT_FAILED;
-    }
-}
-
 int main(int argc, char **argv)
 {
     /* A process that plans again and again keeps its memory instead of returning it each time. */
