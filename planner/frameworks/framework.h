@@ -108,6 +108,7 @@ struct framework {
     enum document_syntax syntax;                /* that is written */
     const char *named; /* the key of another file that has the rest, DeepSpeed's: read before this
                           one, which fills in its "auto"; NULL */
+    const struct framework *named_framework; /* whose that file is */
     bool loose; /* texts may stand for booleans and numbers, as in a launcher's environment */
 };
 #define KEY_ROWS(list) .rows = (list), .row_count = sizeof(list) / sizeof *(list)

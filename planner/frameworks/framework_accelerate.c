@@ -404,5 +404,6 @@ const struct framework framework_accelerate = {
     .systems = FSDP | DDP | ZERO,
     .versions = "accelerate 1.14 and later",
     .named = D("deepspeed_config_file"),
+    .named_framework = &framework_deepspeed,
     .loose = true,
 };

@@ -468,5 +468,6 @@ const struct framework framework_transformers = {
     .prepare = prepare,
     .other_name = transformers_other_name,
     .named = "deepspeed",
+    .named_framework = &framework_deepspeed,
     .loose = true,
 };

@@ -1,262 +1,15 @@
 /* import.c - keys become settings, row by row; see import.h and framework.h. */
 #include "frameworks/import.h"
 
-#include "base/names.h"
 #include "base/number.h"
 #include "frameworks/framework.h"
+#include "frameworks/import_parts.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
-
-/* ---- notes ---- */
-
-static void add_note(struct import *im, enum note_kind kind, const char *key,
-                     const struct node *node, const char *text)
-{
-    const char *value = NULL;
-    if (node && node->said)
-        value = node->said;
-    else if (node && !(node->was && node->kind == NODE_LIST)) /* that one holds something else */
-        value = node->kind == NODE_TABLE ? "{...}" : node->kind == NODE_LIST ? "[...]" : node->text;
-    ARRAY_GROW(im->notes, im->note_count, im->note_cap);
-    im->notes[im->note_count++] = (struct note){.kind = kind,
-                                                .key = node && node->was ? node->was : key,
-                                                .value = value,
-                                                .line = node ? node->line : 0,
-                                                .text = text};
-}
-
-const char *import_text(struct import *im, const char *fmt, ...)
-{
-    char text[1024];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    return arena_strdup(&im->arena, text);
-}
-
-enum err_code import_elsewhere(struct import *import, const struct key_row *row,
-                               const struct node *node, struct err *err)
-{
-    (void)import;
-    (void)row;
-    (void)node;
-    (void)err;
-    return ERR_OK;
-}
-
-void import_list(struct import *im, const struct node *node, const char *path, const char *why)
-{
-    add_note(im, NOTE_UNPLANNED, path, node, why);
-}
-
-void import_open(struct import *im, const struct node *node, const char *path, const char *why)
-{
-    add_note(im, NOTE_UNSAID, path, node, why);
-}
-
-void import_idle(struct import *im, const struct node *node, const char *path)
-{
-    add_note(im, NOTE_IDLE, path, node, NULL);
-}
-
-enum err_code import_refuse(const struct import *im, const char *path, const struct node *node,
-                            struct err *err, const char *fmt, ...)
-{
-    char what[800];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(what, sizeof what, fmt, args);
-    va_end(args);
-    const char *value = node && node_said(node) ? node_said(node) : "";
-    path = node && node->was ? node->was : path;
-    if (node && node->line)
-        return err_set(err, ERR_INVALID, "%s:%u: %s%s%.60s: %s", im->document.path, node->line,
-                       path, *value ? " " : "", value, what);
-    return err_set(err, ERR_INVALID, "%s: %s%s%.60s: %s", im->document.path, path,
-                   *value ? " " : "", value, what);
-}
-
-/* ---- what settings hold ---- */
-
-static bool same_word(const struct framework *framework, const char *a, const char *b)
-{
-    return framework->loose ? strcasecmp(a, b) == 0 : strcmp(a, b) == 0;
-}
-
-static uint32_t setting_index(const struct setting *row)
-{
-    uint32_t count;
-    return (uint32_t)(row - setting_rows(&count));
-}
-
-static bool is_set(const struct import *im, const struct setting *row)
-{
-    const uint32_t i = setting_index(row);
-    return im->set[i / 64] >> i % 64 & 1;
-}
-
-/* The last of the options with that name; given_count: there is none. */
-static uint32_t given_index(const struct import *im, const char *setting)
-{
-    uint32_t found = im->given_count;
-    for (uint32_t i = 0; i < im->given_count; i++)
-        if (strcmp(im->given[i].name, setting) == 0)
-            found = i;
-    return found;
-}
-
-const char *import_given(const struct import *im, const char *setting)
-{
-    const uint32_t i = given_index(im, setting);
-    return i < im->given_count ? im->given[i].text : NULL;
-}
-
-const char *import_value(const struct import *im, const char *setting, char buffer[NUMBER_TEXT])
-{
-    const char *given = import_given(im, setting);
-    return given ? given : settings_get(im->settings, setting, buffer);
-}
-
-bool import_is_given(const struct import *im, const char *setting)
-{
-    return import_given(im, setting) != NULL;
-}
-
-bool import_has_named(const struct import *im)
-{
-    return im->named.root && !im->in_named;
-}
-
-bool import_has(const struct import *im, const char *setting)
-{
-    const struct setting *row = settings_find(im->settings, setting, NULL);
-    return import_given(im, setting) || (row && is_set(im, row));
-}
-
-/* Whether any system of the command has a setting of that name. */
-static bool exists(const struct import *im, const char *setting)
-{
-    uint32_t count;
-    const struct setting *rows = setting_rows(&count);
-    for (uint32_t i = 0; i < count; i++)
-        if (setting_is_of(&rows[i], im->settings->command) && strcmp(rows[i].name, setting) == 0)
-            return true;
-    return false;
-}
-
-enum err_code import_set(struct import *im, const char *setting, const char *value,
-                         const struct key_row *row, const struct node *node, struct err *err)
-{
-    const char *path = row ? row->path : NULL;
-    const struct setting *target = settings_find(im->settings, setting, NULL);
-    const char *given = import_given(im, setting);
-    if (!target && !node)
-        return ERR_OK; /* a default of the framework that nobody asks for */
-    if (!target) {
-        const char *system = system_name(im->settings->job.strategy.system);
-        const bool neutral =
-            row->neutral && node->text && same_word(im->framework, row->neutral, node->text);
-        if (neutral)
-            add_note(im, NOTE_IDLE, path, node, NULL);
-        else if (exists(im, setting))
-            add_note(im, NOTE_IDLE, path, node, import_text(im, "%s has no --%s", system, setting));
-        else
-            add_note(im, NOTE_UNPLANNED, path, node,
-                     import_text(im, "this version has no --%s", setting));
-        return ERR_OK;
-    }
-    if (given) { /* what the file's own line repeats is no override */
-        const bool own = given_index(im, setting) < im->own_count;
-        if (node && !own)
-            add_note(im, NOTE_OVERRIDDEN, path, node, import_text(im, "--%s %s", setting, given));
-        return ERR_OK;
-    }
-    if (settings_set(im->settings, setting, arena_strdup(&im->arena, value), err) != ERR_OK) {
-        if (node)
-            return err_context(err, "%s:%u: %s %.60s", im->document.path, node->line,
-                               node->was ? node->was : path,
-                               node_said(node) ? node_said(node) : "");
-        return err_context(err, "%s: %s", im->document.path, path ? path : im->framework->name);
-    }
-    im->set[setting_index(target) / 64] |= (uint64_t)1 << setting_index(target) % 64;
-    add_note(im, NOTE_TAKEN, path, node, import_text(im, "--%s %s", setting, value));
-    return ERR_OK;
-}
-
-const struct node *import_node(const struct import *im, const char *path)
-{
-    const struct node *node = document_find(&im->document, path);
-    return node && node->kind != NODE_NULL ? node : NULL;
-}
-
-long long import_integer(const struct import *im, const char *path, long long otherwise)
-{
-    const struct node *node = import_node(im, path);
-    double value;
-    if (!node || (node->kind != NODE_INTEGER && node->kind != NODE_REAL && node->kind != NODE_TEXT))
-        return otherwise;
-    return number_real(node->text, &value) && fabs(value) < 1e15 ? (long long)value : otherwise;
-}
-
-/* ---- words ---- */
-
-static const struct key_word *find_word(const struct import *im, const struct key_row *row,
-                                        const char *text)
-{
-    for (const struct key_word *w = row->words; w && w->key; w++)
-        if (same_word(im->framework, w->key, text) ||
-            (row->any_case && strcasecmp(w->key, text) == 0))
-            return w;
-    return NULL;
-}
-
-const char *key_to_setting(const struct key_row *row, const char *text)
-{
-    for (const struct key_word *w = row->words; text && w && w->key; w++)
-        if (strcasecmp(w->key, text) == 0)
-            return w->setting;
-    return row->words ? NULL : text;
-}
-
-const char *setting_to_key(const struct key_row *row, const char *text)
-{
-    for (const struct key_word *w = row->words; w && w->key; w++)
-        if (w->setting && strcmp(w->setting, text) == 0)
-            return w->key;
-    return row->words && row->kind != KEY_INTEGER && row->kind != KEY_REAL && row->kind != KEY_TEXT
-               ? NULL
-               : text;
-}
-
-static enum err_code refuse_word(const struct import *im, const struct key_row *row,
-                                 const struct node *node, const char *text, struct err *err)
-{
-    char allowed[512] = "";
-    const char *nearest = NULL;
-    size_t used = 0;
-    for (const struct key_word *w = row->words; w->key && used < sizeof allowed; w++) {
-        used += (size_t)snprintf(allowed + used, sizeof allowed - used, "%s%s", used ? ", " : "",
-                                 w->key);
-        if (names_near(text, w->key) && names_nearer(text, w->key, nearest))
-            nearest = w->key;
-    }
-    return import_refuse(im, row->path, node, err, "allowed are %s%s%s%s", allowed,
-                         nearest ? "; did you mean " : "", nearest ? nearest : "",
-                         nearest ? "?" : "");
-}
-
-enum err_code import_check_word(const struct import *im, const struct key_row *row,
-                                const struct node *node, struct err *err)
-{
-    const char *text = node->text ? node->text : "";
-    return find_word(im, row, text) ? ERR_OK : refuse_word(im, row, node, text, err);
-}
 
 /* ---- values ---- */
 
@@ -340,14 +93,14 @@ static enum err_code check_value(struct import *im, const struct key_row *row,
     double value;
     if (!value_text(im, row, node, text)) {
         if (row->kind == KEY_WORD && row->words && node->text)
-            return refuse_word(im, row, node, node->text, err);
+            return import_refuse_word(im, row, node, node->text, err);
         return import_refuse(im, row->path, node, err, "it is %s; allowed are %s",
                              node_kind_name(node->kind), kind_text(row));
     }
-    if (row->words && find_word(im, row, *text))
+    if (row->words && import_find_word(im, row, *text))
         return ERR_OK;
     if (row->words && (row->kind == KEY_WORD))
-        return refuse_word(im, row, node, *text, err);
+        return import_refuse_word(im, row, node, *text, err);
     if ((row->kind == KEY_INTEGER || row->kind == KEY_REAL) &&
         (!number_real(*text, &value) || value < row->least))
         return import_refuse(im, row->path, node, err, "allowed are %s from %g on", kind_text(row),
@@ -366,14 +119,14 @@ static bool is_read_by(const struct import *im, const struct key_row *row)
 static enum err_code set_value(struct import *im, const struct key_row *row,
                                const struct node *node, const char *text, struct err *err)
 {
-    const struct key_word *word = find_word(im, row, text);
+    const struct key_word *word = import_find_word(im, row, text);
     const char *value = word ? word->setting : text;
     const struct setting *target = settings_find(im->settings, row->setting, NULL);
-    if (!value || (target && is_set(im, target))) {
+    if (!value || (target && import_is_set(im, target))) {
         if (node && value)
-            add_note(im, NOTE_OVERRIDDEN, row->path, node, "another key says it");
+            import_note(im, NOTE_OVERRIDDEN, row->path, node, "another key says it");
         else if (node)
-            add_note(im, row->why ? NOTE_UNPLANNED : NOTE_IDLE, row->path, node, row->why);
+            import_note(im, row->why ? NOTE_UNPLANNED : NOTE_IDLE, row->path, node, row->why);
         return ERR_OK;
     }
     return import_set(im, row->setting, value, row, node, err);
@@ -389,7 +142,7 @@ static void note_section(struct import *im, const struct key_row *row, const cha
     node->read = true;
     if (node->kind != NODE_TABLE || !node->first) {
         if (node->kind != NODE_TABLE)
-            add_note(im, kind, path, node, row->why);
+            import_note(im, kind, path, node, row->why);
         return;
     }
     for (struct node *n = node->first; n; n = n->next)
@@ -406,7 +159,8 @@ static bool same_value(const char *a, const char *b)
 static bool is_neutral(const struct import *im, const struct key_row *row, const char *text)
 {
     const bool number = row->kind == KEY_INTEGER || row->kind == KEY_REAL;
-    return number ? same_value(row->neutral, text) : same_word(im->framework, row->neutral, text);
+    return number ? same_value(row->neutral, text)
+                  : import_same_word(im->framework, row->neutral, text);
 }
 
 /* What the row's twin in the named file holds, or NULL: nothing, or "auto". */
@@ -432,7 +186,8 @@ static enum err_code take_present(struct import *im, const struct key_row *row, 
     node->read = true;
     if (node->kind == NODE_OTHER && row->kind != KEY_ANY) {
         if (!seen)
-            add_note(im, NOTE_UNPLANNED, row->path, node, "it cannot be read without running it");
+            import_note(im, NOTE_UNPLANNED, row->path, node,
+                        "it cannot be read without running it");
         return ERR_OK;
     }
     if (row->is_auto && node->kind == NODE_TEXT && strcmp(node->text, "auto") == 0) {
@@ -441,8 +196,8 @@ static enum err_code take_present(struct import *im, const struct key_row *row, 
         if (row->reads_auto)
             return row->read(im, row, node, err);
         if (!seen)
-            add_note(im, NOTE_UNSAID, row->path, node,
-                     row->why ? row->why : "whoever calls the framework decides");
+            import_note(im, NOTE_UNSAID, row->path, node,
+                        row->why ? row->why : "whoever calls the framework decides");
         return row->filled ? set_value(im, row, NULL, row->filled, err) : ERR_OK;
     }
     TRY(check_value(im, row, node, &text, err));
@@ -460,7 +215,8 @@ static enum err_code take_present(struct import *im, const struct key_row *row, 
     if (row->kind == KEY_TABLE || seen)
         return ERR_OK;
     const bool neutral = !row->why || (row->neutral && text && is_neutral(im, row, text));
-    add_note(im, neutral ? NOTE_IDLE : NOTE_UNPLANNED, row->path, node, neutral ? NULL : row->why);
+    import_note(im, neutral ? NOTE_IDLE : NOTE_UNPLANNED, row->path, node,
+                neutral ? NULL : row->why);
     return ERR_OK;
 }
 
@@ -485,12 +241,12 @@ static enum err_code take_implied(struct import *im, struct err *err)
     for (const struct implied_setting *s = im->framework->implied; s && s->setting; s++) {
         const struct setting *target = settings_find(im->settings, s->setting, NULL);
         if ((s->systems && !(s->systems >> im->settings->job.strategy.system & 1U)) || !target ||
-            is_set(im, target))
+            import_is_set(im, target))
             continue;
         TRY(import_set(im, s->setting, s->value, NULL, NULL, err));
         if (s->source && import_has(im, s->setting) && !import_given(im, s->setting))
-            add_note(im, NOTE_LAUNCHED, NULL, NULL,
-                     import_text(im, "--%s %s: %s", s->setting, s->value, s->source));
+            import_note(im, NOTE_LAUNCHED, NULL, NULL,
+                        import_text(im, "--%s %s: %s", s->setting, s->value, s->source));
     }
     return ERR_OK;
 }
@@ -519,12 +275,12 @@ static void note_unknown(struct import *im, const char *path, const struct node 
     const char *now = im->framework->renamed ? im->framework->renamed(path) : NULL;
     const char *nearest = now ? NULL : import_meant(im, path);
     if (now)
-        add_note(im, NOTE_OVERRIDDEN, path, node,
-                 import_text(im, "its later name %s says it", now));
+        import_note(im, NOTE_OVERRIDDEN, path, node,
+                    import_text(im, "its later name %s says it", now));
     else if (nearest)
-        add_note(im, NOTE_MISSPELT, path, node, import_text(im, "did you mean %s?", nearest));
+        import_note(im, NOTE_MISSPELT, path, node, import_text(im, "did you mean %s?", nearest));
     else
-        add_note(im, NOTE_UNKNOWN, path, node, NULL);
+        import_note(im, NOTE_UNKNOWN, path, node, NULL);
 }
 
 static void note_unread(struct import *im, const char *path, const struct node *table)
@@ -536,10 +292,10 @@ static void note_unread(struct import *im, const char *path, const struct node *
             note_unread(im, own, n);
         } else if (!n->read && row) {
             const bool version = row->syntaxes && !(row->syntaxes >> im->document.syntax & 1U);
-            add_note(im, version ? NOTE_UNKNOWN : NOTE_IDLE, own, n,
-                     version ? "another version of the framework has it"
-                             : import_text(im, "%s does not use it",
-                                           system_name(im->settings->job.strategy.system)));
+            import_note(im, version ? NOTE_UNKNOWN : NOTE_IDLE, own, n,
+                        version ? "another version of the framework has it"
+                                : import_text(im, "%s does not use it",
+                                              system_name(im->settings->job.strategy.system)));
         } else if (!n->read) {
             note_unknown(im, own, n);
         }
@@ -554,9 +310,9 @@ static void note_unsaid(struct import *im)
         if (!row || import_has(im, s->setting) || (row->kind == SETTING_TEXT && !row->positional))
             continue;
         const char *value = setting_read(row, im->settings, buffer);
-        add_note(im, NOTE_UNSAID, NULL, NULL,
-                 value ? import_text(im, "--%s: %s unless it is given", s->setting, value)
-                       : import_text(im, "--%s", s->setting));
+        import_note(im, NOTE_UNSAID, NULL, NULL,
+                    value ? import_text(im, "--%s: %s unless it is given", s->setting, value)
+                          : import_text(im, "--%s", s->setting));
     }
 }
 
@@ -679,9 +435,9 @@ static enum err_code take_named(struct import *im, struct err *err)
                              "write it to a file of its own, and give its path here");
     if (read_named(im, node->text, err) != ERR_OK)
         return err_context(err, "%s:%u: %s", im->document.path, node->line, own->named);
-    if (framework_of(&im->named) != &framework_deepspeed)
+    if (framework_of(&im->named) != own->named_framework)
         return import_refuse(im, own->named, node, err, "it is no configuration of DeepSpeed");
-    swap_named(im, &framework_deepspeed);
+    swap_named(im, own->named_framework);
     enum err_code rc = take_rows(im, err);
     if (rc == ERR_OK)
         rc = take_implied(im, err);
@@ -696,7 +452,7 @@ static enum err_code take_named_last(struct import *im, struct err *err)
     enum err_code rc = ERR_OK;
     if (!im->named.root)
         return ERR_OK;
-    swap_named(im, &framework_deepspeed);
+    swap_named(im, own->named_framework);
     for (uint32_t i = 0; i < im->framework->row_count && rc == ERR_OK; i++)
         if (im->framework->rows[i].last)
             rc = take_row(im, &im->framework->rows[i], err);
