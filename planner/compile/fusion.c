@@ -11,30 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool list_has(const struct list *list, uint32_t value)
-{
-    for (uint32_t i = 0; i < list->count; i++)
-        if (list->of[i] == value)
-            return true;
-    return false;
-}
-
-bool lists_meet(const struct list *a, const struct list *b)
-{
-    for (uint32_t i = 0; i < a->count; i++)
-        if (list_has(b, a->of[i]))
-            return true;
-    return false;
-}
-
-void list_add_once(struct list *list, uint32_t value)
-{
-    if (list_has(list, value))
-        return;
-    ARRAY_GROW(list->of, list->count, list->cap);
-    list->of[list->count++] = value;
-}
-
 void draft_free(struct draft *draft)
 {
     for (uint32_t i = 0; i < draft->part_count; i++) {

@@ -56,6 +56,12 @@ enum joint_way joint_way(const struct joint_node *node)
     return (enum joint_way)ways[node->name];
 }
 
+bool joint_is_seen_through(const struct joint_node *node)
+{
+    const enum joint_way way = joint_way(node);
+    return way == WAY_VIEW || way == WAY_ALIAS;
+}
+
 bool joint_is_many(const struct joint_node *node)
 {
     return node->name == JOINT_SPLIT || node->name == JOINT_VARIANCE ||

@@ -120,6 +120,8 @@ void joint_free(struct joint *joint); /* NULL is allowed */
 uint32_t joint_count(const struct joint *joint);
 const struct joint_node *joint_at(const struct joint *joint, uint32_t node);
 enum joint_way joint_way(const struct joint_node *node);
+/* Whether it is its argument's memory under another shape or name. */
+bool joint_is_seen_through(const struct joint_node *node);
 /* Whether two nodes are the same but for which buffer or kernel they are of. */
 bool joint_is_alike(const struct joint_node *x, const struct joint_node *y);
 /* Whether it has several results, and so none that can be saved. */

@@ -11,29 +11,9 @@
 
 /* ---- memory of nodes ---- */
 
-static bool is_seen_through(const struct joint_node *node)
-{
-    const enum joint_way way = joint_way(node);
-    return way == WAY_VIEW || way == WAY_ALIAS;
-}
-
-uint32_t program_home(const struct joint *joint, uint32_t node)
-{
-    while (is_seen_through(joint_at(joint, node)))
-        node = joint_at(joint, node)->arg[0];
-    return node;
-}
-
 static const struct joint_node *at(const struct building *b, uint32_t node)
 {
     return joint_at(b->joint, node);
-}
-
-uint32_t found_at(const struct building *b, uint32_t node)
-{
-    while (!b->there[node] && is_seen_through(at(b, node)))
-        node = at(b, node)->arg[0];
-    return node;
 }
 
 /* A kernel of its own: a library's, or one of eager PyTorch (complex numbers). */
@@ -95,7 +75,7 @@ static void find_needed(struct building *b)
             b->users[at(b, i)->arg[a]]++;
         }
         /* Its readers are behind it: of a view, they read what it shows. */
-        uint32_t *shown = is_seen_through(at(b, i)) ? &b->users[at(b, i)->arg[0]] : NULL;
+        uint32_t *shown = joint_is_seen_through(at(b, i)) ? &b->users[at(b, i)->arg[0]] : NULL;
         if (shown && b->users[i] > *shown)
             *shown = b->users[i];
     }
@@ -292,7 +272,7 @@ static bool is_scaled_mm(const struct building *b, uint32_t node)
 static bool is_copied_for(const struct building *b, uint32_t call, uint32_t a)
 {
     const struct joint_node *arg = at(b, at(b, call)->arg[a]);
-    return is_scaled_mm(b, call) && (is_seen_through(arg) || (a >= 2 && arg->shape.rank > 0));
+    return is_scaled_mm(b, call) && (joint_is_seen_through(arg) || (a >= 2 && arg->shape.rank > 0));
 }
 
 /* Whether a number is one of a function's operands. */
@@ -417,7 +397,7 @@ static void find_realized(struct building *b, const struct program_wants *wants)
                 realize(b, at(b, i)->arg[a]);
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (b->needed[i] && !b->there[i] && !b->realized[i] && !is_seen_through(at(b, i)) &&
+        if (b->needed[i] && !b->there[i] && !b->realized[i] && !joint_is_seen_through(at(b, i)) &&
             !is_result(b, i))
             b->realized[i] = is_too_much(b, i);
     }
@@ -623,26 +603,6 @@ void program_free(struct program *program)
     free(program->acts);
     free(program->memory);
     free(program);
-}
-
-struct operand program_operand(const struct joint *joint, const struct program *program,
-                               uint32_t memory)
-{
-    const struct program_memory *m = &program->memory[memory];
-    const struct joint_node *node = joint_at(joint, m->node);
-    struct operand out = {.place = memory, .dtype = node->dtype, .shape = node->shape};
-    if (!m->parts)
-        return out;
-    out.shape = SHAPE(m->parts, (uint32_t)shape_elements(&node->shape));
-    if (node->dtype == DTYPE_BF16 || node->dtype == DTYPE_FP16)
-        out.dtype = DTYPE_FP32; /* "keep the intermediate in fp32" */
-    return out;
-}
-
-uint64_t program_bytes(const struct joint *joint, const struct program *program, uint32_t memory)
-{
-    const struct operand operand = program_operand(joint, program, memory);
-    return shape_bytes(&operand.shape, (enum dtype)operand.dtype);
 }
 
 static bool is_in_peak(const struct joint *joint, const struct program *program, uint32_t memory)
