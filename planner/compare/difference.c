@@ -56,12 +56,6 @@ static void add_to(struct totals *totals, const char *name, int s, uint32_t time
     totals->items[i].seconds[s] += times * seconds;
 }
 
-double difference_seconds(const struct difference_side *side, uint32_t id)
-{
-    const json_t *value = json_array_get(json_object_get(side->time, "instruction_s"), id);
-    return json_is_number(value) ? json_number_value(value) : 0;
-}
-
 static int by_seconds_apart(const void *a, const void *b)
 {
     const struct difference_total *x = a, *y = b;

@@ -6,6 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+double difference_seconds(const struct difference_side *side, uint32_t id)
+{
+    const json_t *value = json_array_get(json_object_get(side->time, "instruction_s"), id);
+    return json_is_number(value) ? json_number_value(value) : 0;
+}
+
 /* ---- which units there are ---- */
 
 struct named {

@@ -6,35 +6,6 @@
 
 #include <assert.h>
 
-void job_defaults(struct job *job, const struct model_config *config)
-{
-    *job = (struct job){
-        .config = *config,
-        .model = {.batch = 1,
-                  .seq = 1024,
-                  .code = model_default_code(config->arch),
-                  .compute = DTYPE_BF16,
-                  .torch = TORCH_WHOLE},
-        .strategy = {.world = 8,
-                     .replicate = 1,
-                     .per_unit = 1,
-                     .store = DTYPE_FP32,
-                     .compute = DTYPE_BF16,
-                     .names_compute = true,
-                     .reduce = DTYPE_FP32,
-                     .accumulate = 1,
-                     .reduce_buffers = 1},
-    };
-}
-
-struct tape_options job_tape(const struct job *job)
-{
-    struct tape_options options = job->tape;
-    options.compiled_loss = job->model.loss == CROSS_ENTROPY_COMPILED;
-    system_tape(&job->strategy, &options);
-    return options;
-}
-
 /* ---- recorded models ---- */
 
 static struct recording_choice choice_of(const struct job *job)
