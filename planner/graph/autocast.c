@@ -75,6 +75,19 @@ void autocast_arguments(struct graph *graph, enum op_kind kind, uint32_t count, 
     }
 }
 
+void autocast_attention_arguments(struct graph *graph, enum op_kind kind, uint32_t count,
+                                  uint32_t *in)
+{
+    const uint32_t first = graph->storage_count;
+    autocast_arguments(graph, kind, count, in);
+    for (uint32_t i = 0; i < 3; i++) {
+        const uint32_t storage = graph->tensors[in[i]].storage;
+        const struct shape *s = shape_of(graph, in[i]);
+        if (storage >= first) /* a cast of (b, a, s, d), as attention has them */
+            graph->storages[storage].shape = SHAPE(s->dim[0], s->dim[2], s->dim[1], s->dim[3]);
+    }
+}
+
 enum dtype autocast_product(const struct graph *graph)
 {
     return graph->autocast.on ? graph->autocast.dtype : graph->compute;

@@ -22,6 +22,11 @@
  * the call, that is when the next operator of `kind` is done. */
 void autocast_arguments(struct graph *graph, enum op_kind kind, uint32_t count, uint32_t *in);
 
+/* What scaled_dot_product_attention does first under autocast: casts of q, k, v (b, s, a, d) and of
+ * a bias, if there is one; `kind` is the attention that they are for. */
+void autocast_attention_arguments(struct graph *graph, enum op_kind kind, uint32_t count,
+                                  uint32_t *in);
+
 /* The dtype in which products (linear, attention) compute and are born. */
 enum dtype autocast_product(const struct graph *graph);
 

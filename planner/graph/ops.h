@@ -188,9 +188,6 @@ uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_
 uint32_t op_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps);
 /* Which op op_attention is, but for single ops, whose arguments are cast as those of flash. */
 enum op_kind op_attention_kind(const struct graph *graph);
-/* What scaled_dot_product_attention does first under autocast: casts of q, k, v (b, s, a, d) and of
- * a bias, if there is one; `kind` is the attention that they are for. */
-void op_attention_arguments(struct graph *graph, enum op_kind kind, uint32_t count, uint32_t *in);
 /* Flash attention. q (b, s, a, d), k and v (b, s_k, a, d): (b, s, a, d), born (b, a, s, d). Scores
  * are divided by the root of d. */
 uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, bool causal,

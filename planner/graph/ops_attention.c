@@ -13,17 +13,6 @@ static struct shape heads_first(const struct shape *s) /* (b, s, a, d) -> (b, a,
     return SHAPE(s->dim[0], s->dim[2], s->dim[1], s->dim[3]);
 }
 
-void op_attention_arguments(struct graph *graph, enum op_kind kind, uint32_t count, uint32_t *in)
-{
-    const uint32_t first = graph->storage_count;
-    autocast_arguments(graph, kind, count, in);
-    for (uint32_t i = 0; i < 3; i++) {
-        const uint32_t storage = graph->tensors[in[i]].storage;
-        if (storage >= first)
-            graph->storages[storage].shape = heads_first(shape_of(graph, in[i]));
-    }
-}
-
 enum op_kind op_attention_kind(const struct graph *graph)
 {
     return graph->attention == ATTENTION_EFFICIENT ? OP_EFFICIENT_ATTENTION : OP_FLASH_ATTENTION;
@@ -65,7 +54,7 @@ uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, b
                 .q = q, .k = k, .v = v, .mask = GRAPH_NONE, .causal = causal, .dropout = dropout});
     if (graph->attention == ATTENTION_EFFICIENT)
         return op_efficient_attention(graph, q, k, v, GRAPH_NONE, causal, dropout);
-    op_attention_arguments(graph, OP_FLASH_ATTENTION, 3, in);
+    autocast_attention_arguments(graph, OP_FLASH_ATTENTION, 3, in);
     const uint32_t op = begin(graph, OP_FLASH_ATTENTION, 3, in);
     const enum aten label =
         graph->attention == ATTENTION_CUDNN ? ATEN_CUDNN_ATTENTION : ATEN_FLASH_ATTENTION;
@@ -159,7 +148,7 @@ uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uin
     const struct shape shape = with_last(*shape_of(graph, q), last_dim(shape_of(graph, v)));
     const struct shape scalar = {.rank = 0};
     uint32_t in[4] = {q, k, v, bias};
-    op_attention_arguments(graph, OP_EFFICIENT_ATTENTION, 4, in);
+    autocast_attention_arguments(graph, OP_EFFICIENT_ATTENTION, 4, in);
     const uint32_t op = begin(graph, OP_EFFICIENT_ATTENTION, 4, in);
     const uint32_t born = graph_op_birth(graph, op, ATEN_EFFICIENT_ATTENTION,
                                          dtype_of(graph, in[0]), heads_first(&shape));

@@ -119,7 +119,7 @@ static uint32_t composed(struct graph *graph, const struct math_attention *a, co
 uint32_t op_math_attention(struct graph *graph, const struct math_attention *a)
 {
     uint32_t in[3] = {a->q, a->k, a->v};
-    op_attention_arguments(graph, OP_FLASH_ATTENTION, 3, in);
+    autocast_attention_arguments(graph, OP_FLASH_ATTENTION, 3, in);
     const bool casts = graph->autocast.on;
     graph->autocast.on = false;
     const bool allowed = a->mask != GRAPH_NONE && dtype_of(graph, a->mask) == DTYPE_BOOL;

@@ -57,7 +57,7 @@ static uint32_t flash(struct graph *graph, const struct hf_attention *a)
     const struct shape s = shape4(graph, a->q);
     const uint32_t d = s.dim[3], padded = (d + 7) & ~7U;
     uint32_t in[3] = {a->q, a->k, a->v};
-    op_attention_arguments(graph, op_attention_kind(graph), 3, in);
+    autocast_attention_arguments(graph, op_attention_kind(graph), 3, in);
     for (uint32_t i = 0; i < 3 && padded != d; i++)
         in[i] = transpose(graph, op_pad_last(graph, transpose(graph, in[i]), padded));
     uint32_t out = op_attention(graph, in[0], in[1], in[2], true, a->dropout);
@@ -96,7 +96,7 @@ static uint32_t efficient(struct graph *graph, const struct hf_attention *a)
     const uint32_t k = hf_repeat_heads(graph, a->k, s.dim[2]),
                    v = hf_repeat_heads(graph, a->v, s.dim[2]);
     uint32_t in[3] = {a->q, transpose(graph, k), transpose(graph, v)}, bias = GRAPH_NONE;
-    op_attention_arguments(graph, OP_EFFICIENT_ATTENTION, 3, in);
+    autocast_attention_arguments(graph, OP_EFFICIENT_ATTENTION, 3, in);
     const bool is_bias =
         a->mask != GRAPH_NONE && (enum dtype)graph->tensors[a->mask].dtype != DTYPE_BOOL;
     if (is_bias)

@@ -35,11 +35,26 @@ static double count_attention(const struct model_config *c)
            (c->sinks ? c->heads : 0);
 }
 
+static double gated(double h, double f, bool biased)
+{
+    return 2 * count_linear(f, h, biased) + count_linear(h, f, biased);
+}
+
+/* The parameters of all layers' feed-forwards, experts or not, each a gated one. */
+static double count_feed_forwards(const struct model_config *c)
+{
+    const double h = c->hidden, shared = experts_shared_width(c), mixed = experts_layers(c);
+    const double mixture = c->experts * gated(h, experts_width(c), c->expert_bias) +
+                           count_linear(c->experts, h, c->expert_bias) +
+                           gated(h, shared, c->mlp_bias) + (c->shared_gate ? h : 0);
+    return mixed * mixture + (c->layers - mixed) * gated(h, c->ffn, c->mlp_bias);
+}
+
 double count_llama(const struct model_config *c)
 {
     const double h = c->hidden;
     const double attention = c->kv_lora ? count_latent_attention(c) : count_attention(c);
-    return c->layers * (attention + 2 * h) + experts_count(c) +
+    return c->layers * (attention + 2 * h) + count_feed_forwards(c) +
            (c->tied ? 1 : 2) * (double)c->vocab * h + h;
 }
 

@@ -1,6 +1,5 @@
 /* experts.c - see experts.h. */
 #include "model/experts.h"
-#include "model/count.h"
 
 const struct choice experts_ways[] = {
     {"grouped_mm", NULL, false}, {"batched_mm", NULL, true}, {NULL, NULL, false}};
@@ -31,20 +30,6 @@ uint32_t experts_width(const struct model_config *c)
 uint32_t experts_shared_width(const struct model_config *c)
 {
     return c->shared_ffn ? c->shared_ffn : c->shared_experts * experts_width(c);
-}
-
-static double gated(double h, double f, bool biased)
-{
-    return 2 * count_linear(f, h, biased) + count_linear(h, f, biased);
-}
-
-double experts_count(const struct model_config *c)
-{
-    const double h = c->hidden, shared = experts_shared_width(c), mixed = experts_layers(c);
-    const double mixture = c->experts * gated(h, experts_width(c), c->expert_bias) +
-                           count_linear(c->experts, h, c->expert_bias) +
-                           gated(h, shared, c->mlp_bias) + (c->shared_gate ? h : 0);
-    return mixed * mixture + (c->layers - mixed) * gated(h, c->ffn, c->mlp_bias);
 }
 
 enum { LAYERS_TIMES_EXPERTS_MAX = 1 << 17 }; /* each is some ops of the graph */

@@ -1,5 +1,5 @@
 /* experts.h - mixtures of experts: which layers have one, how wide they are, and what families that
- * have one share: rows of keys, the check, the count of parameters. For the files of this folder
+ * have one share: rows of keys, the check. For the files of this folder
  * only.
  *
  * Letters: E experts, k of them a token, f the width of one. */
@@ -17,9 +17,6 @@ uint32_t experts_layers(const struct model_config *config);
 /* The width of one expert, and of the experts that every token passes (0: there are none). */
 uint32_t experts_width(const struct model_config *config);
 uint32_t experts_shared_width(const struct model_config *config);
-
-/* The parameters of all layers' feed-forwards, experts or not, each a gated one. */
-double experts_count(const struct model_config *config);
 
 /* What must hold of every mixture of experts: a family's `check`. */
 enum err_code experts_check(const struct key_table *keys, const struct model_config *config,

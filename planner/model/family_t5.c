@@ -14,6 +14,7 @@
  * whose config.json asks for the opposite. */
 #include "model/build_t5.h"
 
+#include "graph/autocast.h"
 #include "model/build_hf.h"
 #include "model/family_t5.h"
 
@@ -134,7 +135,7 @@ static uint32_t biased_attention(struct graph *graph, const struct model_config 
     const bool view = shape.dim[1] == 1 && shape.dim[2] > 1 && is_view;
     const uint32_t columns = shape.dim[3], padded = (columns + (view ? 8U : 7U)) & ~7U;
     uint32_t in[4] = {q, k, v, bias};
-    op_attention_arguments(graph, OP_EFFICIENT_ATTENTION, 4, in);
+    autocast_attention_arguments(graph, OP_EFFICIENT_ATTENTION, 4, in);
     uint32_t padding = GRAPH_NONE, mask = in[3];
     if (padded != columns) {
         padding = op_pad_last(graph, mask, padded);

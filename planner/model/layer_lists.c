@@ -1,0 +1,23 @@
+/* layer_lists.c - which layers are otherwise; see model.h. */
+#include "model/model.h"
+
+bool layer_listed(const struct layer_list *list, uint32_t index)
+{
+    return list->bits[index / 32] >> (index % 32) & 1U;
+}
+
+bool model_has_window(const struct model_config *config, uint32_t index)
+{
+    if (config->windows.listed)
+        return layer_listed(&config->windows, index);
+    if (config->window_period)
+        return config->sliding_window && (index + 1) % config->window_period != 0;
+    return config->sliding_window && index >= config->full_layers;
+}
+
+bool model_is_plain(const struct model_config *config, uint32_t index)
+{
+    if (config->plain.listed)
+        return layer_listed(&config->plain, index);
+    return config->plain_period && (index + 1) % config->plain_period == 0;
+}
