@@ -26,13 +26,6 @@
  * the queue is as long when a step begins as a step leaves it (`settles`). */
 #include "lower/fsdp1.h"
 
-struct handle *fsdp1_handle_at(const struct lowering *low, uint32_t module)
-{
-    const struct fsdp1 *f = fsdp1_of(low);
-    const uint32_t unit = hooked_unit(&f->wrapping, module, true);
-    return unit == NONE || f->handles[unit].part_count == 0 ? NULL : &f->handles[unit];
-}
-
 /* ---- forward hooks ---- */
 
 /* _root_pre_forward. */

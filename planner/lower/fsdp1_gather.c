@@ -74,6 +74,20 @@ static void gather(struct lowering *low, struct handle *handle)
     handle->unsharded = true;
 }
 
+void fsdp1_restore_host(struct lowering *low, struct handle *handle)
+{
+    if (!handle->stale)
+        return;
+    handle->stale = false;
+    const uint32_t before = enter_scope(low, "_writeback_orig_params", handle->unit, false);
+    handle->restored = alloc_buffer(low, CATEGORY_GRADIENT, LANE_HOST, ATEN_ZEROS_LIKE,
+                                    low->strategy->store, flat(handle->shard));
+    emit_work(low, PLAN_COMPUTE, LANE_HOST, WORK_FILL, ATEN_ZEROS_LIKE, PLAN_NO_GROUP, 0, NULL, 1,
+              &handle->restored);
+    emit_unary(low, LANE_HOST, WORK_COPY, ATEN_COPY_, handle->kept, handle->restored);
+    leave_scope(low, before);
+}
+
 void fsdp1_unshard(struct lowering *low, struct handle *handle)
 {
     const struct fsdp1 *f = fsdp1_of(low);

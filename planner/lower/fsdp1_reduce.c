@@ -160,20 +160,6 @@ void fsdp1_expose_host(struct lowering *low, struct handle *handle)
     }
 }
 
-void fsdp1_restore_host(struct lowering *low, struct handle *handle)
-{
-    if (!handle->stale)
-        return;
-    handle->stale = false;
-    const uint32_t before = enter_scope(low, "_writeback_orig_params", handle->unit, false);
-    handle->restored = alloc_buffer(low, CATEGORY_GRADIENT, LANE_HOST, ATEN_ZEROS_LIKE,
-                                    low->strategy->store, flat(handle->shard));
-    emit_work(low, PLAN_COMPUTE, LANE_HOST, WORK_FILL, ATEN_ZEROS_LIKE, PLAN_NO_GROUP, 0, NULL, 1,
-              &handle->restored);
-    emit_unary(low, LANE_HOST, WORK_COPY, ATEN_COPY_, handle->kept, handle->restored);
-    leave_scope(low, before);
-}
-
 /* ---- the reduction ---- */
 
 static void divide(struct lowering *low, uint8_t lane, uint32_t buffer, float by)

@@ -8,6 +8,13 @@
  * Without sharding the flat parameter itself is stored. */
 #include "lower/fsdp1.h"
 
+struct handle *fsdp1_handle_at(const struct lowering *low, uint32_t module)
+{
+    const struct fsdp1 *f = fsdp1_of(low);
+    const uint32_t unit = hooked_unit(&f->wrapping, module, true);
+    return unit == NONE || f->handles[unit].part_count == 0 ? NULL : &f->handles[unit];
+}
+
 /* ---- whether it can be ---- */
 
 static bool is_hybrid(const struct strategy *s)

@@ -82,13 +82,6 @@ static void lay_out(struct lowering *low)
     z->partition = z->total / z->ranks;
 }
 
-struct part zero12_part(const struct lowering *low, uint32_t p)
-{
-    const struct zero12 *z = zero12_of(low);
-    const struct placement placement = {PLACEMENT_FLAT, z->at[p], z->total};
-    return placement_part(placement, &low->plan->params[p].shape, z->ranks, low->strategy->rank);
-}
-
 static void find_own(struct lowering *low)
 {
     struct zero12 *z = low->state;

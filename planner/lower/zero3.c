@@ -55,24 +55,6 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
     return zero_check_used(graph, stream, err);
 }
 
-struct operand zero3_shard(const struct lowering *low, uint32_t p)
-{
-    const struct zero3 *z = zero3_of(low);
-    const struct zero3_param *param = &z->params[p];
-    if (param->group == NONE)
-        return plan_whole_buffer(low->plan, param->frozen);
-    return zero_run(plan_whole_buffer(low->plan, z->groups[param->group].shard), param->at,
-                    param->part);
-}
-
-struct operand zero3_gradient(const struct lowering *low, uint32_t p)
-{
-    const struct zero3 *z = zero3_of(low);
-    const struct zero3_param *param = &z->params[p];
-    return zero_run(plan_whole_buffer(low->plan, z->gradients),
-                    z->groups[param->group].at + param->at, param->part);
-}
-
 /* mark_persistent_parameters. */
 static void mark_persistent(struct lowering *low)
 {
@@ -96,12 +78,6 @@ static void mark_persistent(struct lowering *low)
     }
 }
 
-static int by_index(const void *a, const void *b)
-{
-    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* What a module reads of others' is its own, too, unless it is always there (ZeROOrderedDict). */
 static void list_external(struct lowering *low)
 {
@@ -119,7 +95,7 @@ static void list_external(struct lowering *low)
                 params[n++] = params[i];
         call->params = n;
         call->external = 0;
-        qsort(params, n, sizeof *params, by_index);
+        qsort(params, n, sizeof *params, zero3_by_index);
     }
     z->in_use = arena_alloc(&low->scratch, all + 1);
 }
@@ -148,11 +124,6 @@ static void divide(struct lowering *low)
             z->group_count++;
     }
     z->group_count += z->groups[z->group_count].count > 0;
-}
-
-static struct placement piece_of(const struct lowering *low, uint32_t p)
-{
-    return (struct placement){PLACEMENT_FLAT, 0, zero3_elements(low, p)};
 }
 
 /* Units of the plan: the groups of the update, and what is not trained. */
@@ -200,12 +171,13 @@ static void declare_group(struct lowering *low, struct zero3_group *group, struc
     for (uint32_t i = 0; i < group->count; i++) {
         const uint32_t p = z->trained[group->first + i];
         const uint64_t at = z->params[p].at;
-        new_piece(low, p, PIECE_STORE, group->shard, at, piece_of(low, p), z->shard_group);
-        new_piece(low, p, PIECE_MASTER, group->master, at, piece_of(low, p), z->shard_group);
+        new_piece(low, p, PIECE_STORE, group->shard, at, zero3_placement(low, p), z->shard_group);
+        new_piece(low, p, PIECE_MASTER, group->master, at, zero3_placement(low, p), z->shard_group);
         low->plan->params[p].step_buffer = o->step;
         for (int s = 0; s < 2; s++)
             if (o->state[s] != NONE)
-                new_piece(low, p, roles[s], o->state[s], at, piece_of(low, p), z->shard_group);
+                new_piece(low, p, roles[s], o->state[s], at, zero3_placement(low, p),
+                          z->shard_group);
     }
 }
 
@@ -218,7 +190,7 @@ static void declare_frozen(struct lowering *low)
         if (param->group != NONE)
             continue;
         param->frozen = zero3_new_shard(low, param->part);
-        new_piece(low, p, PIECE_STORE, param->frozen, 0, piece_of(low, p), z->shard_group);
+        new_piece(low, p, PIECE_STORE, param->frozen, 0, zero3_placement(low, p), z->shard_group);
     }
 }
 
@@ -318,221 +290,6 @@ static void set_up(struct lowering *low)
 
 /* ---- gradients ---- */
 
-/* The pieces of gradients that are shorter than a rank's part, from rank to rank: most parameters
- * have none. Returns how many, in a list of the lowering's. */
-static uint32_t fill_up(struct lowering *low, uint32_t **out)
-{
-    const struct zero3 *z = zero3_of(low);
-    uint32_t *uneven = none_array(low, z->in_count), uneven_count = 0, count = 0;
-    for (uint32_t i = 0; i < z->in_count; i++)
-        if (z->params[z->in[i]].part * z->ranks != zero3_elements(low, z->in[i]))
-            uneven[uneven_count++] = z->in[i];
-    uint32_t *pads = *out = none_array(low, uneven_count * z->ranks);
-    for (uint32_t rank = 0; rank < z->ranks && uneven_count; rank++)
-        for (uint32_t i = 0; i < uneven_count; i++) {
-            const uint32_t p = uneven[i];
-            const struct part part =
-                placement_part(piece_of(low, p), &low->plan->params[p].shape, z->ranks, rank);
-            const uint64_t missing = z->params[p].part - part_elements(&part);
-            if (missing)
-                pads[count++] = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, z->reduce_lane,
-                                             ATEN_EMPTY, low->strategy->compute, flat(missing));
-        }
-    return count;
-}
-
-/* reduce_scatter_coalesced: each gradient is cut as its parameter is; pieces of one rank follow
- * each other, padded. One alone that needs no padding is as it lies. */
-static struct operand put_together(struct lowering *low, uint32_t *cat)
-{
-    const struct zero3 *z = zero3_of(low);
-    const enum dtype dtype = low->strategy->compute;
-    struct operand *grads = xmalloc(z->in_count * sizeof *grads);
-    uint64_t elements = 0;
-    for (uint32_t i = 0; i < z->in_count; i++) {
-        grads[i] = zero_run(low->grad[z->in[i]], 0, zero3_elements(low, z->in[i]));
-        elements += z->params[z->in[i]].part * z->ranks;
-    }
-    struct operand together = grads[0];
-    *cat = NONE;
-    if (z->in_count > 1 || shape_elements(&grads[0].shape) != elements) {
-        uint32_t *pads, count = fill_up(low, &pads);
-        *cat = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, z->reduce_lane, ATEN_CAT, dtype,
-                            flat(elements));
-        together = plan_whole_buffer(low->plan, *cat);
-        emit_work_on(low, PLAN_COPY_IN, z->reduce_lane, WORK_CHUNK_CAT, ATEN_CAT, z->shard_group,
-                     z->in_count, grads, 1, &together);
-        while (count-- > 0)
-            emit_free(low, pads[count]);
-    }
-    free(grads);
-    return together;
-}
-
-struct operand zero3_scatter(struct lowering *low, uint32_t *cat)
-{
-    const struct zero3 *z = zero3_of(low);
-    const struct operand together = put_together(low, cat);
-    const uint64_t n = shape_elements(&together.shape) / z->ranks;
-    if (z->ranks == 1)
-        return zero_run(together, 0, n);
-    const struct operand own = zero_run(together, n * low->strategy->rank, n);
-    emit_work_on(low, PLAN_REDUCE_SCATTER, z->reduce_lane, WORK_REDUCE_SCATTER_AVG,
-                 ATEN_REDUCE_SCATTER_TENSOR, z->shard_group, 1, &together, 1, &own);
-    return own;
-}
-
-void zero3_forget(struct lowering *low, uint32_t p)
-{
-    struct zero3 *z = low->state;
-    if (!z->copied[p])
-        exchange_gradient(low, p, no_operand(), z->reduce_lane);
-    low->grad[p] = no_operand();
-    z->copied[p] = false;
-}
-
-uint64_t zero3_own_elements(const struct lowering *low, uint32_t p)
-{
-    const struct zero3 *z = zero3_of(low);
-    const struct placement flat_placement = {PLACEMENT_FLAT, 0, zero3_elements(low, p)};
-    const struct part part =
-        placement_part(flat_placement, &low->plan->params[p].shape, z->ranks, low->strategy->rank);
-    return part_elements(&part);
-}
-
-/* The reduced pieces without what pads them, in the dtype in which they are kept; those that are
- * cast are new. */
-static uint32_t *cast_pieces(struct lowering *low, struct operand own, struct operand *pieces)
-{
-    const struct zero3 *z = zero3_of(low);
-    const enum dtype dtype = (enum dtype)low->plan->buffers[z->gradients].dtype;
-    uint32_t *casts = none_array(low, z->in_count);
-    uint64_t at = 0;
-    for (uint32_t i = 0; i < z->in_count; i++) {
-        const uint64_t n = zero3_own_elements(low, z->in[i]);
-        pieces[i] = zero_run(own, at, n);
-        at += z->params[z->in[i]].part;
-        if (dtype == own.dtype || n == 0)
-            continue;
-        casts[i] =
-            alloc_buffer(low, CATEGORY_GRADIENT, z->reduce_lane, ATEN_TO_COPY, dtype, flat(n));
-        const struct operand to = plan_whole_buffer(low->plan, casts[i]);
-        emit_work_on(low, PLAN_COMPUTE, z->reduce_lane, WORK_CAST, ATEN_TO_COPY, PLAN_NO_GROUP, 1,
-                     &pieces[i], 1, &to);
-        pieces[i] = to;
-    }
-    return casts;
-}
-
-void zero3_keep(struct lowering *low, const struct operand *pieces, bool held)
-{
-    const struct zero3 *z = zero3_of(low);
-    if (low->strategy->zero.optimizer.on) {
-        zero3_offload_pieces(low, pieces, held);
-        return;
-    }
-    for (uint32_t i = 0; i < z->in_count; i++) {
-        const uint64_t n = shape_elements(&pieces[i].shape);
-        const struct operand to = zero_run(zero3_gradient(low, z->in[i]), 0, n);
-        const bool real = zero3_own_elements(low, z->in[i]) > 0; /* not padding alone */
-        if (real && low->micro_batch > 0)
-            emit_work_on(low, PLAN_COMPUTE, z->reduce_lane, WORK_ADD_IN_PLACE, ATEN_ADD_,
-                         PLAN_NO_GROUP, 1, &pieces[i], 1, &to);
-        else if (real)
-            zero_copy(low, z->reduce_lane, pieces[i], to);
-        if (!held)
-            zero3_forget(low, z->in[i]);
-    }
-}
-
-/* Copies of pieces die last to first, and what they are copies of before them. A gradient whose
- * own memory the pieces are is held by them. */
-static void keep(struct lowering *low, struct operand own, uint32_t cat)
-{
-    struct zero3 *z = low->state;
-    struct operand *pieces = xmalloc((z->in_count + 1) * sizeof *pieces);
-    const uint32_t *casts = cast_pieces(low, own, pieces);
-    const bool cast = own.dtype != low->plan->buffers[z->gradients].dtype;
-    const bool held = !cast && cat == NONE;
-    if (cast && cat != NONE)
-        emit_free(low, cat);
-    zero3_keep(low, pieces, held);
-    for (uint32_t i = 0; held && i < z->in_count; i++)
-        zero3_forget(low, z->in[i]);
-    for (uint32_t i = z->in_count; i-- > 0;)
-        if (casts[i] != NONE)
-            emit_free(low, casts[i]);
-    if (!cast && cat != NONE)
-        emit_free(low, cat);
-    free(pieces);
-}
-
-enum { EVENTS_AHEAD = 2 }; /* max_param_reduce_events, max_ongoing_fetch_events */
-
-void zero3_hold_host(struct lowering *low, struct zero3_events *events)
-{
-    if (events->count - events->first > EVENTS_AHEAD)
-        emit_wait(low, LANE_HOST, events->at[events->first++]);
-}
-
-void zero3_add_event(struct lowering *low, struct zero3_events *events, uint8_t lane)
-{
-    uint32_t *at = none_array(low, EVENTS_AHEAD + 2);
-    uint32_t n = 0;
-    for (uint32_t i = events->first; i < events->count; i++)
-        at[n++] = events->at[i];
-    at[n++] = emit_record(low, lane);
-    *events = (struct zero3_events){at, 0, n};
-}
-
-/* __reduce_and_partition_ipg_grads. */
-static void flush(struct lowering *low)
-{
-    struct zero3 *z = low->state;
-    const uint32_t before = enter_scope(low, "ds_reduce", PLAN_NO_UNIT, false);
-    if (z->in_count && zero3_is_whole(low)) {
-        zero3_hold_host(low, &z->reductions);
-        zero3_reduce_whole(low);
-        zero3_add_event(low, &z->reductions, z->reduce_lane);
-    } else if (z->in_count) {
-        uint32_t cat = NONE;
-        zero3_hold_host(low, &z->reductions);
-        qsort(z->in, z->in_count, sizeof *z->in, by_index);
-        if (zero3_has_qgz(low->strategy)) {
-            zero3_reduce_qgz(low);
-        } else {
-            const struct operand own = zero3_scatter(low, &cat);
-            keep(low, own, cat);
-        }
-        zero3_add_event(low, &z->reductions, z->reduce_lane);
-    }
-    z->in_count = 0;
-    z->filled = 0;
-    leave_scope(low, before);
-}
-
-void zero3_reduce(struct lowering *low, uint32_t p)
-{
-    struct zero3 *z = low->state;
-    const uint64_t n = zero3_elements(low, p), most = low->strategy->zero.reduce_bucket_size;
-    const uint32_t before = enter_named_scope(low, "ds_grad", zero_name(low, p));
-    if (z->filled > 0 && z->filled + n > most)
-        flush(low);
-    if (z->reduce_lane != LANE_COMPUTE)
-        emit_sync(low, z->reduce_lane, LANE_COMPUTE);
-    if (z->bucket != NONE && z->filled + n <= most) {
-        struct operand view = plan_whole_buffer(low->plan, z->bucket);
-        view.offset = z->filled;
-        view.shape = low->plan->params[p].shape;
-        zero_copy(low, z->reduce_lane, low->grad[p], view);
-        exchange_gradient(low, p, view, z->reduce_lane);
-        z->copied[p] = true;
-    }
-    z->filled += n;
-    z->in[z->in_count++] = p;
-    leave_scope(low, before);
-}
-
 /* Those of a leaf module wait for all of that (reduce_leaf_module_grads). */
 static void gradient(struct lowering *low, uint32_t p)
 {
@@ -568,7 +325,7 @@ static void final(struct lowering *low)
 {
     const struct zero3 *z = zero3_of(low);
     const uint32_t before = enter_scope(low, "ds_epilogue", PLAN_NO_UNIT, false);
-    flush(low);
+    zero3_flush(low);
     emit_sync(low, LANE_HOST, z->reduce_lane);
     leave_scope(low, before);
     zero3_release_leftovers(low);

@@ -110,6 +110,15 @@ static inline uint64_t zero3_elements(const struct lowering *low, uint32_t param
     return shape_elements(&low->plan->params[param].shape);
 }
 
+/* Where a rank's piece of a parameter is in it. */
+static inline struct placement zero3_placement(const struct lowering *low, uint32_t param)
+{
+    return (struct placement){PLACEMENT_FLAT, 0, zero3_elements(low, param)};
+}
+
+/* Of numbers of parameters, for qsort. */
+int zero3_by_index(const void *a, const void *b);
+
 /* Elements of a parameter in this rank's piece; the rest of that is padding. */
 uint64_t zero3_own_elements(const struct lowering *low, uint32_t param);
 /* The piece of a parameter that this rank keeps. */
@@ -144,8 +153,13 @@ enum err_code zero3_check_leaves(const struct strategy *strategy, const struct g
                                  const struct stream *stream, struct err *err);
 /* Those of its gradients that have waited. */
 void zero3_reduce_leaf(struct lowering *low, uint32_t call);
+
+/* ---- the bucket: zero3_reduce.c ---- */
+
 /* A parameter's gradient goes into the bucket. */
 void zero3_reduce(struct lowering *low, uint32_t param);
+/* What is in it is reduced (__reduce_and_partition_ipg_grads). */
+void zero3_flush(struct lowering *low);
 
 /* ---- without reduce_scatter: zero3_whole.c ---- */
 

@@ -284,15 +284,6 @@ static void wait_for(struct lowering *low, uint32_t p, uint8_t lane)
 
 /* ---- partitioning ---- */
 
-void zero3_let_go(struct lowering *low, uint32_t buffer, uint8_t lane)
-{
-    const uint8_t pool = low->plan->buffers[buffer].pool;
-    if (pool == lane || pool == LANE_HOST)
-        emit_free(low, buffer);
-    else
-        emit_free_after(low, buffer, lane);
-}
-
 /* Blocks that computing still uses come back when that has passed. */
 static void drop(struct lowering *low, uint32_t buffer)
 {
