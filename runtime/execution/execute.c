@@ -17,7 +17,6 @@
 #include "runtime/execution/plan_work.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -34,60 +33,6 @@ static void drop_segment(void *context, uint64_t address, uint64_t bytes)
     execution_catch_up(context);
     execution_poison_forget(context, address, bytes);
     device_segment_drop(((struct execution *)context)->device, address, bytes);
-}
-
-/* Names the buffers that hold most, for the out-of-memory message. */
-static void largest_holders(const struct execution *e, char *text, size_t size)
-{
-    size_t used = 0;
-    uint64_t bound = UINT64_MAX;
-    for (int n = 0; n < 3; n++) {
-        uint32_t best = PLACE_NONE;
-        for (uint32_t b = 0; b < e->plan->buffer_count; b++)
-            if (e->block[b] && e->plan->buffers[b].bytes < bound &&
-                (best == PLACE_NONE || e->plan->buffers[b].bytes > e->plan->buffers[best].bytes))
-                best = b;
-        if (best == PLACE_NONE || used >= size)
-            return;
-        char what[160];
-        bound = e->plan->buffers[best].bytes;
-        used +=
-            (size_t)snprintf(text + used, size - used, "%s%s (%llu bytes)", n ? ", " : "",
-                             plan_buffer_text(e->plan, &e->plan->buffers[best], what, sizeof what),
-                             (unsigned long long)bound);
-    }
-}
-
-static enum err_code out_of_memory(struct execution *e, uint32_t buffer, uint32_t instruction,
-                                   struct err *err)
-{
-    char what[160], holders[512] = "";
-    const struct allocator_stats *stats = allocator_stats(e->allocator);
-    largest_holders(e, holders, sizeof holders);
-    return err_set(err, ERR_NOMEM,
-                   "out of memory at instruction %u: %s asks for %llu bytes; %llu live, %llu "
-                   "reserved; largest holders: %s",
-                   instruction,
-                   plan_buffer_text(e->plan, &e->plan->buffers[buffer], what, sizeof what),
-                   (unsigned long long)e->plan->buffers[buffer].bytes,
-                   (unsigned long long)stats->allocated_bytes,
-                   (unsigned long long)stats->reserved_bytes, holders);
-}
-
-enum err_code execution_alloc(struct execution *e, uint32_t index, uint32_t instruction,
-                              struct err *err)
-{
-    const struct buffer *buffer = &e->plan->buffers[index];
-    if (buffer->bytes == 0)
-        return ERR_OK;
-    if (buffer->pool == LANE_HOST) {
-        if (!e->host[index])
-            e->host[index] = device_host_new(e->device, buffer->bytes);
-        return e->host[index] ? ERR_OK : out_of_memory(e, index, instruction, err);
-    }
-    const enum err_code rc =
-        allocator_alloc(e->allocator, buffer->bytes, buffer->pool, &e->block[index], NULL);
-    return rc == ERR_NOMEM ? out_of_memory(e, index, instruction, err) : rc;
 }
 
 /* For the allocator, when it is about to give up: what streams still use is theirs no more. */
@@ -111,82 +56,7 @@ static void free_buffer(struct execution *e, uint32_t id)
     e->block[index] = NULL;
 }
 
-void *execution_address(const struct execution *e, uint32_t buffer)
-{
-    if (e->host[buffer])
-        return e->host[buffer];
-    if (!e->block[buffer])
-        return NULL;
-    return (void *)(uintptr_t)allocator_block_address(e->block[buffer]);
-}
-
-/* ---- launching ---- */
-
-struct work_operand execution_operand(const struct execution *e,
-                                      const struct plan_instruction *instruction,
-                                      const struct operand *operand)
-{
-    const struct plan_place place = plan_operand_place(e->plan, instruction, operand);
-    char *base = execution_address(e, place.buffer);
-    return (struct work_operand){
-        .data = base ? base + place.offset * dtype_bytes((enum dtype)operand->dtype) : NULL,
-        .shape = operand->shape,
-        .pitch = operand->layout ? 0 : operand->pitch,
-        .dtype = operand->dtype,
-        .layout = operand->layout,
-    };
-}
-
-/* The memory that a kernel may work in: the plan's own buffer for it, or for a matrix product its
- * thread's workspace, made at the first one as PyTorch's cuBLAS handles do (memory/replay.c). */
-static enum err_code give_workspace(struct execution *e, const struct plan_instruction *instruction,
-                                    struct work *work, struct err *err)
-{
-    const uint64_t bytes = e->device->workspace_bytes;
-    struct allocator_block **own = &e->workspace[instruction->phase == PLAN_BACKWARD];
-    if (e->scratch != PLACE_NONE) {
-        work->workspace = execution_address(e, e->scratch);
-        work->workspace_bytes = e->plan->buffers[e->scratch].bytes;
-    }
-    if (bytes == 0 || instruction->op != PLAN_COMPUTE ||
-        !work_is_matmul((enum work_kind)plan_kernel(e->plan, instruction->arg)->work))
-        return ERR_OK;
-    if (!*own)
-        TRY(allocator_alloc(e->allocator, bytes, LANE_COMPUTE, own, err));
-    work->workspace = (void *)(uintptr_t)allocator_block_address(*own);
-    work->workspace_bytes = bytes;
-    return ERR_OK;
-}
-
-/* A few want more than operands. */
-static void fill_settings(const struct execution *e, enum work_kind kind, struct work *work)
-{
-    const struct run_settings *s = &e->settings;
-    work->update.lr = s->lr;
-    work->update.beta1 = s->beta1;
-    work->update.beta2 = s->beta2;
-    work->update.eps = s->eps;
-    work->update.weight_decay = s->weight_decay;
-    work->update.step = e->step + 1;
-    if (kind == WORK_SEED)
-        work->attr.p = 1.0F / (float)e->micro_batches;
-}
-
-enum err_code execution_launch(struct execution *e, uint32_t id,
-                               const struct work_operand *operands, struct err *err)
-{
-    const struct plan *plan = e->plan;
-    const struct plan_instruction *instruction = &plan->instructions[id];
-    const struct kernel *kernel = plan_kernel(plan, instruction->arg);
-    struct work work = plan_work(plan, id, e->operands);
-    for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++)
-        e->operands[i] =
-            operands ? operands[i] : execution_operand(e, instruction, &kernel->operands[i]);
-    work.wait_s = e->settings.wait_s ? e->settings.wait_s[id] : 0.0;
-    fill_settings(e, (enum work_kind)kernel->work, &work);
-    TRY(give_workspace(e, instruction, &work, err));
-    return device_launch(e->device, instruction->lane, &work, err);
-}
+/* ---- what the plan does not say ---- */
 
 /* Copies the scalar loss to our own memory: the plan frees it before the step ends. */
 static enum err_code keep_loss(struct execution *e, uint32_t id, struct err *err)

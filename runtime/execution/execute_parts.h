@@ -54,7 +54,7 @@ struct execution {
 
 enum { SEGMENT_BYTES = 1 << 21 }; /* what segments of the device are multiples of */
 
-/* ---- memory: execute.c ---- */
+/* ---- memory: execute_memory.c ---- */
 
 /* Where a buffer is now; NULL: not allocated. */
 void *execution_address(const struct execution *e, uint32_t buffer);
@@ -62,7 +62,7 @@ void *execution_address(const struct execution *e, uint32_t buffer);
 enum err_code execution_alloc(struct execution *e, uint32_t buffer, uint32_t instruction,
                               struct err *err);
 
-/* ---- launching: execute.c ---- */
+/* ---- launching: execute_launch.c ---- */
 
 struct work_operand execution_operand(const struct execution *e,
                                       const struct plan_instruction *instruction,
@@ -91,13 +91,13 @@ enum err_code execution_poison_freed(struct execution *e, uint32_t id, struct er
 enum err_code execution_poison_new(struct execution *e, uint32_t id, struct err *err);
 void execution_poison_forget(struct execution *e, uint64_t address, uint64_t bytes);
 
-/* ---- what memory holds at first: execute_values.c ---- */
-
-/* Checks that batches can be made of a data file's tokens, and makes room for them. */
-/* ---- execute_products.c ---- */
+/* ---- which kernel of a library each product runs: execute_products.c ---- */
 
 enum err_code execution_prepare_products(struct execution *e, struct err *err);
 
+/* ---- what memory holds at first: execute_values.c ---- */
+
+/* Checks that batches can be made of a data file's tokens, and makes room for them. */
 enum err_code execution_open_batches(struct execution *e, struct err *err);
 void execution_close_batches(struct execution *e);
 /* Queues copies of the next sequences into the inputs, for the micro-batch that begins at

@@ -1,5 +1,4 @@
-/* work_check_parts.h - for work_check.c, work_check_wide.c and work_check_cuda.c only: rows of
- * their tables. */
+/* work_check_parts.h - for the work_check*.c files only: rows of their tables. */
 #ifndef SHARDPLAN_WORK_CHECK_PARTS_H
 #define SHARDPLAN_WORK_CHECK_PARTS_H
 
