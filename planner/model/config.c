@@ -215,7 +215,10 @@ static enum err_code open_config(const char *path, char *where, size_t room, int
         snprintf(where, room, "%s%sconfig.json", path, path[strlen(path) - 1] == '/' ? "" : "/");
         if (stat(where, &status) != 0)
             return err_set(err, ERR_INVALID, "%s: %s", where,
-                           errno == ENOENT ? "the folder holds no config.json" : strerror(errno));
+                           errno == ENOENT
+                               ? "the folder holds no config.json (the one that the model "
+                                 "has on the hub; weights do not say it)"
+                               : strerror(errno));
     }
     if (!S_ISREG(status.st_mode))
         return err_set(err, ERR_INVALID, "%s: not a regular file", where);
@@ -255,6 +258,12 @@ static enum err_code parse(const char *text, size_t bytes, const char *where,
         return err_set(err, ERR_INVALID,
                        "%s:1:1: starts with a byte order mark; save it as UTF-8 without one",
                        where);
+    if (bytes >= 4 && memcmp(text, "GGUF", 4) == 0)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "%s: weights in GGUF; the config.json of the model that they were made of is "
+            "what is planned from",
+            where);
     json_error_t at;
     json_t *root = json_text_read(text, bytes, JSON_REJECT_DUPLICATES, &at);
     if (!root) {

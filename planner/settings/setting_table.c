@@ -541,7 +541,7 @@ static const struct setting rows[] = {
      .field = FIELD(tune.allow), .commands = COMMAND(TUNE)},
     {.name = "max-memory", .group = GROUP_SEARCH, .arg = "SIZE",
      .help = "Memory of a GPU that a job may take, such as 70GiB (default: all there is)",
-     .numbers = {SIZE(tune.max_memory, 1, 0x1p50)}, .commands = COMMAND(TUNE)},
+     .numbers = {SIZE(tune.max_memory, 0x1p20, 0x1p50)}, .commands = COMMAND(TUNE)},
     {.name = "headroom", .group = GROUP_SEARCH, .arg = "SIZE",
      .help = "Memory of a GPU that is to stay free, such as 4GiB (default: 1.6 % of it, by which "
              "predictions of reserved memory have been off)",

@@ -2,6 +2,7 @@
 #include "settings/settings.h"
 
 #include "base/names.h"
+#include "settings/elsewhere.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -57,6 +58,22 @@ static const struct setting *nearest_row(const struct settings *settings, const 
     return nearest;
 }
 
+static const struct setting *find(const struct settings *settings, const char *name,
+                                  const struct setting **unsuited)
+{
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    *unsuited = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!is_called(&rows[i], name) || !setting_is_of(&rows[i], settings->command))
+            continue;
+        if (setting_suits(&rows[i], settings->job.strategy.system))
+            return &rows[i];
+        *unsuited = &rows[i];
+    }
+    return NULL;
+}
+
 /* No row of the command has the name: another command's, or none's. */
 static void refuse_name(const struct settings *settings, const char *name, struct err *err)
 {
@@ -70,6 +87,14 @@ static void refuse_name(const struct settings *settings, const char *name, struc
                         title, command_about((enum command)other)->title);
                 return;
             }
+    const struct setting *unsuited;
+    const char *meant, *said = elsewhere_say(name, &meant);
+    if (said && (!meant || find(settings, meant, &unsuited))) {
+        err_set(err, ERR_INVALID, "--%.100s: `%s` does not have it; %s%s%s%s%s", name, title,
+                meant ? "did you mean --" : "", meant ? meant : "", meant ? " (" : "", said,
+                meant ? ")?" : "");
+        return;
+    }
     err_set(err, ERR_INVALID, "--%.100s: `%s` does not have it%s%s%s", name, title,
             nearest ? "; did you mean --" : "", nearest ? nearest->name : "", nearest ? "?" : "");
 }
@@ -87,22 +112,6 @@ static void refuse_system(const struct setting *row, enum system_kind system, st
     err_set(err, ERR_INVALID, "--%s: %s %s; it belongs to %s%s", row->name, system_name(system),
             row->lacks && (row->lacking >> system & 1U) ? row->lacks : "does not have it", owners,
             offered ? "" : ", which this version does not plan");
-}
-
-static const struct setting *find(const struct settings *settings, const char *name,
-                                  const struct setting **unsuited)
-{
-    uint32_t count;
-    const struct setting *rows = setting_rows(&count);
-    *unsuited = NULL;
-    for (uint32_t i = 0; i < count; i++) {
-        if (!is_called(&rows[i], name) || !setting_is_of(&rows[i], settings->command))
-            continue;
-        if (setting_suits(&rows[i], settings->job.strategy.system))
-            return &rows[i];
-        *unsuited = &rows[i];
-    }
-    return NULL;
 }
 
 const struct setting *settings_find(const struct settings *settings, const char *name,

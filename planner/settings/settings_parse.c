@@ -149,13 +149,18 @@ static void take_positional(struct parse *parse, const char *arg, struct argp_st
 
 static void require_positional(const struct parse *parse, struct argp_state *state)
 {
-    char names[256];
+    char names[256], helps[512] = "";
+    size_t used = 0;
     if (parse->positional_given == parse->positional_count)
         return;
     if (parse->positional_count == 1)
         argp_error(state, "%s is missing: %s", parse->positional[0]->arg,
                    parse->positional[0]->help);
-    argp_error(state, "%s are needed", list_positional(parse, "", " and ", names, sizeof names));
+    for (uint32_t i = 0; i < parse->positional_count && used < sizeof helps; i++)
+        used += (size_t)snprintf(helps + used, sizeof helps - used, "%s%s: %s", i ? "; " : "",
+                                 parse->positional[i]->arg, parse->positional[i]->help);
+    argp_error(state, "%s are needed (%s)",
+               list_positional(parse, "", " and ", names, sizeof names), helps);
 }
 
 /* What an option was given, the last time; NULL: it was not. */

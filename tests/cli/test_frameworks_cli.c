@@ -203,8 +203,7 @@ static json_t *plan_of(const char *dir)
 static void comes_back(const char *options, const char *target, const char *file)
 {
     if (shardplan("plan " TOY " --seq 128 %s -q -o %s", options, plans[0]) != 0 ||
-        shardplan("export %s/plan.json --to %s -o %s", plans[0], target, file_in(folder, file)) !=
-            0 ||
+        shardplan("export %s --to %s -o %s", plans[0], target, file_in(folder, file)) != 0 ||
         shardplan("plan --from %s -q -o %s", file_in(folder, file), plans[1]) != 0)
         fail_msg("%s", program_output());
     json_t *there = plan_of(plans[0]), *back = plan_of(plans[1]);

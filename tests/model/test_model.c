@@ -509,6 +509,11 @@ static void what_is_no_config_file_is_refused(void **state)
     assert_int_equal(unlink(path), 0);
     assert_refused("/dev/null", "/dev/null: not a regular file");
 
+    snprintf(path, sizeof path, "%s/model.gguf", folder);
+    file_write(path, "GGUF\3\0\0", 7);
+    assert_refused(path, "model.gguf: weights in GGUF; the config.json of the model");
+    assert_int_equal(unlink(path), 0);
+
     snprintf(path, sizeof path, "%s/config.json", folder);
     assert_int_equal(symlink("config.json", path), 0);
     assert_refused(folder, "config.json: Too many levels of symbolic links");

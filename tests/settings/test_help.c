@@ -244,6 +244,12 @@ static void mistakes_are_answered_with_the_nearest(void **state)
         const char *arguments, *says;
     } cases[] = {
         {"fit gpt2 --mirco-batch 2", "did you mean --micro-batch?"},
+        {"fit gpt2 --per_device_train_batch_size 2", "did you mean --micro-batch (sequences of"},
+        {"fit gpt2 --dtype bf16", "did you mean --param-dtype ("},
+        {"fit gpt2 --tp 2", "tensor parallelism is not planned"},
+        {"calibrate --dtype bf16", "`shardplan calibrate` does not have it"},
+        {"diff gpt2", "A and B are needed (A: a plan.json, or a model"},
+        {"tune gpt2 --max-memory 60", "--max-memory 60: allowed are sizes such as 500MB, 1MiB"},
         {"fit --model gpt2", "--model: `shardplan fit` takes it without its name: MODEL"},
         {"fit gpt2 --goodput", "it belongs to `shardplan plan`"},
         {"fit gpt2 --steps 3", "it belongs to `shardplan run`"},

@@ -1,0 +1,84 @@
+/* elsewhere.c - see elsewhere.h. Names of TrainingArguments, accelerate, torchtitan, DeepSpeed,
+ * Megatron, axolotl and LLaMA-Factory, and what people call it in issues. */
+#include "settings/elsewhere.h"
+
+#include "base/names.h"
+
+#include <stddef.h>
+
+#define FEW_BITS                                                                                   \
+    "weights in few bits are not planned; --lora with --frozen-dtype param plans adapters beside " \
+    "weights of 16 bits"
+#define NOT_PLANNED(kind) kind " is not planned: --gpus are those that share the data"
+
+static const struct {
+    const char *names[10];
+    const char *setting; /* NULL: `text` alone */
+    const char *text;
+} rows[] = {
+    {{"batch", "batch-size", "bs", "local-batch-size", "micro-batch-size",
+      "per-device-train-batch-size", "train-micro-batch-size-per-gpu", "per-gpu-batch-size"},
+     "micro-batch",
+     "sequences of a GPU and micro-batch"},
+    {{"grad-accum", "gradient-accumulation", "gradient-accumulation-steps", "accumulation-steps"},
+     "accumulate",
+     "micro-batches of a step"},
+    {{"context-length", "cutoff-len", "max-length", "max-seq-length", "seq-len", "seq-length",
+      "sequence-len", "sequence-length", "block-size"},
+     "seq",
+     "tokens of a sequence"},
+    {{"devices", "n-gpus", "ngpus", "nproc", "num-gpus", "num-processes", "world-size"},
+     "gpus",
+     "all of them"},
+    {{"n-nodes", "nnodes", "nodes", "num-nodes", "num-machines"},
+     "gpus",
+     "all of them; --gpus-per-node says how many a node has"},
+    {{"amp", "dtype", "mixed-precision", "mixed-precision-param", "precision", "torch-dtype"},
+     "param-dtype",
+     "what is computed in; --reduce-dtype and --store-dtype are settings of their own"},
+    {{"activation-checkpoint", "activation-checkpointing", "gradient-checkpointing", "recompute"},
+     "checkpointing",
+     "none, full or selective"},
+    {{"cpu-offload", "offload-params", "offload-optimizer"}, "offload", "none or cpu"},
+    {{"optim", "optimizer-name"}, "optimizer", "adamw or sgd"},
+    {{"clip-grad", "gradient-clipping", "max-grad-norm", "max-norm"}, "clip", "MAXNORM or off"},
+    {{"fsdp", "sharding-strategy", "stage", "zero-stage"},
+     "strategy",
+     "fsdp2, fsdp1, ddp, zero1, zero2 or zero3"},
+    {{"data-parallel-replicate-degree", "dp-replicate", "hsdp"}, "replicate", "copies of a model"},
+    {{"fsdp-reshard-after-forward", "reshard-after-forward"}, "reshard", "always, never or INT"},
+    {{"auto-wrap-policy", "transformer-layer-cls-to-wrap", "wrap"}, "units", "what is a unit"},
+    {{"attn", "attn-implementation", "flash-attention", "flash-attn"}, "attention", "the kernel"},
+    {{"fp8", "fp8-recipe"}, "float8", "torchao's recipe"},
+    {{"adapter", "lora-r", "lora-rank", "peft"}, "lora", "R or R:MODULE,..."},
+    {{"config", "config-file", "deepspeed", "deepspeed-config"},
+     "from",
+     "a file of torchtitan, accelerate, DeepSpeed or TrainingArguments"},
+    {{"bits", "load-in-4bit", "load-in-8bit", "qlora", "quantization", "quantize"}, NULL, FEW_BITS},
+    {{"tensor-model-parallel-size", "tensor-parallel", "tensor-parallel-degree",
+      "tensor-parallel-size", "tp", "tp-size"},
+     NULL,
+     NOT_PLANNED("tensor parallelism")},
+    {{"pipeline-model-parallel-size", "pipeline-parallel", "pipeline-parallel-degree", "pp"},
+     NULL,
+     NOT_PLANNED("pipeline parallelism")},
+    {{"context-parallel", "context-parallel-degree", "context-parallel-size", "cp",
+      "sequence-parallel", "sp"},
+     NULL,
+     NOT_PLANNED("context parallelism")},
+    {{"ep", "expert-model-parallel-size", "expert-parallel", "expert-parallel-degree"},
+     NULL,
+     NOT_PLANNED("expert parallelism")},
+};
+
+const char *elsewhere_say(const char *name, const char **setting)
+{
+    *setting = NULL;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (const char *const *known = rows[i].names; *known; known++)
+            if (names_alike(name, *known)) {
+                *setting = rows[i].setting;
+                return rows[i].text;
+            }
+    return NULL;
+}
