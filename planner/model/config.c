@@ -260,7 +260,7 @@ static enum err_code parse(const char *text, size_t bytes, const char *where,
                        where);
     if (bytes >= 4 && memcmp(text, "GGUF", 4) == 0)
         return err_set(
-            err, ERR_UNSUPPORTED,
+            err, ERR_INVALID,
             "%s: weights in GGUF; the config.json of the model that they were made of is "
             "what is planned from",
             where);
