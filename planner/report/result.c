@@ -483,6 +483,20 @@ static void saved_views_print(FILE *file, const struct saved_views *v, uint64_t 
         fprintf(file, "\n  --checkpointing full: %s\n", v->refusal.text);
 }
 
+/* Whether memory that another stream uses makes reserved more than it need be (memory/deferred.h):
+ * by a tenth of what is allocated. */
+static bool frees_late(const struct prediction *p)
+{
+    bool late = false;
+    for (uint32_t i = 0; i < p->plan->instruction_count && !late; i++) {
+        const struct plan_instruction *instruction = &p->plan->instructions[i];
+        late = instruction->op == PLAN_FREE && plan_free_is_deferred(p->plan, instruction) &&
+               p->plan->buffers[instruction->arg].pool != LANE_HOST;
+    }
+    const uint64_t allocated = p->memory.allocated.bytes;
+    return late && p->memory.reserved_bytes - allocated > allocated / 10;
+}
+
 void result_json_causes(json_t *root, const struct settings *settings, const struct job *job,
                         const struct machine *machine, const struct prediction *prediction)
 {
@@ -492,6 +506,7 @@ void result_json_causes(json_t *root, const struct settings *settings, const str
         json_object_set_new(root, "padding", padding_json(&padding));
     if (saved_views_find(settings, job, machine, prediction, &views))
         json_object_set_new(root, "saved_views", saved_views_json(&views));
+    json_object_set_new(root, "frees_late", json_boolean(frees_late(prediction)));
 }
 
 void result_print_causes(FILE *file, const struct settings *settings, const struct job *job,
@@ -503,6 +518,12 @@ void result_print_causes(FILE *file, const struct settings *settings, const stru
         padding_print(file, &padding, prediction->device_bytes);
     if (saved_views_find(settings, job, machine, prediction, &views))
         saved_views_print(file, &views, prediction->device_bytes);
+    if (frees_late(prediction))
+        fprintf(file,
+                "\n  late frees: memory that another stream uses (record_stream) comes back here "
+                "where a wait\n  shows that it is done with it, on a GPU as soon as it is: "
+                "reserved is the most, %.2f GiB the least\n",
+                gib(prediction->memory.allocated.bytes));
 }
 
 void result_print(FILE *file, const struct settings *settings, const struct job *job,

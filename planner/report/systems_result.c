@@ -207,13 +207,20 @@ static void put_time(const struct table *t)
 {
     put_row(t, "step", write_seconds, STEP);
     put_row(t, "tokens/s of a GPU", write_tokens, 0);
-    put_row(t, "MFU", write_mfu, 0);
+    put_row(t, "MFU, of its dtype's peak", write_mfu, 0);
     put_row(t, "communication", write_seconds, COMMUNICATION);
     put_row(t, "exposed of it", write_seconds, EXPOSED);
     put_row(t, "bound by", write_bound, 0);
 }
 
 /* ---- what there is to say below it ---- */
+
+/* DDP whose mixed precision, torch.autocast, is off. */
+static bool computes_wide(const struct system_point *at)
+{
+    return at->settings.job.strategy.system == SYSTEM_DDP && at->compute == DTYPE_FP32 &&
+           !at->autocast;
+}
 
 static void put_remarks(const struct table *t)
 {
@@ -226,23 +233,56 @@ static void put_remarks(const struct table *t)
                     at->point.reason);
         if (at->without[0])
             fprintf(t->file, "  %s does not have %s\n", at->name, at->without);
+        if (!is_refused(at) && computes_wide(at))
+            fprintf(t->file, "  %s computes in fp32: its mixed precision is %s+autocast=bf16\n",
+                    at->name, at->name);
     }
     if (released)
         fputs("  * fits only after cached segments are released: expect slow steps\n", t->file);
 }
 
+static bool same_dtypes(const struct system_point *a, const struct system_point *b)
+{
+    return a->store == b->store && a->compute == b->compute && a->reduce == b->reduce &&
+           a->autocast == b->autocast;
+}
+
+/* The fastest that fits of those that train in the same dtypes as the i-th. */
+static uint32_t best_alike(const struct systems *s, uint32_t i)
+{
+    uint32_t best = i;
+    for (uint32_t k = 0; k < s->count; k++)
+        if (s->of[k].point.verdict == POINT_FITS && same_dtypes(&s->of[k], &s->of[i]) &&
+            s->of[k].point.tokens_per_s > s->of[best].point.tokens_per_s)
+            best = k;
+    return best;
+}
+
+static void put_one(const struct table *t, const char *title, const struct system_point *at)
+{
+    struct cell computed, reduced;
+    char number[32];
+    write_dtypes(at, 1, &computed);
+    write_dtypes(at, 2, &reduced);
+    fprintf(t->file, "  %s%s%s%s, %s tokens/s of a GPU", t->style.good, title, at->name,
+            t->style.off, style_grouped((uint64_t)(at->point.tokens_per_s + 0.5), number));
+    fprintf(t->file, "; computed in %s, reduced in %s\n", computed.text, reduced.text);
+}
+
+/* The fastest, and the fastest of each that trains otherwise: they are no like for like. */
 static void put_best(const struct table *t)
 {
     const struct systems *s = t->systems;
     uint32_t fits = 0;
-    char number[32];
     for (uint32_t i = 0; i < s->count; i++)
         fits += s->of[i].point.verdict == POINT_FITS;
     if (fits < 2)
         return;
-    fprintf(t->file, "  %sfastest that fits: %s%s, %s tokens/s of a GPU\n", t->style.good,
-            s->of[s->best].name, t->style.off,
-            style_grouped((uint64_t)(s->of[s->best].point.tokens_per_s + 0.5), number));
+    put_one(t, "fastest that fits: ", &s->of[s->best]);
+    for (uint32_t i = 0; i < s->count; i++)
+        if (s->of[i].point.verdict == POINT_FITS && best_alike(s, i) == i &&
+            !same_dtypes(&s->of[i], &s->of[s->best]))
+            put_one(t, "in other dtypes:   ", &s->of[i]);
 }
 
 void systems_print(FILE *file, const struct systems *systems)

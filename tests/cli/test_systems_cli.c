@@ -205,6 +205,21 @@ static void zeros_units_and_what_does_nothing_are_said(void **state)
     unlink(options);
 }
 
+/* The fastest of each set of dtypes, and what is reserved by blocks that come back late. */
+static void what_is_compared_is_said(void **state)
+{
+    (void)state;
+    shardplan_says(0, "in other dtypes:   ", "fit " TOY " --strategy zero3,fsdp2");
+    shardplan_says(0, "ddp computes in fp32: its mixed precision is ddp+autocast=bf16",
+                   "fit " TOY " --strategy ddp,fsdp2");
+    assert_int_equal(shardplan("fit " TOY " --strategy fsdp1,fsdp2"), 0);
+    assert_null(strstr(program_output(), "in other dtypes"));
+    shardplan_says(0, "late frees: memory that another stream uses (record_stream)",
+                   "fit llama-3.1-8b --gpus 8 --strategy zero3 --seq 4096");
+    assert_int_equal(shardplan("fit llama-3.1-8b --gpus 8 --seq 4096"), 0);
+    assert_null(strstr(program_output(), "late frees"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +230,7 @@ int main(void)
         cmocka_unit_test(what_is_wrong_is_said_once),
         cmocka_unit_test(one_system_is_no_table),
         cmocka_unit_test(files_are_written_where_asked),
+        cmocka_unit_test(what_is_compared_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
