@@ -14,8 +14,14 @@
 /* A remedy with more changes takes so much of the step of one with fewer, at most. */
 #define WORTH_A_CHANGE 0.99
 
-/* What searches found: of each number of GPUs as many as changes can be, at most. */
-enum { MOST_TIMES = 8, MOST_FOUND = 4 * (REMEDY_CHANGES + 1) };
+/* A remedy in other dtypes is told where it is so much faster than those that leave them alone. */
+#define WORTH_OTHER_DTYPES 1.05
+
+/* What searches found: of each search as many as changes can be, at most. */
+enum { MOST_TIMES = 8, MOST_SEARCHES = 6, MOST_FOUND = MOST_SEARCHES * (REMEDY_CHANGES + 1) };
+
+/* As they are told: within a kind the fastest first. */
+enum kind { ON_THESE_GPUS, IN_OTHER_DTYPES, ON_MORE_GPUS, KINDS };
 
 struct finder {
     const struct settings *settings;
@@ -53,19 +59,24 @@ static uint32_t count_options(const char *change)
     return count;
 }
 
+static uint32_t gpus_asked(const struct finder *f)
+{
+    return f->settings->job.strategy.world;
+}
+
 /* In words what else a change of the GPUs changes, in `text`; "": nothing. */
-static void describe_gpus(uint32_t times, double batch, char text[96])
+static void describe_gpus(double times, double batch, char text[96])
 {
     text[0] = '\0';
     if (times > 1 && batch > 1)
-        snprintf(text, 96, "%" PRIu32 " times the GPUs, %g times the tokens a step", times, batch);
+        snprintf(text, 96, "%g times the GPUs, %g times the tokens a step", times, batch);
     else if (times > 1)
-        snprintf(text, 96, "%" PRIu32 " times the GPUs", times);
+        snprintf(text, 96, "%g times the GPUs", times);
 }
 
 /* `wanted`: tokens of a step as they were asked for. */
-static void add(struct finder *f, uint32_t times, const struct settings *changed,
-                const struct found *found, double wanted)
+static void add(struct finder *f, const struct settings *changed, const struct found *found,
+                double wanted)
 {
     struct job job;
     char numerics[NUMERICS_TEXT], gpus[96];
@@ -73,13 +84,13 @@ static void add(struct finder *f, uint32_t times, const struct settings *changed
         return;
     const double batch = tokens_a_step(&job) / wanted;
     struct remedy *remedy = &f->found[f->count++];
-    *remedy = (struct remedy){.times = times,
+    *remedy = (struct remedy){.gpus = job.strategy.world,
                               .device_bytes = found->device_bytes,
                               .step_s = found->step_s,
                               .tokens_per_s = tokens(&job) / found->step_s};
     settings_difference(f->settings, changed, remedy->change, sizeof remedy->change);
     numerics_difference(f->settings, changed, f->config, numerics);
-    describe_gpus(times, batch, gpus);
+    describe_gpus((double)job.strategy.world / gpus_asked(f), batch, gpus);
     remedy->changes = count_options(remedy->change);
     remedy->tight = is_tight(f, found->device_bytes);
     remedy->changes_numerics = numerics[0] != '\0' || batch != 1;
@@ -96,8 +107,7 @@ static uint64_t sequences(const struct finder *f)
 }
 
 /* From the fewest changes on: one more has to be worth it. */
-static void add_front(struct finder *f, uint32_t times, const struct candidates *c,
-                      const struct search *search)
+static void add_front(struct finder *f, const struct candidates *c, const struct search *search)
 {
     double least_s = INFINITY;
     struct job job;
@@ -112,33 +122,33 @@ static void add_front(struct finder *f, uint32_t times, const struct candidates 
             continue;
         least_s = found->step_s;
         grid_settings(&c->space->grids[c->at[found->candidate].grid], found->point, &changed);
-        add(f, times, &changed, found, wanted);
+        add(f, &changed, found, wanted);
     }
 }
 
-/* All settings on so many times the GPUs, which share the tokens of a step where these can be
- * split; where not, each GPU has as many as before. Returns whether something fits. */
-static bool search_on(struct finder *f, uint32_t times)
+/* All settings on so many GPUs, which share the tokens of a step where these can be split; where
+ * not, each GPU has as many as before. Returns whether something fits. */
+static bool search_on(struct finder *f, uint32_t gpus)
 {
     struct space space;
     struct candidates candidates;
     struct search search;
     struct settings base = *f->settings;
     struct space_options options = f->options;
-    const struct candidates_options narrow = {.most_changes = REMEDY_CHANGES - (times > 1),
-                                              .limit_bytes = f->limit_bytes};
+    const struct candidates_options narrow = {
+        .most_changes = REMEDY_CHANGES - (gpus != gpus_asked(f)), .limit_bytes = f->limit_bytes};
     const struct search_options by_changes = {.measure = SEARCH_CHANGES,
                                               .limit_bytes = f->limit_bytes};
     const uint32_t before = f->count;
-    if (!options.global_batch && sequences(f) % times == 0)
-        options.global_batch = sequences(f) * base.job.strategy.world;
-    base.job.strategy.world *= times;
+    if (!options.global_batch && sequences(f) * gpus_asked(f) % gpus == 0)
+        options.global_batch = sequences(f) * gpus_asked(f);
+    base.job.strategy.world = gpus;
     if (space_new(&base, &options, &space, NULL) != ERR_OK)
         return false;
     if (candidates_new(&space, f->config, f->machine, &narrow, f->pool, &candidates, NULL) ==
         ERR_OK) {
         search_run(&candidates, &by_changes, f->pool, &search);
-        add_front(f, times, &candidates, &search);
+        add_front(f, &candidates, &search);
         search_free(&search);
         candidates_free(&candidates);
     }
@@ -147,6 +157,13 @@ static bool search_on(struct finder *f, uint32_t times)
 }
 
 /* ---- which of them are told ---- */
+
+static enum kind kind_of(const struct finder *f, const struct remedy *remedy)
+{
+    return remedy->gpus > gpus_asked(f) ? ON_MORE_GPUS
+           : remedy->changes_numerics   ? IN_OTHER_DTYPES
+                                        : ON_THESE_GPUS;
+}
 
 static int by_tokens(const void *x, const void *y)
 {
@@ -160,7 +177,7 @@ static int by_tokens(const void *x, const void *y)
 static bool dominates(const struct remedy *a, const struct remedy *b)
 {
     return a->tokens_per_s >= b->tokens_per_s && a->device_bytes <= b->device_bytes &&
-           a->changes <= b->changes && a->times <= b->times &&
+           a->changes <= b->changes && a->gpus <= b->gpus &&
            a->changes_numerics <= b->changes_numerics;
 }
 
@@ -181,47 +198,93 @@ static void drop_dominated(struct finder *f)
             }
 }
 
-/* Of many with as many GPUs (or with more) the fastest are told, and that of the fewest changes. */
-static void keep_few(struct finder *f, bool more, uint32_t most)
+/* Of many of a kind the fastest are told, and that of the fewest changes; of those on more GPUs the
+ * fastest and that of the fewest GPUs. */
+static void keep_few(struct finder *f, enum kind kind, uint32_t most)
 {
     for (;;) {
-        uint32_t count = 0, fewest = 0, last = 0;
+        uint32_t count = 0, kept = 0, last = 0;
         for (uint32_t i = 0; i < f->count; i++)
-            if ((f->found[i].times > 1) == more) {
-                if (count == 0 || f->found[i].changes < f->found[fewest].changes)
-                    fewest = i;
+            if (kind_of(f, &f->found[i]) == kind) {
+                const struct remedy *one = &f->found[i], *other = &f->found[kept];
+                if (count == 0 || (kind == ON_MORE_GPUS ? one->gpus < other->gpus
+                                                        : one->changes < other->changes))
+                    kept = i;
                 count++;
             }
         if (count <= most)
             return;
         for (uint32_t i = 0; i < f->count; i++)
-            if ((f->found[i].times > 1) == more && (i != fewest || most == 1))
+            if (kind_of(f, &f->found[i]) == kind && (i != kept || most == 1))
                 last = i;
         remove_at(f, last);
     }
 }
 
+static bool fills_nodes(const struct finder *f, uint32_t gpus)
+{
+    return gpus <= f->machine->gpus_per_node || gpus % f->machine->gpus_per_node == 0;
+}
+
+/* As many GPUs as were asked for, twice, four and eight times, until something fits there: then
+ * also halfway to the half of them, where nothing did. */
 static void search_all(struct finder *f)
 {
-    (void)search_on(f, 1);
-    for (uint32_t times = 2; times <= MOST_TIMES && !search_on(f, times);)
-        times *= 2;
+    const uint32_t asked = gpus_asked(f);
+    uint32_t gpus = 2 * asked;
+    (void)search_on(f, asked);
+    while (gpus <= MOST_TIMES * asked && !search_on(f, gpus))
+        gpus *= 2;
+    if (gpus <= MOST_TIMES * asked && gpus % 4 == 0 && fills_nodes(f, gpus / 4 * 3))
+        (void)search_on(f, gpus / 4 * 3);
+}
+
+/* Of what is found now, the fastest on as many GPUs as were asked for; 0: there is none. */
+static double fastest(const struct finder *f, uint32_t from)
+{
+    double most = 0;
+    for (uint32_t i = from; i < f->count; i++)
+        if (f->found[i].gpus == gpus_asked(f))
+            most = fmax(most, f->found[i].tokens_per_s);
+    return most;
+}
+
+/* Other dtypes are no like for like: they are told where nothing else helps on these GPUs, or by
+ * much less. */
+static void search_other_dtypes(struct finder *f)
+{
+    const uint32_t before = f->count;
+    const double alike = fastest(f, 0);
+    f->options.numerics = true;
+    (void)search_on(f, gpus_asked(f));
+    f->options.numerics = false;
+    for (uint32_t i = f->count; i-- > before;)
+        if (!f->found[i].changes_numerics || f->found[i].tokens_per_s < WORTH_OTHER_DTYPES * alike)
+            remove_at(f, i);
 }
 
 static uint32_t find(struct finder *f, struct remedy told[REMEDIES])
 {
+    static const uint32_t most[] = {
+        [ON_THESE_GPUS] = REMEDIES - 3, [IN_OTHER_DTYPES] = 1, [ON_MORE_GPUS] = 2};
+    uint32_t count = 0;
     search_all(f);
     if (f->count == 0) {
         f->options.numerics = f->options.rest = true;
         search_all(f);
+    } else {
+        search_other_dtypes(f);
     }
     if (f->count)
         qsort(f->found, f->count, sizeof *f->found, by_tokens);
     drop_dominated(f);
-    keep_few(f, true, 1);
-    keep_few(f, false, REMEDIES - 1);
-    memcpy(told, f->found, f->count * sizeof *told);
-    return f->count;
+    for (enum kind kind = 0; kind < KINDS; kind++)
+        keep_few(f, kind, most[kind]);
+    for (enum kind kind = 0; kind < KINDS; kind++)
+        for (uint32_t i = 0; i < f->count; i++)
+            if (kind_of(f, &f->found[i]) == kind)
+                told[count++] = f->found[i];
+    return count;
 }
 
 const char *remedies_unsearched(const struct settings *settings, struct arena *arena)

@@ -12,12 +12,12 @@
 #include "search/space.h"
 #include "settings/settings.h"
 
-enum { REMEDIES = 4, REMEDY_CHANGES = 5 }; /* a remedy changes so many settings at most */
+enum { REMEDIES = 6, REMEDY_CHANGES = 5 }; /* a remedy changes so many settings at most */
 
 struct remedy {
-    char change[256];      /* as options: "--checkpointing full" */
-    uint32_t changes;      /* their number */
-    uint32_t times;        /* the GPUs that were asked for */
+    char change[256]; /* as options: "--checkpointing full" */
+    uint32_t changes; /* their number */
+    uint32_t gpus;
     char cost[256];        /* in words what else it changes; empty: nothing */
     bool changes_numerics; /* that among it, or the tokens of a step */
     bool tight;            /* fits with less free than predictions have been off by (predict.h) */
@@ -27,11 +27,12 @@ struct remedy {
 };
 
 /* Searches all settings that do not change what is trained, those that were given too; and with
- * them twice the GPUs, four and eight times, until something fits there, which share the tokens of
- * a step where these can be split, else train larger batches and say so. Where nothing of that
- * fits, all settings that have values to search, but for the loss. Writes up to REMEDIES of those
- * that fit without giving memory back, most tokens a second and GPU first, and returns their
- * number. `config` is the model's. */
+ * them twice the GPUs, four and eight times, until something fits there, and halfway to the half of
+ * that, which share the tokens of a step where these can be split, else train larger batches and
+ * say so. On as many GPUs as were asked for, other dtypes too, where they are faster. Where nothing
+ * of that fits, all settings that have values to search, but for the loss. Writes up to REMEDIES of
+ * those that fit without giving memory back, and returns their number: those on as many GPUs, most
+ * tokens a second first; one in other dtypes; those on more. `config` is the model's. */
 uint32_t remedies_find(const struct settings *settings, const struct model_config *config,
                        const struct machine *machine, struct remedy found[REMEDIES]);
 

@@ -124,16 +124,22 @@ static double batch_of(const struct settings *asked, const struct remedy *r)
 static bool no_better(const struct remedy *a, const struct remedy *b)
 {
     return a->tokens_per_s <= b->tokens_per_s && a->device_bytes >= b->device_bytes &&
-           a->changes >= b->changes && a->times >= b->times &&
+           a->changes >= b->changes && a->gpus >= b->gpus &&
            a->changes_numerics >= b->changes_numerics;
+}
+
+/* 0: on the GPUs that were asked for; 1: in other dtypes; 2: on more. */
+static int kind_of(const struct settings *asked, const struct remedy *r)
+{
+    return r->gpus > asked->job.strategy.world ? 2 : r->changes_numerics;
 }
 
 /* Of the same model on few GPUs and with two sequences: what is listed fits, in order, none for
  * nothing, and what it costs is said. */
 static void remedies_are_worth_telling(void **state)
 {
-    static const char *const asked[][2] = {{"8", "2"}, {"4", "2"}, {"2", "1"}};
-    uint32_t tight = 0, more = 0, combined = 0, larger = 0;
+    static const char *const asked[][2] = {{"8", "2"}, {"4", "2"}, {"2", "1"}, {"1", "1"}};
+    uint32_t tight = 0, more = 0, combined = 0, larger = 0, other = 0;
     (void)state;
     for (size_t c = 0; c < sizeof asked / sizeof asked[0]; c++) {
         struct remedy found[REMEDIES];
@@ -149,19 +155,26 @@ static void remedies_are_worth_telling(void **state)
             const bool larger_batch = batch_of(&s, r) != 1;
             assert_true(r->device_bytes <= capacity);
             assert_int_equal(r->tight, free_bytes < RESERVED_ERROR * (double)capacity);
-            assert_int_equal(r->times > 1, strstr(r->change, "--gpus") != NULL);
-            assert_int_equal(r->changes_numerics, larger_batch);
+            const int kind = kind_of(&s, r), before = i ? kind_of(&s, &found[i - 1]) : 0;
+            assert_int_equal(kind == 2, strstr(r->change, "--gpus") != NULL);
+            if (kind == 1) /* it says which */
+                assert_non_null(strstr(r->cost, " instead of "));
+            else
+                assert_int_equal(r->changes_numerics, larger_batch);
             assert_int_equal(strstr(r->cost, "times the tokens a step") != NULL, larger_batch);
-            assert_true(i == 0 || r->tokens_per_s <= found[i - 1].tokens_per_s);
+            assert_true(kind >= before);
+            if (i && kind == before)
+                assert_true(r->tokens_per_s <= found[i - 1].tokens_per_s);
             for (uint32_t k = 0; k < count; k++)
                 assert_true(k == i || !no_better(r, &found[k]));
             tight += r->tight;
-            more += r->times > 1;
-            combined += r->times > 1 && r->changes > 1;
+            more += kind == 2;
+            other += kind == 1;
+            combined += kind == 2 && r->changes > 1;
             larger += larger_batch;
         }
     }
-    assert_true(tight > 0 && more > 0 && combined > 0 && larger > 0);
+    assert_true(tight > 0 && more > 0 && combined > 0 && larger > 0 && other > 0);
 }
 
 /* Where nothing else fits, what trains otherwise is a remedy, and says so. */
