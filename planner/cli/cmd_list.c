@@ -114,6 +114,9 @@ int command_gpus(int argc, char **argv)
     printf("\nnode types (--node):");
     for (uint32_t i = 0; i < nodes->count; i++)
         printf("%s %s", i ? "," : "", nodes->names[i]);
-    printf("\nevery number with its source: shardplan gpus --json\n");
+    printf("\nevery number with its source: shardplan gpus --json\n"
+           "a machine of one's own: --profile FILE, JSON with any of these numbers on top of --gpu "
+           "and --node,\nsuch as {\"nics\": 2, \"nic_bytes_per_s\": 12.5e9, \"network\": "
+           "\"roce\"}, or on top of its \"gpu\"\n");
     return status;
 }

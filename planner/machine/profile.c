@@ -47,15 +47,21 @@ static bool is_called(const char *own, const char *name)
     return *own == *name;
 }
 
-enum profile_key profile_key_named(const char *name, struct err *err)
+static const char *nearest_key(const char *name)
 {
     const char *nearest = NULL;
-    for (int key = 0; key < PROFILE_KEYS; key++) {
-        if (is_called(keys[key].name, name))
-            return (enum profile_key)key;
+    for (int key = 0; key < PROFILE_KEYS; key++)
         if (names_near(name, keys[key].name) && names_nearer(name, keys[key].name, nearest))
             nearest = keys[key].name;
-    }
+    return nearest;
+}
+
+enum profile_key profile_key_named(const char *name, struct err *err)
+{
+    for (int key = 0; key < PROFILE_KEYS; key++)
+        if (is_called(keys[key].name, name))
+            return (enum profile_key)key;
+    const char *nearest = nearest_key(name);
     err_set(err, ERR_INVALID,
             "\"%.100s\" is no number of a profile%s%s%s: `shardplan gpus --json` shows them", name,
             nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
@@ -360,23 +366,30 @@ static bool read_pick(const char *where, const char *member, const json_t *value
     return true;
 }
 
+static enum err_code refuse_key(const char *where, const char *member, struct err *err)
+{
+    const char *nearest = nearest_key(member);
+    return err_set(
+        err, ERR_INVALID,
+        "%s: \"%.100s\" is no key of a profile%s%s%s; there are name, title, aliases, source, gpu, "
+        "generation, link, network, kernels, attention, collectives and the numbers that "
+        "`shardplan gpus --json` shows, in bytes, seconds and what is made of them",
+        where, member, nearest ? " (did you mean " : "", nearest ? nearest : "",
+        nearest ? "?)" : "");
+}
+
 static enum err_code read_text(const char *where, const char *member, const json_t *value,
                                struct profile *out, struct err *err)
 {
+    const bool name = strcmp(member, "name") == 0, title = strcmp(member, "title") == 0;
+    if (!name && !title && strcmp(member, "source") != 0)
+        return refuse_key(where, member, err);
     if (!json_is_string(value))
         return err_set(err, ERR_INVALID, "%s: \"%s\": expected a string", where, member);
-    if (strcmp(member, "name") == 0)
+    if (name)
         set_text(out->name, sizeof out->name, value);
-    else if (strcmp(member, "title") == 0)
+    else if (title)
         set_text(out->title, sizeof out->title, value);
-    else if (strcmp(member, "source") != 0)
-        return err_set(
-            err, ERR_INVALID,
-            "%s: \"%s\" is no key of a profile: they are name, title, aliases, source, gpu, "
-            "generation, link, network, kernels, attention, collectives and the numbers that "
-            "`shardplan "
-            "gpus --json` shows",
-            where, member);
     return ERR_OK;
 }
 

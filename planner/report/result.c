@@ -544,7 +544,7 @@ void result_print(FILE *file, const struct settings *settings, const struct job 
     if (p->fits)
         return;
     if (remedy_count) {
-        fprintf(file, "\n  what would make it fit, on these GPUs first:\n");
+        fprintf(file, "\n  what would make it fit, fastest first:\n");
     } else {
         fprintf(file, "\n  no change of up to %d of the settings searched makes it fit\n",
                 REMEDY_CHANGES);

@@ -20,7 +20,7 @@
 /* What searches found: of each search as many as changes can be, at most. */
 enum { MOST_TIMES = 8, MOST_SEARCHES = 6, MOST_FOUND = MOST_SEARCHES * (REMEDY_CHANGES + 1) };
 
-/* As they are told: within a kind the fastest first. */
+/* Of each kind so many are told at most. */
 enum kind { ON_THESE_GPUS, IN_OTHER_DTYPES, ON_MORE_GPUS, KINDS };
 
 struct finder {
@@ -267,7 +267,6 @@ static uint32_t find(struct finder *f, struct remedy told[REMEDIES])
 {
     static const uint32_t most[] = {
         [ON_THESE_GPUS] = REMEDIES - 3, [IN_OTHER_DTYPES] = 1, [ON_MORE_GPUS] = 2};
-    uint32_t count = 0;
     search_all(f);
     if (f->count == 0) {
         f->options.numerics = f->options.rest = true;
@@ -280,11 +279,8 @@ static uint32_t find(struct finder *f, struct remedy told[REMEDIES])
     drop_dominated(f);
     for (enum kind kind = 0; kind < KINDS; kind++)
         keep_few(f, kind, most[kind]);
-    for (enum kind kind = 0; kind < KINDS; kind++)
-        for (uint32_t i = 0; i < f->count; i++)
-            if (kind_of(f, &f->found[i]) == kind)
-                told[count++] = f->found[i];
-    return count;
+    memcpy(told, f->found, f->count * sizeof *told);
+    return f->count;
 }
 
 const char *remedies_unsearched(const struct settings *settings, struct arena *arena)

@@ -31,8 +31,8 @@ struct remedy {
  * that, which share the tokens of a step where these can be split, else train larger batches and
  * say so. On as many GPUs as were asked for, other dtypes too, where they are faster. Where nothing
  * of that fits, all settings that have values to search, but for the loss. Writes up to REMEDIES of
- * those that fit without giving memory back, and returns their number: those on as many GPUs, most
- * tokens a second first; one in other dtypes; those on more. `config` is the model's. */
+ * those that fit without giving memory back, most tokens a second and GPU first, and returns their
+ * number: some on as many GPUs, one in other dtypes, two on more. `config` is the model's. */
 uint32_t remedies_find(const struct settings *settings, const struct model_config *config,
                        const struct machine *machine, struct remedy found[REMEDIES]);
 

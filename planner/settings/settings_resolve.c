@@ -1,6 +1,9 @@
 /* settings_resolve.c - see settings_resolve.h. */
 #include "settings/settings_resolve.h"
 
+#include "base/json_file.h"
+#include "machine/builtin.h"
+
 #include <inttypes.h>
 
 enum { DEFAULT_SEQ = 2048, MOST_TOKENS = 1 << 28 }; /* a micro-batch's: sizes stay below 2^63 */
@@ -64,6 +67,32 @@ enum err_code settings_job(const struct settings *settings, const struct model_c
     return resolve_zero(settings, config->recording ? 0 : config->hidden, &out->strategy, err);
 }
 
+static bool is_given(const struct settings *settings, const char *name)
+{
+    const struct setting *row = settings_find(settings, name, NULL);
+    return row && settings_is_given(settings, row);
+}
+
+/* A profile with a "gpu" of its own begins anew: what was chosen beside it would be lost. */
+static enum err_code check_profile(const struct settings *settings, struct err *err)
+{
+    json_t *root = settings->profile ? json_file_read(settings->profile, NULL) : NULL;
+    const char *own = json_string_value(json_object_get(root, "gpu"));
+    enum err_code rc = ERR_OK;
+    if (own && is_given(settings, "gpu") &&
+        builtin_find(builtin_gpus(), own) != builtin_find(builtin_gpus(), settings->gpu))
+        rc = err_set(err, ERR_INVALID,
+                     "--gpu %s: %s is of another one (\"gpu\": \"%.100s\"); leave one of them out",
+                     settings->gpu, settings->profile, own);
+    else if (own && settings->node && is_given(settings, "node"))
+        rc = err_set(err, ERR_INVALID,
+                     "--node %s: %s begins with a card and its usual node (\"gpu\": \"%.100s\"); "
+                     "leave \"gpu\" out and give --gpu",
+                     settings->node, settings->profile, own);
+    json_decref(root);
+    return rc;
+}
+
 enum err_code settings_machine(const struct settings *settings, struct machine *out,
                                struct err *err)
 {
@@ -72,6 +101,7 @@ enum err_code settings_machine(const struct settings *settings, struct machine *
         .gpus_per_node = settings->gpus_per_node,
         .expandable_segments = settings->expandable_segments,
     };
+    TRY(check_profile(settings, err));
     TRY(profile_find(settings->gpu, &out->profile, err));
     if (settings->node)
         rc = profile_set_node(settings->node, &out->profile, err);
