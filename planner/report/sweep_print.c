@@ -1,5 +1,6 @@
 /* sweep_print.c - see sweep_report.h. */
 #include "report/compare_print.h"
+#include "report/palette.h"
 #include "report/result.h"
 #include "report/style.h"
 #include "report/sweep_report.h"
@@ -329,6 +330,22 @@ static void print_best(FILE *file, const struct sweep *sweep, const struct sweep
     fprintf(file, ", %+.2f GiB\n", gib(p->device_bytes) - gib(r->device_bytes));
 }
 
+/* Where nothing fits: what takes least, and most of what. */
+static void print_least(FILE *file, const struct turn *t)
+{
+    if (t->least != TURN_NONE) {
+        const struct turn_trial *least = &t->trials[t->least];
+        int most = 0;
+        for (int i = 0; i < CATEGORY_COUNT; i++)
+            if (least->point.categories[i] > least->point.categories[most])
+                most = i;
+        fprintf(file, "; %s takes least: %.2f GiB, %.2f of it %s", least->value,
+                gib(least->point.device_bytes), gib(least->point.categories[most]),
+                palette_category((enum category)most).name);
+    }
+    fputc('\n', file);
+}
+
 /* What lies beyond the answer: the proof. */
 static void print_answer(FILE *file, const struct style *s, const struct sweep *sweep,
                          const struct sweep_question *q)
@@ -337,7 +354,8 @@ static void print_answer(FILE *file, const struct style *s, const struct sweep *
     const uint32_t next = t->answer + (q->kind == TURN_LARGEST ? 1 : UINT32_MAX);
     const char *name = q->along.name, *kind = q->kind == TURN_LARGEST ? "largest" : "fewest";
     if (t->answer == TURN_NONE) {
-        fprintf(file, "\n  %sno %s fits%s; %" PRIu32 " tried\n", s->bad, name, s->off, t->count);
+        fprintf(file, "\n  %sno %s fits%s; %" PRIu32 " tried", s->bad, name, s->off, t->count);
+        print_least(file, t);
         return;
     }
     fprintf(file, "\n  %s%s %s: %s%s; ", s->good, kind, name, t->trials[t->answer].value, s->off);

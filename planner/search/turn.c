@@ -140,7 +140,18 @@ static uint32_t nearest_too_large(const struct search *s, uint32_t answer)
     return TURN_NONE;
 }
 
-/* The accepted trials around one; `from` is the count where nothing fits. */
+static uint32_t least_of(const struct turn *t)
+{
+    uint32_t least = TURN_NONE;
+    for (uint32_t i = 0; i < t->count; i++)
+        if (t->trials[i].point.verdict != POINT_REFUSED &&
+            (least == TURN_NONE ||
+             t->trials[i].point.device_bytes < t->trials[least].point.device_bytes))
+            least = i;
+    return least;
+}
+
+/* The accepted trials around one; `from` is the count where all are refused. */
 static void collect_near(struct turn *t, uint32_t from)
 {
     uint32_t below[TURN_NEAR], count = 0;
@@ -166,7 +177,10 @@ static void conclude(struct search *s, uint64_t place)
             t->answer = i;
     if (t->answer != TURN_NONE)
         t->neighbour = nearest_too_large(s, t->answer);
-    collect_near(t, t->answer == TURN_NONE ? t->count : t->answer);
+    t->least = least_of(t);
+    collect_near(t, t->answer != TURN_NONE  ? t->answer
+                    : t->least != TURN_NONE ? t->least
+                                            : t->count);
 }
 
 /* While there is one that fits below what does not: the fewest of them. */

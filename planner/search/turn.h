@@ -39,8 +39,9 @@ struct turn {
     uint32_t neighbour;  /* the nearest accepted one that does not fit, beyond the answer (largest)
                             or before it (fewest); TURN_NONE: there is none, every value fits */
     uint32_t neighbours; /* accepted ones on that side that were tried without a gap in between */
+    uint32_t least;      /* the accepted one that takes least memory; TURN_NONE: all are refused */
     uint32_t near[2 * TURN_NEAR + 1]; /* (near_count) of the accepted trials those around the
-                                         answer, or the last ones where there is none */
+                                         answer, or around the least where there is none */
     uint32_t near_count;
     bool jumped; /* one beyond a value that does not fit did fit: memory is not monotone */
 };

@@ -187,6 +187,15 @@ static void bad_questions_exit_with_2(void **state)
         expect_says(shardplan("sweep %s", cases[i].arguments), 2, cases[i].says);
 }
 
+static void what_takes_least_is_said_where_nothing_fits(void **state)
+{
+    (void)state;
+    shardplan("sweep llama-3.1-70b --fewest gpus --seq 4096");
+    assert_non_null(strstr(program_output(), "no gpus fits; "));
+    assert_non_null(strstr(program_output(), " of it activations\n"));
+    assert_null(strstr(program_output(), "1000000")); /* but what is around it */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -198,6 +207,7 @@ int main(void)
         cmocka_unit_test(progress_is_shown_on_a_terminal),
         cmocka_unit_test(files_are_left_in_the_folder),
         cmocka_unit_test(bad_questions_exit_with_2),
+        cmocka_unit_test(what_takes_least_is_said_where_nothing_fits),
     };
     return cmocka_run_group_tests_name("sweep_cli", tests, NULL, NULL);
 }
