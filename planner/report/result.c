@@ -546,7 +546,9 @@ void result_print(FILE *file, const struct settings *settings, const struct job 
     if (remedy_count) {
         fprintf(file, "\n  what would make it fit, fastest first:\n");
     } else {
-        fprintf(file, "\n  no change of up to %d of the settings searched makes it fit\n",
+        fprintf(file,
+                "\n  no change of up to %d of the settings searched makes it fit without giving "
+                "cached segments back\n",
                 REMEDY_CHANGES);
         remedies_unsearched_print(file, settings);
     }
