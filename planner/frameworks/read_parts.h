@@ -1,4 +1,5 @@
-/* read_parts.h - for the readers of this folder only: what document_read.c calls, and what they share.
+/* read_parts.h - for the readers of this folder only: what document_read.c calls, and what they
+ * share.
  */
 #ifndef SHARDPLAN_READ_PARTS_H
 #define SHARDPLAN_READ_PARTS_H

@@ -260,7 +260,7 @@ static uint32_t best_alike(const struct systems *s, uint32_t i)
 
 static void put_one(const struct table *t, const char *title, const struct system_point *at)
 {
-    struct cell computed, reduced;
+    struct cell computed = {""}, reduced = {""};
     char number[32];
     write_dtypes(at, 1, &computed);
     write_dtypes(at, 2, &reduced);
