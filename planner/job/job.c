@@ -106,6 +106,12 @@ static bool is_watched(const struct job *job)
     return tape.checkpointing == CHECKPOINTING_SELECTIVE && tape.checkpointed == CHECKPOINTED_ALL;
 }
 
+/* DeepSpeed was recorded on models without modules in their blocks, whose hooks would gather. */
+static bool is_flat(const struct job *job)
+{
+    return job->model.autograd == AUTOGRAD_RECORDED && system_zero_stage(job->strategy.system) > 0;
+}
+
 struct model_job job_model(const struct job *job)
 {
     struct model_job model = job->model;
@@ -115,6 +121,7 @@ struct model_job job_model(const struct job *job)
     model.copies_outputs = system_copies_outputs(&job->strategy);
     model.own_experts = job->strategy.experts_replicate > 0;
     model.watched = is_watched(job);
+    model.flat = is_flat(job);
     return model;
 }
 

@@ -146,7 +146,8 @@ static void pass_mark(struct lowering *low, enum stream_mark mark)
         [STREAM_BACKWARD_BLOCKS] = PLAN_MARK_BACKWARD_BLOCKS,
         [STREAM_AFTER_BACKWARD] = PLAN_MARK_AFTER_BACKWARD,
     };
-    emit_mark(low, marks[mark]);
+    if (mark != STREAM_BACKWARD_BLOCKS || !low->system->marks_blocks)
+        emit_mark(low, marks[mark]);
     if (mark == STREAM_AFTER_FORWARD)
         low->here.phase = PLAN_BACKWARD;
 }

@@ -96,9 +96,12 @@ static void reshard_waiting(struct lowering *low)
 
 static void pre_backward_hook(struct lowering *low, struct handle *handle)
 {
-    const struct fsdp1 *f = fsdp1_of(low);
+    struct fsdp1 *f = low->state;
     if (!handle || handle->ran_pre_backward)
         return;
+    if (handle->unit != 0 && !f->in_units)
+        emit_mark(low, PLAN_MARK_BACKWARD_BLOCKS);
+    f->in_units |= handle->unit != 0;
     const uint32_t before = enter_scope(low, "_pre_backward_hook", handle->unit, true);
     if (handle->needs_pre_backward) {
         if (!handle->prefetched)
@@ -179,6 +182,7 @@ static void final(struct lowering *low)
     }
     f->backward_count = 0;
     f->waiting = NULL;
+    f->in_units = false;
     for (uint32_t u = 0; u < f->handle_count; u++) {
         struct handle *handle = &f->handles[u];
         if (handle->viewed)
@@ -194,6 +198,7 @@ const struct system system_fsdp1 = {
     .state_bytes = sizeof(struct fsdp1),
     .views = true,
     .casts_root = true,
+    .marks_blocks = true,
     .settles = true,
     .prepare = fsdp1_prepare,
     .check = fsdp1_check,

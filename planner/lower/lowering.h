@@ -47,6 +47,7 @@ struct system {
     bool casts_params;   /* it casts parameters of what was made in fp32, and no buffers */
     bool node_hooks;     /* recording_choice */
     uint32_t zero_stage; /* of DeepSpeed's ZeRO; 0: it is another's */
+    bool marks_blocks;   /* its hooks say where the blocks' backward begins, not the stream */
     bool settles;        /* how a step begins depends on how the one before ended, update aside */
     /* Changes what needs a gradient (graph_need_gradients), before the graph is run. */
     void (*prepare)(const struct strategy *strategy, struct graph *graph);

@@ -11,15 +11,19 @@ struct gpt2_block {
 };
 
 static struct gpt2_block declare_block(struct graph *graph, const struct model_config *c,
-                                       const char *prefix)
+                                       const struct model_job *job, const char *prefix)
 {
+    static const char *const names[2][4] = {
+        {".attn.c_attn", ".attn.c_proj", ".mlp.c_fc", ".mlp.c_proj"},
+        {".c_attn", ".c_proj", ".c_fc", ".c_out"}};
+    const char *const *name = names[job->flat];
     struct gpt2_block block;
     block.ln_1 = build_norm(graph, prefix, ".ln_1", c->hidden, true, c->norm_eps);
     block.ln_2 = build_norm(graph, prefix, ".ln_2", c->hidden, true, c->norm_eps);
-    block.c_attn = build_linear(graph, prefix, ".attn.c_attn", 3 * c->hidden, c->hidden, true);
-    block.c_proj = build_linear(graph, prefix, ".attn.c_proj", c->hidden, c->hidden, true);
-    block.c_fc = build_linear(graph, prefix, ".mlp.c_fc", c->ffn, c->hidden, true);
-    block.m_proj = build_linear(graph, prefix, ".mlp.c_proj", c->hidden, c->ffn, true);
+    block.c_attn = build_linear(graph, prefix, name[0], 3 * c->hidden, c->hidden, true);
+    block.c_proj = build_linear(graph, prefix, name[1], c->hidden, c->hidden, true);
+    block.c_fc = build_linear(graph, prefix, name[2], c->ffn, c->hidden, true);
+    block.m_proj = build_linear(graph, prefix, name[3], c->hidden, c->ffn, true);
     const struct param_init last = init_normal(0.02 / sqrt(2.0 * c->layers), 0);
     graph_init_param(graph, block.c_proj.weight, last);
     graph_init_param(graph, block.m_proj.weight, last);
@@ -84,7 +88,7 @@ void build_gpt2(struct graph *graph, const struct model_config *c, const struct 
 
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "h.%u", i);
-        const struct gpt2_block block = declare_block(graph, c, graph->modules[module].name);
+        const struct gpt2_block block = declare_block(graph, c, job, graph->modules[module].name);
         graph_enter(graph, module, x);
         const uint32_t z = run_block(graph, c, job, &block, x);
         graph_exit(graph, module, z);

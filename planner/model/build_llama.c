@@ -24,11 +24,12 @@ static struct param_init drawn(double std)
 }
 
 static struct llama_block declare_block(struct graph *graph, const struct model_config *c,
-                                        const char *prefix, uint32_t index)
+                                        const struct model_job *job, const char *prefix,
+                                        uint32_t index)
 {
     char attention[96], feed_forward[96];
-    snprintf(attention, sizeof attention, "%s.attention.", prefix);
-    snprintf(feed_forward, sizeof feed_forward, "%s.feed_forward.", prefix);
+    snprintf(attention, sizeof attention, "%s.%s", prefix, job->flat ? "" : "attention.");
+    snprintf(feed_forward, sizeof feed_forward, "%s.%s", prefix, job->flat ? "" : "feed_forward.");
     struct llama_block block = {.wq = {0, 0}};
     const uint32_t h_q = c->heads * c->head_dim, h_kv = c->kv_heads * c->head_dim;
     block.wq = build_linear(graph, attention, "wq", h_q, c->hidden, c->attention_bias);
@@ -173,7 +174,8 @@ void build_llama(struct graph *graph, const struct model_config *c, const struct
 
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "layers.%u", i);
-        const struct llama_block block = declare_block(graph, c, graph->modules[module].name, i);
+        const struct llama_block block =
+            declare_block(graph, c, job, graph->modules[module].name, i);
         graph_enter(graph, module, x);
         const uint32_t z = run_block(graph, c, job, &block, x, freqs);
         graph_exit(graph, module, z);

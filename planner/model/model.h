@@ -237,6 +237,8 @@ struct model_job {
     bool casts_inputs;   /* modules cast what they are called with to `compute` */
     bool copies_outputs; /* what the model returns is copied before its caller gets it */
     bool own_experts;    /* experts are modules that are wrapped on their own (ROLE_EXPERTS) */
+    bool flat;           /* torchtitan's and nanoGPT's blocks have no modules for attention and MLP:
+                            their linear layers are the block's own */
     bool watched;        /* a dispatch mode watches the blocks: checkpoints by a policy have one */
     const char *frozen;  /* comma-separated glob patterns of parameter names, or NULL */
     const char *lora;    /* low-rank adapters, "16,q_proj,v_proj" (lora.h), or NULL */

@@ -367,23 +367,20 @@ static void add_buffers(const json_t *buffers, enum dtype cast, struct graph *gr
     }
 }
 
-/* The recorder's models for DeepSpeed have no modules for attention and feed-forward: their linear
- * layers are the block's own, here {kind, our name, its name}. Where a checkpoint wraps a block,
- * names go through its wrapper. */
-static const char *const zero_names[][3] = {
-    {"llama", "attention.w", "w"}, {"llama", "feed_forward.w", "w"},
-    {"gpt2", "attn.c_", "c_"},     {"gpt2", "mlp.c_proj", "c_out"},
-    {"gpt2", "mlp.c_fc", "c_fc"},  {"", "._checkpoint_wrapped_module", ""},
-    {"", "wte (tied)", "lm_head"},
+/* Where a checkpoint wraps a block, names go through its wrapper; a tied head has a module of its
+ * own. Here {our name, its name}. */
+static const char *const zero_names[][2] = {
+    {"._checkpoint_wrapped_module", ""},
+    {"wte (tied)", "lm_head"},
 };
 
 /* In place: new names are not longer. */
-static void rename_modules(const char *kind, char *text)
+static void rename_modules(char *text)
 {
     for (size_t i = 0; i < sizeof zero_names / sizeof zero_names[0]; i++) {
-        const char *from = zero_names[i][1], *to = zero_names[i][2];
+        const char *from = zero_names[i][0], *to = zero_names[i][1];
         char *found = strstr(text, from);
-        if (!found || (*zero_names[i][0] && strcmp(kind, zero_names[i][0]) != 0))
+        if (!found)
             continue;
         const char *rest = found + strlen(from);
         while (*to)
@@ -397,17 +394,6 @@ static bool is_zero(const json_t *row)
     return strcmp(truth_text(json_object_get(row, "strategy"), "system", ""), "deepspeed") == 0;
 }
 
-/* Its modules are those that DeepSpeed's hooks find. */
-static void rename_params(const json_t *row, struct graph *graph)
-{
-    const char *kind = truth_text(json_object_get(row, "model"), "kind", "");
-    for (uint32_t p = 0; p < graph->param_count; p++) {
-        char *name = arena_strdup(&graph->arena, graph->params[p].name);
-        rename_modules(kind, name);
-        graph->params[p].name = name;
-    }
-}
-
 /* The graph and the stream of a row's job, with what the row has besides. */
 static enum err_code row_stream(const json_t *row, const struct job *job, struct graph **graph,
                                 struct stream **stream, struct err *err)
@@ -418,8 +404,6 @@ static enum err_code row_stream(const json_t *row, const struct job *job, struct
     const char *cast = truth_text(json_object_get(row, "strategy"), "buffer_dtype", NULL);
     add_buffers(json_object_get(json_object_get(row, "model"), "buffers"),
                 dtype_of(cast, DTYPE_COUNT), *graph);
-    if (is_zero(row))
-        rename_params(row, *graph);
     const struct tape_options options = job_tape(job);
     if (options.compiled)
         return compile_run(*graph, &options, stream, err);
@@ -490,7 +474,7 @@ static const char *event_text(const json_t *row, const struct plan *plan,
     plan_buffer_text(plan, b, what, sizeof what);
     if (is_zero(row)) { /* its rows' categories say where a buffer was born: the scope does, too */
         const bool on_host = json_object_get(row, "host_peak_bytes") && b->pool == LANE_HOST;
-        rename_modules("", scope);
+        rename_modules(scope);
         snprintf(text, size, "%s%llu %s %s%s", i->op == PLAN_FREE ? "-" : "",
                  (unsigned long long)b->bytes, scope, what,
                  !on_host    ? ""
@@ -537,7 +521,7 @@ size_t truth_compare_events(const json_t *row, const struct plan *plan)
                  event ? json_string_value(json_array_get(event, 2)) : "",
                  event ? json_string_value(json_array_get(event, 3)) : "");
         if (is_zero(row))
-            rename_modules("", theirs);
+            rename_modules(theirs);
         if (strcmp(event_text(row, plan, i, ours, sizeof ours), theirs) != 0 && wrong++ < 3)
             print_error("%s: event %zu\n  recorded %s\n  planned  %s\n",
                         truth_text(row, "name", ""), next - 1, theirs, ours);
@@ -650,16 +634,11 @@ static double compare_numbers(const json_t *row, const struct plan *plan, size_t
             worst, check_number(name, mark, memory.live[i], json_object_get(live, mark), unequal));
     }
     const json_t *peaks = json_object_get(row, "segment_peaks");
-    /* Where blocks are no units, recordings begin the blocks' backward with the first unit's. */
-    const json_t *wrap = json_object_get(json_object_get(row, "strategy"), "wrap");
-    const bool in_blocks =
-        !wrap || (json_is_string(wrap) && strcmp(json_string_value(wrap), "none") != 0);
     for (int i = 0; i < PART_COUNT; i++)
-        if (in_blocks || (i != PART_BACKWARD_HEAD && i != PART_BACKWARD_BLOCKS))
-            worst = fmax(worst,
-                         check_number(name, step_part_name((enum step_part)i), memory.part_peaks[i],
-                                      json_object_get(peaks, step_part_name((enum step_part)i)),
-                                      unequal));
+        worst =
+            fmax(worst,
+                 check_number(name, step_part_name((enum step_part)i), memory.part_peaks[i],
+                              json_object_get(peaks, step_part_name((enum step_part)i)), unequal));
     /* Without a list of buckets the events of their rebuilding are not known. */
     const bool countable = !truth_bool(json_object_get(row, "strategy"), "static_graph", false) ||
                            json_object_get(row, "buckets");

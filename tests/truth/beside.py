@@ -11,9 +11,6 @@ PATTERNS = {"adamw_foreach": ("adamw", "foreach"), "adamw_fused": ("adamw", "fus
 ZERO = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
         "grad_accum_dtype", "no_sync", "code", "freeze", "lora", "lora_dtype", "gpus_per_node"}
 DEFAULT = 14    # 2.x: what is planned without --torch
-# DeepSpeed's recorder has a Llama and a GPT-2 whose blocks have no modules of their own for attention and MLP
-FLAT = (("llama", "attention.w", "w"), ("llama", "feed_forward.w", "w"), ("gpt2", "attn.c_", "c_"), ("gpt2", "mlp.c_proj", "c_out"),
-        ("gpt2", "mlp.c_fc", "c_fc"))
 
 
 def model_config(m):
@@ -150,21 +147,18 @@ def planned(row):
         return done.returncode, done.stdout, events, words, done.stderr.strip()
 
 
-def named(kind, text):
-    for model, ours, theirs in FLAT:
-        if model == kind:
-            text = text.replace(ours, theirs)
+def named(text):
     return text.replace("._checkpoint_wrapped_module", "").replace("wte (tied)", "lm_head")
 
 
-def what(event, kind, zero):
+def what(event, zero):
     """[bytes, category, where, label] of a recorded or planned event; ZeRO's categories are only a help."""
     size, category, where, label = event[0], event[1], event[2], event[-1]
     if not zero:
         return [size, category, where, label]
     if label.startswith(("histc ", "_to_copy ")):   # experts' tokens are counted in int32 on a GPU, of as many bytes
         label = label.replace(" int32", " float32")
-    return [size, named(kind, where), label.removesuffix(" host").removesuffix(" pinned")]
+    return [size, named(where), label.removesuffix(" host").removesuffix(" pinned")]
 
 
 def rebuilt(row):
@@ -195,9 +189,9 @@ def differences(row, out, events):
     """Lines; none when all is equal."""
     if row.get("autograd") == "gpu":
         return differences_of_bytes(row["event_list"], events)
-    kind, zero = row["model"].get("kind"), row["strategy"].get("system") == "deepspeed"
-    want = [what(e, kind, zero) for e in row["event_list"][rebuilt(row):]]
-    have = [what(e, kind, zero) for e in events]
+    zero = row["strategy"].get("system") == "deepspeed"
+    want = [what(e, zero) for e in row["event_list"][rebuilt(row):]]
+    have = [what(e, zero) for e in events]
     lines = []
     if [e[0] for e in want] != [e[0] for e in have]:
         n = next((i for i, (a, b) in enumerate(zip(want, have)) if a[0] != b[0]), min(len(want), len(have)))
@@ -214,11 +208,10 @@ def differences(row, out, events):
     for mark in LIVE:
         if row["live"].get(mark) is not None and said["live"].get(mark) != row["live"][mark]:
             lines.append(f"LIVE {mark} {row['live'][mark]} | {said['live'].get(mark)}")
-    blocks = row["strategy"].get("wrap", "blocks") in ("blocks", "titan")    # else the recording's are its first unit's
     for part, value in row["segment_peaks"].items():
         if part == "optimizer" and value < said["segment_peaks"].get(part) == row["live"]["after_backward"]:
             continue    # a recorded part counts from its first event on, which may be the first of its frees
-        if (blocks or "backward" not in part) and said["segment_peaks"].get(part) != value:
+        if said["segment_peaks"].get(part) != value:
             lines.append(f"PART {part} {value} | {said['segment_peaks'].get(part)}")
     return lines
 
