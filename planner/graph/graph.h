@@ -108,8 +108,17 @@ enum param_role { PARAM_WEIGHT, PARAM_BIAS, PARAM_NORM, PARAM_ROLES };
 
 /* Modules that a sharding strategy may wrap: embeddings, blocks, final norm, head; tables are
  * embeddings of models that nobody wraps as torchtitan does; experts are within a block, and have
- * borders only where they are to be wrapped (model_job.own_experts). */
-enum module_role { ROLE_EMBEDDING, ROLE_BLOCK, ROLE_NORM, ROLE_HEAD, ROLE_TABLE, ROLE_EXPERTS };
+ * borders only where they are to be wrapped (model_job.own_experts); inner ones are any others that
+ * got borders because they are to be (borders.h). */
+enum module_role {
+    ROLE_EMBEDDING,
+    ROLE_BLOCK,
+    ROLE_NORM,
+    ROLE_HEAD,
+    ROLE_TABLE,
+    ROLE_EXPERTS,
+    ROLE_INNER
+};
 struct graph_module {
     const char *name; /* "layers.0" */
     enum module_role role;
@@ -214,7 +223,9 @@ struct graph {
     const char *calling[8];  /* graph_call_begin: calling_depth of them, the innermost last */
     uint32_t calling_depth;
     const struct graph_leaf *leaves; /* the last that was said first; NULL: none */
-    const char *uncalled; /* a module that its children are called past; NULL: none. Lent */
+    const char *sequences; /* globs of nn.Sequentials: modules like others, whose children have
+                              numbers for names as those of lists do; NULL: none. Lent */
+    const char *uncalled;  /* a module that its children are called past; NULL: none. Lent */
     const char *frozen;
     bool all_frozen; /* while building: parameters declared now are not trained */
     struct graph_lora lora;

@@ -99,6 +99,27 @@ static enum err_code check_gradients(const struct job *job, struct graph **out, 
     return ERR_OK;
 }
 
+/* Units within blocks: their hooks would run again where a block does, and would be traced with it
+ * where it is compiled. Frees the graph that it refuses. */
+static enum err_code check_inner(const struct job *job, struct graph **out, struct err *err)
+{
+    const struct tape_options tape = job_tape(job);
+    const char *option = tape.checkpointing ? "--checkpointing"
+                         : tape.compiled    ? "--compile"
+                                            : NULL;
+    for (uint32_t m = 0; m < (*out)->module_count && option; m++) {
+        if ((*out)->modules[m].role != ROLE_INNER)
+            continue;
+        const enum err_code rc =
+            err_set(err, ERR_UNSUPPORTED, "--units %u would wrap %s, which %s is not planned with",
+                    job->strategy.unit_elements, (*out)->modules[m].name, option);
+        graph_free(*out);
+        *out = NULL;
+        return rc;
+    }
+    return ERR_OK;
+}
+
 /* create_selective_checkpoint_contexts sees calls by a TorchDispatchMode. */
 static bool is_watched(const struct job *job)
 {
@@ -106,10 +127,12 @@ static bool is_watched(const struct job *job)
     return tape.checkpointing == CHECKPOINTING_SELECTIVE && tape.checkpointed == CHECKPOINTED_ALL;
 }
 
-/* DeepSpeed was recorded on models without modules in their blocks, whose hooks would gather. */
+/* The recorded GPT-2 has no modules in its blocks, which might be wrapped, and of what DeepSpeed
+ * was recorded with Llama has none either, whose hooks would gather. */
 static bool is_flat(const struct job *job)
 {
-    return job->model.autograd == AUTOGRAD_RECORDED && system_zero_stage(job->strategy.system) > 0;
+    const bool zero = system_zero_stage(job->strategy.system) > 0;
+    return job->model.autograd == AUTOGRAD_RECORDED && (zero || job->model.code == CODE_NANOGPT);
 }
 
 struct model_job job_model(const struct job *job)
@@ -137,7 +160,7 @@ enum err_code job_graph(const struct job *job, struct graph **out, struct err *e
     const struct model_job model = job_model(job);
     TRY(model_build(&job->config, &model, out, err));
     system_prepare(&job->strategy, *out);
-    return ERR_OK;
+    return check_inner(job, out, err);
 }
 
 /* No tensor of a job that can be had is larger: an exbibyte, a thousand times the memory of the

@@ -40,8 +40,7 @@ static void begin(struct lowering *low)
         emit_sync(low, LANE_COMPUTE, LANE_HOST);
     emit_sync(low, f->unshard, LANE_COMPUTE);
     emit_sync(low, f->pre_unshard, LANE_COMPUTE);
-    if (low->micro_batch == 0)
-        fsdp1_drop_gradients(low);
+    fsdp1_drop_gradients(low);
 }
 
 static void pre_forward(struct lowering *low, uint32_t module)
@@ -117,12 +116,13 @@ static void pre_backward_hook(struct lowering *low, struct handle *handle)
 }
 
 /* Hooks of one tensor run in the order in which they were put on it: that of a unit that returned
- * what the root returns comes before the root's. */
+ * what the one around it returns comes first. */
 static void pre_backward(struct lowering *low, uint32_t module)
 {
     const struct fsdp1 *f = fsdp1_of(low);
-    if (module == MODULE_ROOT && f->returned != NONE)
-        pre_backward_hook(low, fsdp1_handle_at(low, f->returned));
+    const uint32_t last = f->returned[module == MODULE_ROOT ? low->graph->module_count : module];
+    if (last != NONE)
+        pre_backward(low, last);
     pre_backward_hook(low, fsdp1_handle_at(low, module));
 }
 

@@ -220,9 +220,27 @@ void fsdp1_zero_grad(struct lowering *low)
         f->free_events[f->free_first + i] = NONE;
 }
 
+/* Whether none of the original parameters has a .grad: this rank has no part of any that is
+ * trained. */
+static bool shows_nothing(const struct lowering *low, const struct handle *handle)
+{
+    uint32_t params = 0;
+    return low->strategy->use_orig_params && fsdp1_of(low)->sharded &&
+           count_local(low, handle, &params) == 0;
+}
+
+/* _reset_flat_param_grad_info_if_needed: a flat gradient goes unless an original parameter has a
+ * part of it. In the first micro-batch zero_grad has taken all of those. */
 void fsdp1_drop_gradients(struct lowering *low)
 {
     struct fsdp1 *f = low->state;
+    for (uint32_t u = 0; u < f->handle_count; u++) {
+        struct handle *handle = &f->handles[u];
+        if (handle->gradient == NONE || !shows_nothing(low, handle))
+            continue;
+        emit_free(low, handle->gradient);
+        handle->gradient = NONE;
+    }
     low->here.flags |= PLAN_LATER_STEPS;
     for (uint32_t u = 0; u < f->handle_count; u++) {
         if (f->handles[u].carried)

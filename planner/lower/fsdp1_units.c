@@ -8,6 +8,8 @@
  * Without sharding the flat parameter itself is stored. */
 #include "lower/fsdp1.h"
 
+#include "graph/borders.h"
+
 struct handle *fsdp1_handle_at(const struct lowering *low, uint32_t module)
 {
     const struct fsdp1 *f = fsdp1_of(low);
@@ -61,11 +63,15 @@ static uint32_t mixed_unit(const struct graph *graph, const struct wrapping *w, 
 /* A parameter of a unit that an operator outside of it uses; NONE: there is none. */
 static uint32_t strayed_param(const struct graph *graph, const struct wrapping *w)
 {
-    uint32_t inside = 0;
+    uint32_t inside = 0, around[MODULES_DEEP], depth = 0; /* units, the innermost last */
     for (uint32_t i = 0; i < graph->item_count; i++) {
         const struct graph_item item = graph->items[i];
-        if ((item.kind == ITEM_ENTER || item.kind == ITEM_EXIT) && w->of_module[item.arg] != NONE)
-            inside = item.kind == ITEM_ENTER ? w->of_module[item.arg] : 0;
+        if (item.kind == ITEM_ENTER && w->of_module[item.arg] != NONE && depth < MODULES_DEEP) {
+            around[depth++] = inside;
+            inside = w->of_module[item.arg];
+        } else if (item.kind == ITEM_EXIT && w->of_module[item.arg] != NONE && depth > 0) {
+            inside = around[--depth];
+        }
         const struct graph_op *op = item.kind == ITEM_OP ? &graph->ops[item.arg] : NULL;
         for (uint32_t in = 0; op && in < op->ins; in++) {
             if (op->in[in] == GRAPH_NONE)
@@ -98,8 +104,8 @@ static enum err_code check_units(const struct strategy *s, const struct graph *g
 {
     if (borderless)
         return err_set(err, ERR_UNSUPPORTED,
-                       "--units %u would wrap %s: only whole embeddings, blocks, norms and heads "
-                       "can be units here",
+                       "--units %u would wrap %s, of which it is not known where it begins and "
+                       "ends",
                        s->unit_elements, borderless);
     const uint32_t strayed = strayed_param(graph, w);
     if (strayed != NONE)
@@ -167,12 +173,22 @@ enum err_code fsdp1_check(const struct strategy *s, const struct graph *graph,
 
 /* ---- what needs a gradient ---- */
 
+/* Chooses units, with borders for all modules that are to be units: from the leaves up. */
+static void give_borders(const struct strategy *s, struct graph *graph, struct arena *arena,
+                         struct wrapping *w)
+{
+    const char *borderless;
+    do
+        choose_units(graph, s, arena, w, &borderless);
+    while (borderless && graph_give_borders(graph, borderless));
+}
+
 /* Views of a flat parameter that needs a gradient all need one, frozen or not. */
 void fsdp1_prepare(const struct strategy *s, struct graph *graph)
 {
     struct arena arena = {0};
     struct wrapping w;
-    choose_units(graph, s, &arena, &w, NULL);
+    give_borders(s, graph, &arena, &w);
     bool *unit = arena_alloc(&arena, w.units), *needs = arena_alloc(&arena, graph->param_count + 1);
     for (uint32_t p = 0; p < graph->param_count; p++)
         if (!is_ignored(&w, p))
@@ -394,20 +410,24 @@ static void find_forward_order(struct lowering *low)
     }
 }
 
-/* A module that is the root's last: both return the same tensor. */
-static uint32_t find_returned(const struct graph *graph)
+/* Of each module, the root behind them, the one in it that is its last: both return the same
+ * tensor. */
+static void find_returned(struct lowering *low)
 {
+    struct fsdp1 *f = low->state;
+    const struct graph *graph = low->graph;
     uint32_t module = NONE;
+    f->returned = none_array(low, graph->module_count + 1);
     for (uint32_t i = 0; i < graph->item_count; i++) {
         const struct graph_item item = graph->items[i];
+        const bool root = item.kind == ITEM_MARK && item.arg == MARK_ROOT_EXIT;
+        if (item.kind == ITEM_EXIT || root)
+            f->returned[root ? graph->module_count : item.arg] = module;
         if (item.kind == ITEM_EXIT)
             module = item.arg;
-        else if (item.kind == ITEM_OP)
+        else if (item.kind == ITEM_OP || item.kind == ITEM_ENTER)
             module = NONE;
-        else if (item.kind == ITEM_MARK && item.arg == MARK_ROOT_EXIT)
-            return module;
     }
-    return NONE;
 }
 
 void fsdp1_set_up(struct lowering *low)
@@ -437,7 +457,7 @@ void fsdp1_set_up(struct lowering *low)
     }
     declare_ignored(low, &f->wrapping);
     find_forward_order(low);
-    f->returned = find_returned(low->graph);
+    find_returned(low);
     if (low->strategy->max_norm > 0 && torch_does(low->graph->torch, TORCH_CLIP_KEEPS_ZERO))
         new_resident(low, CATEGORY_PERSISTENT, LANE_COMPUTE, ATEN_EMPTY, DTYPE_FP32,
                      (struct shape){.rank = 0});

@@ -3,6 +3,7 @@
 
 #include "base/names.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static uint64_t module_bytes(const struct graph *graph, uint32_t module, enum dtype dtype)
@@ -96,9 +97,17 @@ static void wrap_path(struct by_size *by, const char *path, size_t length)
         by->borderless = arena_printf(by->arena, "%.*s", (int)length, path);
 }
 
+static bool is_sequence(const struct by_size *by, const char *path, size_t length)
+{
+    char name[128];
+    snprintf(name, sizeof name, "%.*s", (int)length, path);
+    return by->graph->sequences && names_match(by->graph->sequences, name);
+}
+
 /* Parameters [first, end) are those below the module whose path is the first `length` characters of
  * their names, a dot behind it included. Returns how many of their elements are in units. What
- * has numbers for names is a list of modules, which is never a unit. */
+ * has children with numbers for names is a list of modules, which is never a unit, or a sequence.
+ */
 static uint64_t wrap_below(struct by_size *by, uint32_t first, uint32_t end, size_t length)
 {
     const struct graph_param *params = by->graph->params;
@@ -119,18 +128,38 @@ static uint64_t wrap_below(struct by_size *by, uint32_t first, uint32_t end, siz
             stop++;
         taken += wrap_below(by, i, stop, child);
     }
-    if (length == 0 || list || all - taken < by->least)
+    if (length == 0 || all - taken < by->least ||
+        (list && !is_sequence(by, params[first].name, length - 1)))
         return taken;
     wrap_path(by, params[first].name, length - 1);
     return all;
 }
 
+/* Units in the order of the modules' tree: a module goes before what is in it. */
+static void list_units(const struct by_size *by, uint32_t first, uint32_t end, size_t length,
+                       struct wrapping *w)
+{
+    const struct graph_param *params = by->graph->params;
+    for (uint32_t m = 0; m < by->graph->module_count && length > 0; m++)
+        if (by->wrapped[m] && strlen(by->graph->modules[m].name) == length - 1 &&
+            strncmp(by->graph->modules[m].name, params[first].name, length - 1) == 0)
+            w->of_module[m] = new_unit(w, m);
+    for (uint32_t i = first, stop; i < end; i = stop) {
+        const char *name = params[i].name, *dot = strchr(name + length, '.');
+        stop = i + 1;
+        if (!dot)
+            continue;
+        const size_t child = (size_t)(dot - name) + 1;
+        while (stop < end && strncmp(params[stop].name, name, child) == 0)
+            stop++;
+        list_units(by, i, stop, child, w);
+    }
+}
+
 static void choose_by_size(struct by_size *by, struct wrapping *w)
 {
     wrap_below(by, 0, by->graph->param_count, 0);
-    for (uint32_t m = 0; m < by->graph->module_count; m++)
-        if (by->wrapped[m])
-            w->of_module[m] = new_unit(w, m);
+    list_units(by, 0, by->graph->param_count, 0, w);
 }
 
 static uint32_t *none_of(struct arena *arena, uint32_t count)

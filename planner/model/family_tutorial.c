@@ -30,6 +30,7 @@ static void build_tutorial(struct graph *graph, const struct model_config *c,
     uint32_t x = op_embedding(graph, tokens, table);
     graph_exit(graph, embedding, x);
 
+    graph->sequences = "layers.*.mlp";
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "layers.%u", i);
         const char *name = graph->modules[module].name;

@@ -192,7 +192,7 @@ static enum err_code seed_job(const struct building *b, const struct seed *seed,
 }
 
 /* Jobs with the same key have one stream. Which parameters need a gradient may follow from the
- * units that they are in. */
+ * units that they are in, and which modules have borders. */
 static struct key stream_key(const struct job *job, bool freezes)
 {
     const struct model_job model = job_model(job); /* by members: made anew, it has other padding */
@@ -206,7 +206,7 @@ static struct key stream_key(const struct job *job, bool freezes)
     struct key key = key_of((struct key){1, 2}, &job->model, sizeof job->model);
     key = key_of(key, made, sizeof made);
     key = key_of(key, &tape, sizeof tape);
-    return freezes ? key_of(key, units, sizeof units) : key;
+    return freezes || s->units == UNITS_ELEMENTS ? key_of(key, units, sizeof units) : key;
 }
 
 static void fill_seed(const struct building *b, struct seed *seed)

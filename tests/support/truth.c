@@ -650,14 +650,6 @@ static double compare_numbers(const json_t *row, const struct plan *plan, size_t
 
 enum { TRUTH_NO_PLAN = 1U << 30 };
 
-/* Whether units are modules with borders here: not half a block, nor the recorder's GPT-2, whose
- * blocks have no modules where nanoGPT's have some. */
-static bool is_wrapped_whole(const json_t *row)
-{
-    const char *name = truth_text(row, "name", "");
-    return strcmp(name, "f-guide-size") != 0 && strcmp(name, "f-gpt2-size") != 0;
-}
-
 /* What fully_shard can be asked for that no strategy of ours has: reshard_after_forward by module,
  * but for false. */
 static bool has_fsdp2s_rest(const json_t *strategy)
@@ -672,18 +664,16 @@ static bool has_fsdp2s_rest(const json_t *strategy)
     return false;
 }
 
-/* What is left out: other systems; the rest of FSDP2; parameters of two dtypes under DDP; two sizes
- * of units under FSDP1; steps that are not the steady state. */
+/* What is left out: other systems; the rest of FSDP2; parameters of two dtypes under DDP; steps
+ * that are not the steady state. */
 bool truth_is_planned(const json_t *row)
 {
     const json_t *s = json_object_get(row, "strategy");
     const char *system = truth_text(s, "system", "fsdp2");
     if (strcmp(system, "fsdp2") == 0)
         return !has_fsdp2s_rest(s);
-    if (strcmp(system, "deepspeed") == 0)
+    if (strcmp(system, "deepspeed") == 0 || strcmp(system, "fsdp1") == 0)
         return true;
-    if (strcmp(system, "fsdp1") == 0)
-        return !json_is_integer(json_object_get(s, "wrap")) || is_wrapped_whole(row);
     return strcmp(system, "ddp") == 0 && !json_object_get(s, "store_fp32") &&
            strcmp(truth_text(s, "autocast", "bf16"), "bf16") == 0 &&
            truth_number(row, "step", 3) >= 3 &&
