@@ -156,10 +156,31 @@ static void list_units(const struct by_size *by, uint32_t first, uint32_t end, s
     }
 }
 
+/* The unit of the innermost wrapped module that one that is not is in; NONE: the root's. */
+static uint32_t unit_around(const struct by_size *by, const struct wrapping *w, uint32_t module)
+{
+    const char *name = by->graph->modules[module].name;
+    size_t deepest = 0;
+    uint32_t unit = NONE;
+    for (uint32_t m = 0; m < by->graph->module_count; m++) {
+        const char *around = by->graph->modules[m].name;
+        const size_t length = strlen(around);
+        if (by->wrapped[m] && length > deepest && strncmp(around, name, length) == 0 &&
+            name[length] == '.') {
+            deepest = length;
+            unit = w->of_module[m];
+        }
+    }
+    return unit;
+}
+
 static void choose_by_size(struct by_size *by, struct wrapping *w)
 {
     wrap_below(by, 0, by->graph->param_count, 0);
     list_units(by, 0, by->graph->param_count, 0, w);
+    for (uint32_t m = 0; m < by->graph->module_count; m++)
+        if (!by->wrapped[m])
+            w->of_module[m] = unit_around(by, w, m);
 }
 
 static uint32_t *none_of(struct arena *arena, uint32_t count)

@@ -5,9 +5,9 @@
 
 #include "lower/lowering.h"
 
-struct wrapping {                         /* arrays in an arena */
-    uint32_t units;                       /* [0] is the root: what no other unit holds */
-    uint32_t *of_module;                  /* (modules) the unit that wraps it; NONE: the root's */
+struct wrapping {        /* arrays in an arena */
+    uint32_t units;      /* [0] is the root: what no other unit holds */
+    uint32_t *of_module; /* (modules) the unit that its own parameters are in; NONE: the root's */
     uint32_t *first_module, *last_module; /* (units) MODULE_ROOT for the root */
     bool *ignored;                        /* (params) in no unit; NULL: none is */
 };

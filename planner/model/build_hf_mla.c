@@ -73,8 +73,8 @@ void hf_mla_rotate_v3(struct graph *graph, const struct model_config *c, struct 
 }
 
 /* x (b, a, s, r) in fp32, as complex numbers, times the table's; then in `dtype`. Where the
- * gradient comes in the order (b, s, a, r) it is copied, of several heads: it is wanted as complex
- * numbers, whose parts have to be neighbours. */
+ * gradient comes in the order (b, s, a, r) it is copied, of several heads and tokens: it is wanted
+ * as complex numbers, whose parts have to be neighbours. */
 static uint32_t turned(struct graph *graph, uint32_t upcast, uint32_t table, enum dtype dtype,
                        bool by_token)
 {
@@ -86,8 +86,9 @@ static uint32_t turned(struct graph *graph, uint32_t upcast, uint32_t table, enu
         op_mul_constant(graph, graph_view_dtype(graph, upcast, DTYPE_COMPLEX64, complex),
                         graph_view(graph, table, SHAPE(1, 1, s.dim[2], pairs)));
     const uint32_t flat = graph_view_dtype(graph, product, DTYPE_FP32, s);
-    const uint32_t split = by_token && s.dim[1] > 1 ? op_view_copied(graph, flat, real)
-                                                    : graph_view(graph, flat, real);
+    const uint32_t split = by_token && s.dim[1] > 1 && s.dim[2] > 1
+                               ? op_view_copied(graph, flat, real)
+                               : graph_view(graph, flat, real);
     const uint32_t out = op_to(graph, graph_view(graph, split, s), dtype);
     if (dtype != DTYPE_FP32)
         graph_drop(graph, product);
