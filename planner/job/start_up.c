@@ -137,11 +137,11 @@ static enum err_code make_row(const struct prediction *prediction, const struct 
 static enum err_code check(const struct job *job, struct err *err)
 {
     const struct strategy *s = &job->strategy;
-    const char *with = s->offload             ? "with --offload cpu"
-                       : s->ignore            ? "with --ignore"
-                       : s->experts_replicate ? "with --experts-replicate"
-                       : s->columns           ? "for parameters sharded by columns"
-                       : s->zero_redundancy   ? "with ZeroRedundancyOptimizer"
+    const char *with = s->offload && s->system != SYSTEM_FSDP2 ? "with --offload cpu"
+                       : s->ignore                             ? "with --ignore"
+                       : s->experts_replicate                  ? "with --experts-replicate"
+                       : s->columns                            ? "for parameters sharded by columns"
+                       : s->zero_redundancy                    ? "with ZeroRedundancyOptimizer"
                        : s->system == SYSTEM_ZERO1 && s->grad_accum_fp32
                            ? "with --grad-accum-dtype fp32 under zero1"
                        : s->system == SYSTEM_ZERO3 && s->zero.hpz_partition_size > 1

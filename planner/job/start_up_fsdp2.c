@@ -1,7 +1,10 @@
 /* start_up_fsdp2.c - the ways of FSDP2 (see start_up.h).
  *
  * Parameters are walked in the order of model.parameters() where a state dict is, and by unit where
- * fully_shard is called: a unit a call, the root last. */
+ * fully_shard is called: a unit a call, the root last.
+ *
+ * With CPUOffloadPolicy shards are pinned memory of the host, each a copy of one that is not.
+ * Collectives of initialisation are the host's, those of state dicts the device's. */
 #include "job/start_up_parts.h"
 
 #include <stdlib.h>
@@ -13,11 +16,16 @@ enum { STATES = sizeof states / sizeof states[0] };
 
 typedef void (*unit_call)(struct program *p, const struct plan_unit *unit);
 
+static bool is_root(const struct plan_unit *unit)
+{
+    return unit->name[0] == '\0';
+}
+
 /* The root is called last, and has what is left. */
 static void each_unit(struct program *p, bool root, unit_call call)
 {
     for (uint32_t i = 0; i < p->of->unit_count; i++)
-        if ((p->of->units[i].name[0] == '\0') == root)
+        if (is_root(&p->of->units[i]) == root)
             call(p, &p->of->units[i]);
 }
 
@@ -26,11 +34,36 @@ static uint32_t param_of(const struct program *p, const struct plan_unit *unit, 
     return p->of->unit_params[unit->first_param + i];
 }
 
+static bool is_offloaded(const struct program *p)
+{
+    return p->job->strategy->offload;
+}
+
+static uint32_t born_shard(struct program *p, uint32_t param, uint8_t pool, uint64_t elements)
+{
+    return start_up_born(p, pool, CATEGORY_SHARDED_PARAM,
+                         start_up_dtype(p->of, start_up_store(p, param)), elements);
+}
+
+/* Tensor.pin_memory: a copy of what then dies. */
+static uint32_t pin(struct program *p, uint32_t param, uint32_t pageable, uint64_t elements)
+{
+    const uint32_t pinned = born_shard(p, param, LANE_HOST, elements);
+    start_up_dies(p, pageable);
+    return pinned;
+}
+
 static void allocate_shard(struct program *p, uint32_t param)
 {
-    const struct plan_piece *piece = start_up_store(p, param);
-    p->shard[param] = start_up_born(p, LANE_COMPUTE, CATEGORY_SHARDED_PARAM,
-                                    start_up_dtype(p->of, piece), start_up_padded(p->of, piece));
+    const uint64_t padded = start_up_padded(p->of, start_up_store(p, param));
+    uint32_t shard = born_shard(p, param, LANE_COMPUTE, padded);
+    if (is_offloaded(p)) {
+        const uint32_t on_host = born_shard(p, param, LANE_HOST, padded);
+        start_up_copy(p, PLAN_DEVICE_TO_HOST, shard, on_host);
+        start_up_dies(p, shard);
+        shard = pin(p, param, on_host, padded);
+    }
+    p->shard[param] = shard;
 }
 
 /* One call moves what it manages, makes its shards, and returns: whole parameters die then. */
@@ -59,61 +92,88 @@ static void initialise_whole(struct program *p, uint8_t pool)
 
 static uint32_t allocate_unpadded(struct program *p, uint32_t param)
 {
-    const struct plan_piece *piece = start_up_store(p, param);
-    return start_up_born(p, LANE_COMPUTE, CATEGORY_SHARDED_PARAM, start_up_dtype(p->of, piece),
-                         start_up_own(p->of, piece, p->of->rank));
+    return born_shard(p, param, is_offloaded(p) ? LANE_HOST : LANE_COMPUTE,
+                      start_up_own(p->of, start_up_store(p, param), p->of->rank));
 }
 
 /* to_empty allocates what a rank has without padding, for each module that has it: a head that is
  * tied gets its own ... */
-static void empty_unit(struct program *p, const struct plan_unit *unit)
+static void empty_param(struct program *p, uint32_t param)
 {
-    const uint32_t twice = start_up_tied(p->of, p->tied);
-    for (uint32_t i = 0; i < unit->params; i++) {
-        const uint32_t param = param_of(p, unit, i);
-        p->shard[param] = allocate_unpadded(p, param);
-        if (param == twice)
-            p->untied = allocate_unpadded(p, param);
-    }
+    p->shard[param] = allocate_unpadded(p, param);
 }
 
-/* ... and reset_sharded_param gives those a padded copy that need it. */
+static void empty_head(struct program *p, const struct plan_unit *unit)
+{
+    const uint32_t twice = start_up_tied(p->of, p->tied);
+    if (twice != NONE && &p->of->units[p->of->params[twice].unit] == unit)
+        p->untied = allocate_unpadded(p, twice);
+}
+
+/* ... and reset_sharded_param gives those a padded copy that need it, and the host's a pinned one.
+ */
 static void pad_unit(struct program *p, const struct plan_unit *unit)
 {
+    const bool host = is_offloaded(p);
     for (uint32_t i = 0; i < unit->params; i++) {
         const uint32_t param = param_of(p, unit, i), own = p->shard[param];
         const struct plan_piece *piece = start_up_store(p, param);
-        if (start_up_own(p->of, piece, p->of->rank) == start_up_padded(p->of, piece))
+        const uint64_t padded = start_up_padded(p->of, piece);
+        const bool pads = start_up_own(p->of, piece, p->of->rank) != padded;
+        if (!pads && !host)
             continue;
-        allocate_shard(p, param);
-        start_up_dies(p, own);
+        uint32_t shard = pads ? born_shard(p, param, host ? LANE_HOST : LANE_COMPUTE, padded) : own;
+        if (host)
+            shard = pin(p, param, shard, padded);
+        if (pads)
+            start_up_dies(p, own);
+        p->shard[param] = shard;
     }
 }
 
 static void empty_and_pad_unit(struct program *p, const struct plan_unit *unit)
 {
-    empty_unit(p, unit);
+    for (uint32_t i = 0; i < unit->params; i++)
+        empty_param(p, param_of(p, unit, i));
+    empty_head(p, unit);
     pad_unit(p, unit);
 }
 
+/* Modules in the order of registration: a unit where its first parameter is, the root's own
+ * parameters between them, and padded behind all. */
 static void initialise_meta(struct program *p)
 {
-    start_up_module_buffers(p, LANE_COMPUTE, NULL);
-    each_unit(p, true, empty_unit);
-    each_unit(p, false, empty_and_pad_unit);
-    each_unit(p, true, pad_unit);
+    const struct plan *of = p->of;
+    bool *done = xcalloc(of->unit_count + 1, sizeof *done);
+    for (uint32_t i = 0; i < of->param_count; i++) {
+        const struct plan_unit *unit = &of->units[of->params[i].unit];
+        if (is_root(unit))
+            empty_param(p, i);
+        else if (!done[of->params[i].unit])
+            empty_and_pad_unit(p, unit);
+        done[of->params[i].unit] = true;
+    }
+    each_unit(p, true, empty_head);
+    start_up_module_buffers(p, is_offloaded(p) ? LANE_HOST : LANE_COMPUTE, NULL);
     if (p->untied != NONE)
         start_up_dies(p, p->untied);
+    each_unit(p, true, pad_unit);
+    free(done);
 }
 
 /* ---- state dicts ---- */
 
-/* _broadcast_tensors: one tensor at a time, whole on every rank. */
+/* _broadcast_tensors: one tensor at a time, whole on every rank, where shards are. */
 static void broadcast_param(struct program *p, uint32_t param, uint32_t host)
 {
     const enum dtype dtype = start_up_dtype(p->of, start_up_store(p, param));
+    if (is_offloaded(p) && host != NONE) {
+        start_up_move(p, PLAN_BROADCAST, WORK_BROADCAST, host, host, p->world);
+        return;
+    }
     const uint32_t whole =
-        start_up_born(p, LANE_COMPUTE, CATEGORY_ALL_GATHER, dtype, start_up_elements(p->of, param));
+        start_up_born(p, is_offloaded(p) ? LANE_HOST : LANE_COMPUTE, CATEGORY_ALL_GATHER, dtype,
+                      start_up_elements(p->of, param));
     if (host != NONE)
         start_up_copy(p, PLAN_HOST_TO_DEVICE, host, whole);
     start_up_move(p, PLAN_BROADCAST, WORK_BROADCAST, whole, whole, p->world);
@@ -132,18 +192,33 @@ static void load_and_broadcast(struct program *p)
         broadcast_param(p, twice, p->full[twice]);
 }
 
-/* A part of a checkpoint of shards, for the time that it takes to write it, or for good. */
+/* A part of a checkpoint of shards, for the time that it takes to write it, or for good. What is on
+ * the host is written from there, unless it is a part of a padded tensor
+ * (checkpoint/filesystem.py, _SerialCpuLoader). */
 static void stage_piece(struct program *p, const struct plan_piece *piece, bool keep)
 {
     const enum dtype dtype = start_up_dtype(p->of, piece);
     const uint64_t own = start_up_own(p->of, piece, p->of->rank);
-    if (own == 0)
+    const bool is_view = piece->role == PIECE_STORE && own != start_up_padded(p->of, piece);
+    if (own == 0 || (is_offloaded(p) && !keep && !is_view))
         return;
-    const uint32_t from = start_up_buffer(p, LANE_COMPUTE, CATEGORY_SHARDED_PARAM, dtype, own);
     const uint32_t to = start_up_born(p, LANE_HOST, CATEGORY_PARAM, dtype, own);
-    start_up_copy(p, PLAN_DEVICE_TO_HOST, from, to);
+    if (!is_offloaded(p))
+        start_up_copy(p, PLAN_DEVICE_TO_HOST,
+                      start_up_buffer(p, LANE_COMPUTE, CATEGORY_SHARDED_PARAM, dtype, own), to);
     if (!keep)
         start_up_dies(p, to);
+}
+
+/* What is gathered is first on the mesh's device. */
+static uint32_t to_device(struct program *p, const struct plan_piece *piece)
+{
+    const enum dtype dtype = start_up_dtype(p->of, piece);
+    const uint64_t own = start_up_own(p->of, piece, p->of->rank);
+    const uint32_t to = start_up_born(p, LANE_COMPUTE, CATEGORY_ALL_GATHER, dtype, own);
+    start_up_copy(p, PLAN_HOST_TO_DEVICE,
+                  start_up_buffer(p, LANE_HOST, CATEGORY_SHARDED_PARAM, dtype, own), to);
+    return to;
 }
 
 /* A DTensor is gathered into a tensor of padded shards, of which the whole one is a view; rank 0
@@ -154,9 +229,12 @@ static void gather_piece(struct program *p, const struct plan_piece *piece)
     const uint64_t own = start_up_own(p->of, piece, p->of->rank);
     const uint64_t padded = start_up_padded(p->of, piece);
     const uint32_t ranks = plan_group_ranks(p->of, piece->group);
+    const uint32_t moved = is_offloaded(p) ? to_device(p, piece) : NONE;
     if (piece->group == PLAN_NO_GROUP) { /* one rank has all: redistribute does nothing */
         if (p->first)
             stage_piece(p, piece, true);
+        if (moved != NONE)
+            start_up_dies(p, moved);
         return;
     }
     const uint32_t in = own == padded
@@ -167,6 +245,8 @@ static void gather_piece(struct program *p, const struct plan_piece *piece)
     start_up_move(p, PLAN_ALL_GATHER, WORK_ALL_GATHER, in, whole, piece->group);
     if (own != padded)
         start_up_dies(p, in);
+    if (moved != NONE)
+        start_up_dies(p, moved);
     if (p->first)
         start_up_copy(p, PLAN_DEVICE_TO_HOST, whole,
                       start_up_born(p, LANE_HOST, CATEGORY_PARAM, dtype,
@@ -185,9 +265,10 @@ static void load_piece(struct program *p, const struct plan_piece *piece, uint32
     for (uint64_t done = 0; done < own; done += chunk) {
         const uint64_t wanted = own - done < chunk ? own - done : chunk;
         const uint32_t stored = start_up_born(p, LANE_HOST, CATEGORY_PARAM, dtype, chunk);
-        start_up_copy(p, PLAN_HOST_TO_DEVICE,
-                      start_up_buffer(p, LANE_HOST, CATEGORY_PARAM, dtype, wanted),
-                      start_up_buffer(p, LANE_COMPUTE, CATEGORY_SHARDED_PARAM, dtype, wanted));
+        if (!is_offloaded(p))
+            start_up_copy(p, PLAN_HOST_TO_DEVICE,
+                          start_up_buffer(p, LANE_HOST, CATEGORY_PARAM, dtype, wanted),
+                          start_up_buffer(p, LANE_COMPUTE, CATEGORY_SHARDED_PARAM, dtype, wanted));
         start_up_dies(p, stored);
     }
 }

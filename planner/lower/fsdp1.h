@@ -70,6 +70,7 @@ struct fsdp1 {
     uint32_t *forward_order, forward_count;                  /* of handles, in any forward */
     uint32_t *backward_order, backward_count; /* as they were resharded in this one */
     uint32_t *returned;     /* (modules, the root) the module in it whose output is its own; NONE */
+    uint32_t zero;          /* FullyShardedDataParallel._zero_scalar; NONE: there is none */
     bool in_units;          /* backward has come to the first unit that is not the root */
     struct handle *waiting; /* frozen, to be resharded after the next pre-backward; NULL */
     struct views *views;

@@ -63,11 +63,40 @@ static uint64_t count_local(const struct lowering *low, const struct handle *han
     return elements;
 }
 
-/* The gradient shards, of units that this rank has anything of; returns how many. *norms: of how
- * many gradients PyTorch takes the norm, one by one. */
+static bool has_frozen(const struct lowering *low, const struct handle *handle)
+{
+    bool frozen = false;
+    for (uint32_t i = 0; i < handle->part_count; i++)
+        frozen |=
+            handle->parts[i].param != NONE && !low->plan->params[handle->parts[i].param].trainable;
+    return frozen;
+}
+
+/* What this rank has of the trained parameters' gradients; frozen ones have some beside them in the
+ * shard, and no .grad. Returns how many. */
+static uint32_t trained_parts(const struct lowering *low, const struct handle *handle,
+                              struct operand *out)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < handle->part_count; i++) {
+        const uint32_t p = handle->parts[i].param;
+        const bool trained = p != NONE && low->plan->params[p].trainable;
+        if (!trained)
+            continue;
+        const struct operand part =
+            plan_piece_operand(low->plan, plan_piece(low->plan, p, PIECE_GRADIENT));
+        if (shape_elements(&part.shape) > 0)
+            out[n++] = part;
+    }
+    return n;
+}
+
+/* The gradient shards, of units that this rank has anything of, or their trained parts; returns how
+ * many. *norms: of how many gradients PyTorch takes the norm, one by one. */
 static uint32_t local_gradients(const struct lowering *low, struct operand *out, uint32_t *norms)
 {
     const struct fsdp1 *f = fsdp1_of(low);
+    const bool parts = low->strategy->use_orig_params;
     uint32_t n = 0;
     *norms = 0;
     for (uint32_t u = 0; u < f->handle_count; u++) {
@@ -76,11 +105,22 @@ static uint32_t local_gradients(const struct lowering *low, struct operand *out,
         if (handle->gradient == NONE)
             continue;
         const uint64_t elements = count_local(low, handle, &params);
-        *norms += low->strategy->use_orig_params ? params : 1;
-        if (elements > 0 || !low->strategy->use_orig_params)
+        *norms += parts ? params : 1;
+        if (parts && has_frozen(low, handle))
+            n += trained_parts(low, handle, out + n);
+        else if (elements > 0 || !parts)
             out[n++] = plan_whole_buffer(low->plan, handle->gradient);
     }
     return n;
+}
+
+/* A rank that has no gradient takes a zero that is there since the first call. */
+static uint32_t no_norm(struct lowering *low)
+{
+    const uint32_t zero = fsdp1_of(low)->zero;
+    emit_work(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_FILL, ATEN_ZEROS, PLAN_NO_GROUP, 0, NULL, 1,
+              &zero);
+    return zero;
 }
 
 /* The 2-norm of this rank's gradients, in fp32. There is a number for each gradient, as there is in
@@ -125,6 +165,8 @@ static uint32_t scale(struct lowering *low, struct operand *scaled, uint32_t n, 
     }
     if (!casts)
         scaled[0] = plan_whole_buffer(low->plan, coefficient);
+    if (n == 0)
+        return norm;
     emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_SCALE, ATEN_FOREACH_MUL_, PLAN_NO_GROUP,
                  n + 1, scaled, n, scaled + 1);
     if (!casts)
@@ -139,10 +181,12 @@ static uint32_t scale(struct lowering *low, struct operand *scaled, uint32_t n, 
 static void clip(struct lowering *low)
 {
     const struct fsdp1 *f = fsdp1_of(low);
-    struct operand *scaled = xmalloc((f->handle_count + 1) * sizeof *scaled);
+    const size_t most = (size_t)f->handle_count + low->plan->param_count + 1;
+    struct operand *scaled = xmalloc(most * sizeof *scaled);
     uint32_t count;
     const uint32_t n = local_gradients(low, scaled + 1, &count);
-    const uint32_t local = local_norm(low, scaled + 1, n, count);
+    const bool none = n == 0 && f->zero != NONE;
+    const uint32_t local = none ? no_norm(low) : local_norm(low, scaled + 1, n, count);
     const uint32_t square = scalar(low, ATEN_POW);
     emit_unary(low, LANE_COMPUTE, WORK_SQUARE, ATEN_POW, local, square);
     emit_work(low, PLAN_ALL_REDUCE, LANE_COMPUTE, WORK_ALL_REDUCE_SUM, ATEN_ALL_REDUCE, f->group, 1,
@@ -159,7 +203,8 @@ static void clip(struct lowering *low)
         emit_unary(low, LANE_COMPUTE, WORK_CLIP_COEFFICIENT, ATEN_CLAMP, total, clamped);
     plan_own_kernel(low->plan, clamp)->attr.p = low->strategy->max_norm;
     const uint32_t returned = scale(low, scaled, n, count, clamped, total);
-    emit_free(low, local);
+    if (!none)
+        emit_free(low, local);
     if (returned != total)
         emit_free(low, total);
     emit_free(low, ratio);

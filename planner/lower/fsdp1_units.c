@@ -115,12 +115,6 @@ static enum err_code check_units(const struct strategy *s, const struct graph *g
             "have",
             graph->params[strayed].name);
     const uint32_t mixed = mixed_unit(graph, w, arena);
-    if (mixed != NONE && s->use_orig_params && s->max_norm > 0)
-        return err_set(
-            err, ERR_UNSUPPORTED,
-            "--clip: the norm of the trained parameters alone is not planned, and %s has "
-            "frozen ones, too",
-            unit_path(graph, w, mixed));
     if (mixed != NONE && !s->use_orig_params)
         return err_set(err, ERR_INVALID,
                        "%s has frozen and trained parameters, which takes "
@@ -458,8 +452,9 @@ void fsdp1_set_up(struct lowering *low)
     declare_ignored(low, &f->wrapping);
     find_forward_order(low);
     find_returned(low);
+    f->zero = NONE;
     if (low->strategy->max_norm > 0 && torch_does(low->graph->torch, TORCH_CLIP_KEEPS_ZERO))
-        new_resident(low, CATEGORY_PERSISTENT, LANE_COMPUTE, ATEN_EMPTY, DTYPE_FP32,
-                     (struct shape){.rank = 0});
+        f->zero = new_resident(low, CATEGORY_PERSISTENT, LANE_COMPUTE, ATEN_EMPTY, DTYPE_FP32,
+                               (struct shape){.rank = 0});
     declare_optimized(low);
 }

@@ -128,6 +128,8 @@ static uint64_t wrap_below(struct by_size *by, uint32_t first, uint32_t end, siz
             stop++;
         taken += wrap_below(by, i, stop, child);
     }
+    if (length == 0 && by->graph->lora.rank && all - taken >= by->least) /* what peft has there */
+        by->borderless = by->borderless ? by->borderless : "base_model.model";
     if (length == 0 || all - taken < by->least ||
         (list && !is_sequence(by, params[first].name, length - 1)))
         return taken;

@@ -144,7 +144,7 @@ static void memory_is_pytorchs(void **state)
 {
     (void)state;
     wrong = 0;
-    assert_int_equal(each_row("tests/data/truth/start_up.jsonl", peaks_are_recorded), 72);
+    assert_int_equal(each_row("tests/data/truth/start_up.jsonl", peaks_are_recorded), 120);
     assert_int_equal(each_row("tests/data/truth/start_up_systems.jsonl", peaks_are_recorded),
                      SYSTEMS_ROWS);
     assert_int_equal(wrong, 0);
@@ -154,7 +154,7 @@ static void collectives_are_pytorchs(void **state)
 {
     (void)state;
     wrong = 0;
-    assert_int_equal(each_row("tests/data/truth/start_up.jsonl", collectives_are_recorded), 72);
+    assert_int_equal(each_row("tests/data/truth/start_up.jsonl", collectives_are_recorded), 120);
     assert_int_equal(each_row("tests/data/truth/start_up_systems.jsonl", collectives_are_recorded),
                      SYSTEMS_ROWS);
     assert_int_equal(wrong, 0);

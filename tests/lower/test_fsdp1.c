@@ -121,9 +121,6 @@ static void what_cannot_be_is_refused(void **state)
     job = small_job(ARCH_LLAMA);
     job.model.frozen = "*.wq.*";
     expect_refusal(&job, ERR_INVALID, "layers.0 has frozen and trained parameters");
-    job.strategy.use_orig_params = true;
-    job.strategy.max_norm = 1;
-    expect_refusal(&job, ERR_UNSUPPORTED, "layers.0 has frozen ones, too");
 
     job = small_job(ARCH_LLAMA);
     job.strategy.units = UNITS_EMBEDDINGS;

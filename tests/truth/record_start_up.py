@@ -63,6 +63,14 @@ CASES = (
     ("gpt2-4", GPT2, {"world": 4}),
     ("gpt2-7-rank-2", GPT2, {"world": 7, "rank": 2}),
     ("llama-1", LLAMA, {"world": 1}),
+    ("offload-llama-4", LLAMA, {"world": 4, "offload": "cpu"}),
+    ("offload-llama-torchtitan-rank-3", LLAMA, {"world": 8, "rank": 3, "units": "torchtitan", "offload": "cpu"}),
+    ("offload-llama-bf16", LLAMA, {"world": 4, "store_dtype": "bf16", "offload": "cpu"}),
+    ("offload-llama-hsdp", LLAMA, {"world": 8, "replicate": 2, "offload": "cpu"}),
+    ("offload-odd-7", ODD, {"world": 7, "offload": "cpu"}),
+    ("offload-odd-7-rank-6", ODD, {"world": 7, "rank": 6, "offload": "cpu"}),
+    ("offload-gpt2-7-rank-2", GPT2, {"world": 7, "rank": 2, "offload": "cpu"}),
+    ("offload-llama-1", LLAMA, {"world": 1, "offload": "cpu"}),
 )
 
 
@@ -84,6 +92,8 @@ def pretend_cuda():
         return real_to(self, *args, **kwargs)
     torch.Tensor.to = to
     torch.Tensor.__getitem__ = sliced(torch.Tensor.__getitem__)
+    torch.Tensor.pin_memory = pinned
+    torch.Tensor.is_pinned = lambda self: self.untyped_storage()._cdata in PINNED
     torch.Tensor.copy_ = lambda self, *args, **kwargs: self     # allocates nothing, and guards a real device
     fsdp_init._move_states_to_device = move_states
     state_dict_utils.compute_local_shape_and_global_offset = record.real_tensors(
@@ -99,6 +109,16 @@ def say_what_rank_0_has(objects, **kwargs):
     with _disable_current_modes(), torch.device("meta"):
         source = SOURCE[0]()
     objects[0] = {k: state_dict_utils._TensorInfo(v.size(), v.dtype) for k, v in source.state_dict().items()}
+
+
+PINNED = set()     # storages: pin_memory's copies
+
+
+def pinned(tensor):
+    """Another tensor on the host, which nobody locks there."""
+    copy = torch.empty_like(tensor)
+    PINNED.add(copy.untyped_storage()._cdata)
+    return copy
 
 
 SOURCE = [None]    # makes the model whose state dict is loaded
@@ -234,7 +254,7 @@ def sharded(config, device):
     ROOT[0] = model
     OnCuda(config["model"], config["strategy"]).shard(model, blocks)
     if device == "meta":
-        model.to_empty(device=DEVICE)
+        model.to_empty(device="cpu" if config["strategy"].get("offload") else DEVICE)
     return model
 
 
@@ -277,6 +297,7 @@ def run(config, places):
 
 def record_row(config):
     s = config["strategy"]
+    PINNED.clear()
     if dist.is_initialized():
         dist.destroy_process_group()
     dist.init_process_group("fake", store=FakeStore(), rank=s.get("rank", 0), world_size=s["world"])
