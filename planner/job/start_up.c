@@ -144,8 +144,6 @@ static enum err_code check(const struct job *job, struct err *err)
                        : s->zero_redundancy                    ? "with ZeroRedundancyOptimizer"
                        : s->system == SYSTEM_ZERO1 && s->grad_accum_fp32
                            ? "with --grad-accum-dtype fp32 under zero1"
-                       : s->system == SYSTEM_ZERO3 && s->zero.hpz_partition_size > 1
-                           ? "with zero_hpz_partition_size"
                            : NULL;
     return with ? err_set(err, ERR_UNSUPPORTED,
                           "--start-up is not planned %s by this version: no recording says what "

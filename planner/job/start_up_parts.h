@@ -17,14 +17,15 @@ struct program {
     const struct plan *of; /* the step's plan */
     struct plan *plan;     /* what is written */
     bool tied, first, has_states;
-    uint8_t world;     /* group of all ranks */
-    uint32_t *full;    /* (params) the whole parameter, while it is there */
-    uint32_t *shard;   /* (params) the rank's part */
-    uint32_t *kept;    /* (the step's buffers) the same buffer here, of a checkpoint; NONE */
-    bool *gone;        /* (the step's buffers) let go for good: they come back behind the end */
-    uint32_t *buffers; /* (module buffers) on the host, until they are moved */
-    uint32_t untied;   /* the head's own part, while it has one; NONE */
-    uint32_t *alive;   /* of buffers, in the order of birth; NONE: dead */
+    uint8_t world;       /* group of all ranks */
+    uint32_t *full;      /* (params) the whole parameter, while it is there */
+    uint32_t *shard;     /* (params) the rank's part */
+    uint32_t *secondary; /* (params) hpZ's; NONE */
+    uint32_t *kept;      /* (the step's buffers) the same buffer here, of a checkpoint; NONE */
+    bool *gone;          /* (the step's buffers) let go for good: they come back behind the end */
+    uint32_t *buffers;   /* (module buffers) on the host, until they are moved */
+    uint32_t untied;     /* the head's own part, while it has one; NONE */
+    uint32_t *alive;     /* of buffers, in the order of birth; NONE: dead */
     uint32_t alive_count, alive_cap;
 };
 

@@ -57,6 +57,7 @@ struct plan *start_up_program(const struct start_up_job *job, enum start_up_way 
         p.has_states |= plan_piece(plan, i, PIECE_EXP_AVG) != NULL;
     p.full = none(plan->param_count);
     p.shard = none(plan->param_count);
+    p.secondary = none(plan->param_count);
     p.kept = none(plan->buffer_count);
     p.gone = xcalloc(plan->buffer_count + 1, sizeof *p.gone);
     p.plan->world = plan->world;
@@ -78,6 +79,7 @@ struct plan *start_up_program(const struct start_up_job *job, enum start_up_way 
     free(p.gone);
     free(p.full);
     free(p.shard);
+    free(p.secondary);
     free(p.kept);
     free(p.alive);
     return p.plan;

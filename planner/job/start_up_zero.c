@@ -225,14 +225,23 @@ static uint64_t part_of(const struct program *p, uint32_t param)
     return placement_chunk(start_up_elements(p->of, param), p->of->world);
 }
 
-/* partition(): this rank's piece, with offload_param on the host; the whole one goes. */
+/* With offload_param on the host. */
+static uint32_t born_part(struct program *p, uint64_t elements)
+{
+    const struct zero_offload *o = &options(p)->param;
+    return o->on
+               ? born_pinned(p, CATEGORY_SHARDED_PARAM, compute_dtype(p), elements, o)
+               : start_up_born(p, LANE_COMPUTE, CATEGORY_SHARDED_PARAM, compute_dtype(p), elements);
+}
+
+/* partition(): hpZ's piece, this rank's piece; the whole one goes. */
 static void partition(struct program *p, uint32_t param)
 {
     const struct zero_offload *o = &options(p)->param;
-    const uint64_t part = part_of(p, param);
-    p->shard[param] =
-        o->on ? born_pinned(p, CATEGORY_SHARDED_PARAM, compute_dtype(p), part, o)
-              : start_up_born(p, LANE_COMPUTE, CATEGORY_SHARDED_PARAM, compute_dtype(p), part);
+    const uint64_t part = part_of(p, param), group = options(p)->hpz_partition_size;
+    if (group > 1)
+        p->secondary[param] = born_part(p, part * p->of->world / group);
+    p->shard[param] = born_part(p, part);
     if (o->on)
         start_up_copy(p, PLAN_DEVICE_TO_HOST,
                       start_up_buffer(p, LANE_COMPUTE, CATEGORY_PARAM, compute_dtype(p), part),
@@ -269,12 +278,14 @@ static void make_partitioned(struct program *p)
         }
     }
     if (twice != NONE) { /* the head is one of its own before it is the embedding */
-        const uint32_t own = p->shard[twice];
+        const uint32_t own = p->shard[twice], secondary = p->secondary[twice];
         start_up_whole_param(p, twice, LANE_COMPUTE);
         cast_param(p, twice);
         broadcast_param(p, twice);
         partition(p, twice);
         start_up_dies(p, own);
+        if (secondary != NONE)
+            start_up_dies(p, secondary);
     }
     start_up_module_buffers(p, LANE_COMPUTE, NULL);
 }

@@ -488,7 +488,16 @@ CASES = {
                                               "offload_param": {"device": "cpu", "pin_memory": False}}),
             ("offload-param", LLAMA, {"world": 4, **PARAM}),
             ("offload-both-one", LLAMA, {"world": 1, **OFFLOAD, **PARAM}))
-        if (stage < 3 or name != "little-memory") and (stage == 3 or "offload_param" not in s)),
+        if (stage < 3 or name != "little-memory") and (stage == 3 or "offload_param" not in s)) + tuple(
+        (f"zero3-hpz-{name}", m, {"stage": 3, "param_dtype": "bf16", "reduce_bucket_size": 50000,
+                                  "stage3_param_persistence_threshold": 3000, **s})
+        for name, m, s in (
+            ("llama", LLAMA, {"world": 8, "zero_hpz_partition_size": 4}),
+            ("llama-rank-6", LLAMA, {"world": 8, "rank": 6, "zero_hpz_partition_size": 4}),
+            ("odd-rank-5", ODD, {"world": 6, "rank": 5, "zero_hpz_partition_size": 3}),
+            ("gpt2", GPT2, {"world": 4, "zero_hpz_partition_size": 2}),
+            ("frozen", LLAMA, {"world": 4, "zero_hpz_partition_size": 2, "freeze": "layers.0.*"}),
+            ("offload", LLAMA, {"world": 4, "zero_hpz_partition_size": 2, **OFFLOAD}))),
 }
 
 
