@@ -128,6 +128,8 @@ void fsdp1_resume_gradient(struct lowering *low, struct handle *handle);
 void fsdp1_update(struct lowering *low);
 /* zero_grad(set_to_none=True). */
 void fsdp1_zero_grad(struct lowering *low);
+/* A gradient dies, or the tensor that it was made of. */
+void fsdp1_free_gradient(struct lowering *low, uint32_t buffer);
 /* Under use_orig_params gradients die in the next forward. */
 void fsdp1_drop_gradients(struct lowering *low);
 

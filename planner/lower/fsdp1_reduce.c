@@ -356,14 +356,14 @@ void fsdp1_finish_gradient(struct lowering *low, struct handle *handle)
 {
     const struct strategy *s = low->strategy;
     if (low->sync && fsdp1_of(low)->kept == KEPT_HOST && handle->gradient != NONE) {
-        emit_free(low, handle->gradient);
+        fsdp1_free_gradient(low, handle->gradient);
         handle->gradient = handle->kept;
     }
     if (low->sync && s->keep_low_precision_grads && handle->gradient != NONE &&
         dtype_of(low, handle->gradient) != s->compute) {
         const uint32_t from = handle->gradient;
         recast(low, handle, is_last(low), s->compute);
-        emit_free(low, from);
+        fsdp1_free_gradient(low, from);
     }
 }
 

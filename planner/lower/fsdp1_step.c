@@ -244,6 +244,28 @@ static uint32_t drop_ignored(struct lowering *low, const struct handle *handle, 
     return o;
 }
 
+/* record_stream: the flat gradient is the hook's, too (_post_backward_hook); what was reduced to a
+ * shard is the all-reduce's (_reduce_grad), and what is copied to the host the hook's
+ * (_offload_grad). The rest is of the stream that it was made on alone. */
+static uint8_t other_user(const struct lowering *low, uint32_t buffer)
+{
+    const struct fsdp1 *f = fsdp1_of(low);
+    const bool replicates = f->replicate_group != PLAN_NO_GROUP;
+    const uint16_t label = low->plan->buffers[buffer].label;
+    if (label == ATEN_CAT || (replicates && label == ATEN_TO_COPY && f->kept == KEPT_HOST))
+        return f->post_backward;
+    return replicates && label == ATEN_EMPTY_LIKE ? f->all_reduce : LANE_COMPUTE;
+}
+
+void fsdp1_free_gradient(struct lowering *low, uint32_t buffer)
+{
+    const uint8_t lane = other_user(low, buffer);
+    if (lane == LANE_COMPUTE)
+        emit_free(low, buffer);
+    else
+        emit_free_after(low, buffer, lane);
+}
+
 void fsdp1_zero_grad(struct lowering *low)
 {
     struct fsdp1 *f = low->state;
@@ -254,7 +276,7 @@ void fsdp1_zero_grad(struct lowering *low)
         /* what the host has for it is always there */
         const uint32_t gradient = f->kept == KEPT_HOST ? NONE : gradient_of(low, handle);
         if (gradient != NONE && !low->strategy->use_orig_params)
-            emit_free(low, gradient);
+            fsdp1_free_gradient(low, gradient);
         handle->carried = gradient != NONE && low->strategy->use_orig_params;
         handle->gradient = handle->flat = NONE;
         handle->exposed = handle->hosted = handle->stale = false;
@@ -283,13 +305,13 @@ void fsdp1_drop_gradients(struct lowering *low)
         struct handle *handle = &f->handles[u];
         if (handle->gradient == NONE || !shows_nothing(low, handle))
             continue;
-        emit_free(low, handle->gradient);
+        fsdp1_free_gradient(low, handle->gradient);
         handle->gradient = NONE;
     }
     low->here.flags |= PLAN_LATER_STEPS;
     for (uint32_t u = 0; u < f->handle_count; u++) {
         if (f->handles[u].carried)
-            emit_free(low, f->handles[u].kept);
+            fsdp1_free_gradient(low, f->handles[u].kept);
         f->handles[u].carried = false;
     }
     low->here.flags &= (uint8_t)~PLAN_LATER_STEPS;

@@ -53,11 +53,13 @@ static uint32_t number_of(const json_t *line, size_t i)
     return (uint32_t)json_integer_value(json_array_get(line, i));
 }
 
-/* Whether line `i` comes right behind a cast on the same stream: what was cast is of its pool. */
+/* Whether line `i` comes right behind a cast on the same stream: what was cast is of its pool,
+ * unless it is what the hook was given, of which it says so again. */
 static bool follows_cast(const json_t *recorded, size_t i)
 {
     const json_t *line = json_array_get(recorded, i), *before = json_array_get(recorded, i - 1);
     return i > 0 && strcmp(text_of(before, 0), "op") == 0 &&
+           !json_equal(line, json_array_get(recorded, i + 1)) &&
            strcmp(text_of(before, 1), text_of(line, 1)) == 0 &&
            strcmp(text_of(before, 2), "aten._to_copy") == 0;
 }
@@ -78,7 +80,28 @@ static bool is_repeated(const json_t *recorded, size_t i)
     return i > 0 && json_equal(json_array_get(recorded, i - 1), json_array_get(recorded, i));
 }
 
-static void read_recorded(const json_t *recorded, struct lines *lines)
+/* Whether a line is of what a hook made before: without shards a later micro-batch's gradient is
+ * added to one that has the reduction's dtype, and is of the hook's pool. */
+static bool is_of_hook(const json_t *strategy, const json_t *line)
+{
+    const char *reduce = truth_text(strategy, "reduce_dtype", ""),
+               *compute = truth_text(strategy, "param_dtype", "");
+    const char *dtype = strcmp(reduce, "fp32") == 0 ? "float32" : "bfloat16";
+    return strcmp(truth_text(strategy, "sharding", ""), "NO_SHARD") == 0 &&
+           strcmp(reduce, compute) != 0 && *reduce && strcmp(text_of(line, 3), dtype) == 0;
+}
+
+/* Without shards and casts what autograd made is the gradient: the allocator is told in every hook,
+ * and here where it dies, which is another step's business. */
+static bool is_kept(const json_t *strategy)
+{
+    const char *store = truth_text(strategy, "store_dtype", "fp32");
+    return strcmp(truth_text(strategy, "sharding", ""), "NO_SHARD") == 0 &&
+           strcmp(truth_text(strategy, "param_dtype", store), store) == 0 &&
+           strcmp(truth_text(strategy, "reduce_dtype", store), store) == 0;
+}
+
+static void read_recorded(const json_t *recorded, const json_t *strategy, struct lines *lines)
 {
     size_t i;
     const json_t *line;
@@ -93,7 +116,9 @@ static void read_recorded(const json_t *recorded, struct lines *lines)
             add_event(lines, what, stream, number_of(line, 2));
         } else if (number_of(line, 2) > 0 && strcmp(stream, "all_reduce") != 0 &&
                    !follows_cast(recorded, i) && !is_repeated(recorded, i) &&
-                   !follows_offload(recorded, i)) {
+                   !follows_offload(recorded, i) &&
+                   (strcmp(stream, "post_backward") != 0 ||
+                    !(is_of_hook(strategy, line) || is_kept(strategy)))) {
             snprintf(next_line(lines), LINE, "record_stream %s %u %s", stream, number_of(line, 2),
                      text_of(line, 3));
         }
@@ -141,7 +166,16 @@ static bool is_of_host(const struct plan *plan, uint32_t i)
     return false;
 }
 
-static void read_planned(const struct plan *plan, struct lines *lines)
+/* The all-reduce is told of a shard before it begins, and the hook of its cast behind the copy to
+ * the host (follows_offload): here where it dies, if it does. */
+static bool is_told_otherwise(const char *lane, const struct buffer *buffer, const json_t *strategy)
+{
+    const bool copied = truth_text(strategy, "offload", NULL) && buffer->label == ATEN_TO_COPY;
+    return strcmp(lane, "all_reduce") == 0 ||
+           (strcmp(lane, "post_backward") == 0 && (is_kept(strategy) || copied));
+}
+
+static void read_planned(const struct plan *plan, const json_t *strategy, struct lines *lines)
 {
     for (uint32_t i = 0; i < plan->instruction_count; i++) {
         const struct plan_instruction *in = &plan->instructions[i];
@@ -155,7 +189,8 @@ static void read_planned(const struct plan *plan, struct lines *lines)
             add_event(lines, in->lane == LANE_HOST ? "sync" : "wait", lane, in->arg);
         else if (plan_op_is_kernel((enum plan_op)in->op))
             add_kernel(plan, in, lines);
-        else if (buffer && plan_free_is_deferred(plan, in))
+        else if (buffer && plan_free_is_deferred(plan, in) &&
+                 !is_told_otherwise(lane, buffer, strategy))
             snprintf(next_line(lines), LINE, "record_stream %s %llu %s", lane,
                      (unsigned long long)buffer->bytes, dtype_name((enum dtype)buffer->dtype));
     }
@@ -170,8 +205,8 @@ static void compare(const json_t *row, size_t *rows)
     assert_non_null(plan);
     memset(&theirs, 0, sizeof theirs);
     memset(&ours, 0, sizeof ours);
-    read_recorded(json_object_get(row, "streams"), &theirs);
-    read_planned(plan, &ours);
+    read_recorded(json_object_get(row, "streams"), json_object_get(row, "strategy"), &theirs);
+    read_planned(plan, json_object_get(row, "strategy"), &ours);
     for (size_t i = 0; i < theirs.count || i < ours.count; i++)
         if (strcmp(theirs.at[i], ours.at[i]) != 0)
             fail_msg("%s: line %zu of %zu and %zu: recorded \"%s\", planned \"%s\"",
