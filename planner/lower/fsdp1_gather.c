@@ -35,6 +35,17 @@ static void note_free(struct lowering *low, uint32_t event)
 
 /* ---- unshard ---- */
 
+/* An offloaded shard, on the device. */
+static uint32_t bring_shard(struct lowering *low, const struct handle *handle)
+{
+    const struct fsdp1 *f = fsdp1_of(low);
+    const uint32_t brought = alloc_buffer(low, CATEGORY_CAST_SHARD, f->pre_unshard, ATEN_TO_COPY,
+                                          low->strategy->store, flat(handle->shard));
+    emit_work(low, PLAN_HOST_TO_DEVICE, f->pre_unshard, WORK_COPY, ATEN_TO_COPY, PLAN_NO_GROUP, 1,
+              &handle->store, 1, &brought);
+    return brought;
+}
+
 static void cast_shard(struct lowering *low, struct handle *handle)
 {
     const struct fsdp1 *f = fsdp1_of(low);
@@ -42,12 +53,8 @@ static void cast_shard(struct lowering *low, struct handle *handle)
     uint32_t from = handle->store;
     emit_alloc(low, handle->cast);
     handle->cast_held = true;
-    if (low->strategy->offload) {
-        from = alloc_buffer(low, CATEGORY_CAST_SHARD, f->pre_unshard, ATEN_TO_COPY,
-                            low->strategy->store, flat(handle->shard));
-        emit_work(low, PLAN_HOST_TO_DEVICE, f->pre_unshard, WORK_COPY, ATEN_TO_COPY, PLAN_NO_GROUP,
-                  1, &handle->store, 1, &from);
-    }
+    if (low->strategy->offload)
+        from = bring_shard(low, handle);
     emit_unary(low, f->pre_unshard, WORK_CAST, ATEN_COPY_, from, handle->cast);
     if (from != handle->store)
         emit_free(low, from);
@@ -64,10 +71,9 @@ static void free_cast(struct lowering *low, struct handle *handle, uint8_t lane)
     leave_scope(low, before);
 }
 
-static void gather(struct lowering *low, struct handle *handle)
+static void gather(struct lowering *low, struct handle *handle, uint32_t shard)
 {
     const struct fsdp1 *f = fsdp1_of(low);
-    const uint32_t shard = handle->cast_held ? handle->cast : handle->store;
     emit_alloc(low, handle->gathered);
     emit_work(low, PLAN_ALL_GATHER, f->unshard, WORK_ALL_GATHER, ATEN_ALL_GATHER_INTO_TENSOR,
               f->group, 1, &shard, 1, &handle->gathered);
@@ -93,16 +99,27 @@ void fsdp1_unshard(struct lowering *low, struct handle *handle)
     const struct fsdp1 *f = fsdp1_of(low);
     const bool gathers = f->sharded && !handle->unsharded;
     const uint32_t before = enter_scope(low, "_unshard", handle->unit, true);
+    uint32_t brought = NONE;
     fsdp1_restore_host(low, handle);
     /* FlatParamHandle.pre_unshard: of what is offloaded a shard is copied even where the unit is
      * still gathered, and nobody reads it. */
     if (handle->cast != NONE && (gathers || !f->sharded || low->strategy->offload)) {
         cast_shard(low, handle);
         emit_sync(low, f->unshard, f->pre_unshard);
+    } else if (low->strategy->offload) {
+        brought = bring_shard(low, handle);
+        emit_sync(low, f->unshard, f->pre_unshard);
     }
     fsdp1_limit(low);
     if (gathers)
-        gather(low, handle);
+        gather(low, handle,
+               handle->cast_held ? handle->cast
+               : brought != NONE ? brought
+                                 : handle->store);
+    /* flat_param_to's copy dies with flat_param.data. Nobody tells the allocator of the gather that
+     * reads it, as of a cast shard; here it is told, or the next copy might be written over it. */
+    if (brought != NONE)
+        emit_free_after(low, brought, gathers ? f->unshard : f->pre_unshard);
     if (f->sharded && handle->cast != NONE)
         free_cast(low, handle, f->unshard);
     handle->viewed = true;

@@ -141,11 +141,12 @@ static enum err_code check_offload(const struct strategy *s, struct err *err)
         return err_set(err, ERR_INVALID,
                        "--offload cpu with --keep-low-precision-grads on: torch refuses a .grad of "
                        "another dtype than its parameter's");
-    return s->compute != s->store
+    const bool sharded = s->sharding != SHARDING_NONE && s->world / s->replicate > 1;
+    return sharded || s->compute != s->store
                ? ERR_OK
                : err_set(err, ERR_UNSUPPORTED,
-                         "--offload cpu: what fsdp1 does with --param-dtype of the stored one was "
-                         "not recorded, and is not planned");
+                         "--offload cpu: what fsdp1 does without shards, with --param-dtype of the "
+                         "stored one, is not planned");
 }
 
 enum err_code fsdp1_check(const struct strategy *s, const struct graph *graph,

@@ -4,6 +4,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/truth.h"
 
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -173,8 +173,8 @@ static struct job random_fsdp1_job(gsl_rng *rng)
     s->use_orig_params = below(rng, 2);
     s->unlimited_gathers = below(rng, 2);
     s->keep_low_precision_grads = below(rng, 3) == 0;
-    s->offload = below(rng, 4) == 0 && s->compute != s->store && !s->use_orig_params &&
-                 !s->keep_low_precision_grads && (s->accumulate == 1 || !s->accumulate_sync);
+    s->offload = below(rng, 4) == 0 && !s->use_orig_params && !s->keep_low_precision_grads &&
+                 (s->accumulate == 1 || !s->accumulate_sync);
     job.model.autocast = s->compute == DTYPE_FP32 && below(rng, 2);
     return job;
 }

@@ -202,6 +202,20 @@ def offloaded(prepare_gradient_for_backward):
     return call
 
 
+def moved(pre_unshard):
+    """Where nothing is cast a flat parameter on the host is moved to the handle's device, which is another."""
+    def call(handle):
+        ran = pre_unshard(handle)
+        flat, casts = handle.flat_param, handle._uses_param_mixed_precision and not handle._force_full_precision
+        if not handle._offload_params or casts or \
+                flat.untyped_storage().data_ptr() != flat._local_shard.untyped_storage().data_ptr():
+            return ran
+        flat.data = copied(flat.data)
+        return True
+    return call
+
+
+FlatParamHandle.pre_unshard = moved(FlatParamHandle.pre_unshard)
 FlatParamHandle.prepare_gradient_for_backward = offloaded(FlatParamHandle.prepare_gradient_for_backward)
 FlatParamHandle.init_flat_param_attributes = pinned(FlatParamHandle.init_flat_param_attributes)
 FlatParamHandle._use_low_precision_shard = across_devices(FlatParamHandle._use_low_precision_shard)
@@ -220,7 +234,7 @@ torch.cpu.Stream.synchronize = lambda stream: None      # of CPUOffload's end of
 
 class Fsdp1(Steady):
     places = (("_use_low_precision_shard", "cast_shard"), ("_writeback_orig_params", "gradient"),
-              ("_post_backward_hook", "reduce_scatter"))
+              ("_unshard", "cast_shard"), ("_post_backward_hook", "reduce_scatter"))
     extra = ("step", "peak_bytes_by_step", "units")
     ARGUMENTS = ("forward_prefetch", "use_orig_params", "limit_all_gathers")
     PREFETCH = {"pre": BackwardPrefetch.BACKWARD_PRE, "post": BackwardPrefetch.BACKWARD_POST, None: None}
