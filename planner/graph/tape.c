@@ -34,11 +34,11 @@ void tape_forward_item(struct tape *tape, struct graph_item item)
         if (tape_is_checkpointed(tape, item.arg))
             tape_enter_region(tape);
         break;
-    case ITEM_EXIT:
-        tape_step(tape, STEP_POST_FORWARD, item.arg);
-        tape_leave_module(tape, item.arg, tape_is_checkpointed(tape, item.arg));
+    case ITEM_EXIT: /* checkpoint() has returned before a strategy's post-forward */
         if (tape_is_checkpointed(tape, item.arg))
             tape_leave_region(tape);
+        tape_step(tape, STEP_POST_FORWARD, item.arg);
+        tape_leave_module(tape, item.arg, tape_is_checkpointed(tape, item.arg));
         break;
     default:
         if (item.arg == MARK_ROOT_EXIT && tape->calls)

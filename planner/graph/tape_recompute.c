@@ -228,21 +228,39 @@ void tape_recompute(struct tape *tape, struct region *region)
     tape->current_op = op_now;
 }
 
+/* The label of the call that an item of the script is, of which the cache has a dictionary. */
+static enum aten call_of(const struct graph *graph, struct graph_item item)
+{
+    const struct graph_op *op = item.kind == ITEM_OP ? &graph->ops[item.arg] : NULL;
+    return op && op->outs ? (enum aten)graph->storages[graph->tensors[op->out[0]].storage].aten
+                          : ATEN_COUNT;
+}
+
+/* A call's results, of which a tuple goes from its end. */
+static void release_cached(struct tape *tape, const struct graph_op *op)
+{
+    for (uint32_t o = op->outs; o-- > 0;) {
+        const uint32_t storage = tape->graph->tensors[op->out[o]].storage;
+        if (tape->cached[storage])
+            tape_release(tape, tape->where[storage]);
+        tape->cached[storage] = 0;
+    }
+}
+
 /* The last node lets go of the region's frame: outputs that the selective policy kept and an early
- * stop left unused, and the inputs. */
+ * stop left unused, call by call, and the inputs. */
 void tape_end_region(struct tape *tape, struct region *region)
 {
     const struct graph *graph = tape->graph;
-    for (uint32_t i = region->first; i < region->last; i++) {
-        if (graph->items[i].kind != ITEM_OP)
-            continue;
-        const struct graph_op *op = &graph->ops[graph->items[i].arg];
-        for (uint32_t o = 0; o < op->outs; o++) {
-            const uint32_t storage = graph->tensors[op->out[o]].storage;
-            if (tape->cached[storage])
-                tape_release(tape, tape->where[storage]);
-            tape->cached[storage] = 0;
-        }
+    const bool keeps = tape->options->checkpointing == CHECKPOINTING_SELECTIVE;
+    for (uint32_t i = region->first; keeps && i < region->last; i++) {
+        const enum aten call = call_of(graph, graph->items[i]);
+        bool first = call != ATEN_COUNT;
+        for (uint32_t k = region->first; k < i && first; k++)
+            first = call_of(graph, graph->items[k]) != call;
+        for (uint32_t k = i; k < region->last && first; k++)
+            if (call_of(graph, graph->items[k]) == call)
+                release_cached(tape, &graph->ops[graph->items[k].arg]);
     }
     release_inputs(tape, region);
 }
