@@ -343,9 +343,9 @@ const char *const *aten_names(void);
     X(RMS_NORM_BACKWARD, "rms_norm_backward",                                                      \
       "dy, x, weight, rstd -> perhaps dx, perhaps dweight")                                        \
     X(LAYER_NORM, "layer_norm",                                                                    \
-      "x (..., h), weight, bias -> y, mean (..., 1), rstd (..., 1); attr.eps")                     \
+      "x (..., h), perhaps weight, perhaps bias -> y, mean (..., 1), rstd (..., 1); attr.eps")     \
     X(LAYER_NORM_BACKWARD, "layer_norm_backward",                                                  \
-      "dy, x, weight, mean, rstd -> perhaps dx, perhaps dweight, perhaps dbias")                   \
+      "dy, x, perhaps weight, mean, rstd -> perhaps dx, perhaps dweight, perhaps dbias")           \
     X(ATTENTION, "attention",                                                                      \
       "q, k, v (b, s, a, d; of k and v perhaps fewer heads) -> o, logsumexp (b, a, s) fp32, rng "  \
       "seed, rng offset; attr.causal, attr.scale")                                                 \

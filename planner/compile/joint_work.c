@@ -197,7 +197,7 @@ static void layer_norm(const struct works *w)
     const uint32_t mean = one_of(w, both, 1, DTYPE_FP32, row);
     const uint32_t rstd = inverse_root(w, variance);
     const uint32_t n = of_two(w, JOINT_MUL, of_two(w, JOINT_SUB, x, mean), rstd);
-    uint32_t y = of_two(w, JOINT_MUL, n, w->in[1]);
+    uint32_t y = w->kernel->ins > 1 ? of_two(w, JOINT_MUL, n, w->in[1]) : n;
     if (w->kernel->ins > 2)
         y = of_two(w, JOINT_ADD, y, w->in[2]);
     write(w, 0, y);
@@ -207,9 +207,11 @@ static void layer_norm(const struct works *w)
 
 static void layer_norm_backward(const struct works *w)
 {
-    const uint32_t dy = wide(w, w->in[0]), mean = w->in[3], rstd = w->in[4];
+    const bool weighted = w->kernel->ins > 4;
+    const uint32_t first = weighted ? 3 : 2;
+    const uint32_t dy = wide(w, w->in[0]), mean = w->in[first], rstd = w->in[first + 1];
     const uint32_t n = of_two(w, JOINT_MUL, of_two(w, JOINT_SUB, wide(w, w->in[1]), mean), rstd);
-    const uint32_t g = of_two(w, JOINT_MUL, dy, wide(w, w->in[2]));
+    const uint32_t g = weighted ? of_two(w, JOINT_MUL, dy, wide(w, w->in[2])) : dy;
     const uint32_t a = of_one(w, JOINT_MUL, g, row_of(w, g));
     const uint32_t b = over_row(w, JOINT_SUM, g);
     const uint32_t c = over_row(w, JOINT_SUM, of_two(w, JOINT_MUL, g, n));

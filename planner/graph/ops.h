@@ -181,7 +181,8 @@ void op_parts(struct graph *graph, uint32_t x, uint32_t count, const uint32_t *w
  * or, where that is GRAPH_NONE, into a new one. Returns the whole. */
 uint32_t op_put_slice(struct graph *graph, uint32_t whole, uint32_t x, uint32_t first,
                       uint32_t width);
-/* weight, bias (h); saves input, mean and rstd. `eps` is added to the variance. */
+/* weight, bias (h), or GRAPH_NONE the bias or both; saves input, mean and rstd. `eps` is added to
+ * the variance. */
 uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias, float eps);
 /* F.rms_norm. `eps` is added to the mean square. Fused it saves input and fp32 rstd; before torch
  * 2.9 it is a handful of small kernels in fp32. */

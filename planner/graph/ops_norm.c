@@ -39,9 +39,11 @@ OP_SAVED(norm)
 
 OP_BACKWARD(layer_norm)
 {
+    const bool weighted = op->in[1] != GRAPH_NONE;
     struct operand in[5] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[0]),
-                            tape_tensor(tape, op->in[1]), tape_tensor(tape, op->out[1]),
-                            tape_tensor(tape, op->out[2])};
+                            weighted ? tape_tensor(tape, op->in[1])
+                                     : (struct operand){.place = PLACE_NONE},
+                            tape_tensor(tape, op->out[1]), tape_tensor(tape, op->out[2])};
     struct operand out[3];
     uint32_t outs = 0;
     for (uint32_t i = 0; i < 3; i++) {

@@ -160,8 +160,8 @@ static cudaError_t norm(const struct work *work, cudaStream_t stream)
     const bool centred = work->kind == WORK_LAYER_NORM;
     const struct kernel_norm_args args = {
         .x = cuda_tensor(x),
-        .weight = in(work, 1),
-        .bias = centred ? in(work, 2) : nothing,
+        .weight = work->ins > 1 ? in(work, 1) : nothing,
+        .bias = work->ins > 2 ? in(work, 2) : nothing,
         .mean = centred ? out(work, 1) : nothing,
         .rstd = out(work, centred ? 2 : 1),
         .t = operand_rows(x),
@@ -180,9 +180,9 @@ static cudaError_t norm_backward(const struct work *work, struct kernel_scratch 
     const struct norm_gradients to = work_norm_gradients(work);
     const struct kernel_norm_args args = {
         .x = cuda_tensor(x),
-        .weight = in(work, 2),
-        .mean = centred ? in(work, 3) : nothing,
-        .rstd = in(work, centred ? 4 : 3),
+        .weight = !centred || work->ins > 4 ? in(work, 2) : nothing,
+        .mean = centred ? in(work, work->ins - 2) : nothing,
+        .rstd = in(work, work->ins - 1),
         .t = operand_rows(x),
         .h = operand_last(x),
         .eps = work->attr.eps,

@@ -115,6 +115,16 @@ static __device__ __forceinline__ void statistics(const struct row &row, int cen
     *rstd = rsqrtf((float)(block_sum(squares, room) * share) + eps);
 }
 
+/* Factors from `at` on: 1 where the norm has none. */
+static __device__ __forceinline__ void load_weight(const struct kernel_norm_args &norm, uint64_t at,
+                                                   float *weight)
+{
+    for (int j = 0; j < VECTOR; j++)
+        weight[j] = 1.0F;
+    if (norm.weight.data)
+        load_some(norm.weight, at, norm.h, weight);
+}
+
 /* ADD: what is normed is x + addend, and goes to `sum`. */
 template <bool ADD>
 static __global__ void __launch_bounds__(THREADS)
@@ -133,7 +143,7 @@ static __global__ void __launch_bounds__(THREADS)
         statistics(row, norm.centred, norm.eps, share, room, &mean_x, &rstd_x);
         each_group(row, [&](uint64_t at, int, const float *x) {
             float weight[VECTOR], bias[VECTOR] = {0}, result[VECTOR];
-            load_some(norm.weight, at, norm.h, weight);
+            load_weight(norm, at, weight);
             if (norm.bias.data)
                 load_some(norm.bias, at, norm.h, bias);
             for (int j = 0; j < VECTOR; j++)
@@ -175,7 +185,7 @@ static __global__ void __launch_bounds__(THREADS)
         double sum = 0, along = 0;
         each_group(row, [&](uint64_t at, int n, const float *x) {
             float weight[VECTOR], gradient[VECTOR];
-            load_some(norm.weight, at, norm.h, weight);
+            load_weight(norm, at, weight);
             load_some(dy, row.begin + at, row.begin + norm.h, gradient);
             for (int j = 0; j < VECTOR; j++) {
                 const float g = gradient[j] * weight[j];
@@ -187,7 +197,7 @@ static __global__ void __launch_bounds__(THREADS)
         const float slope = (float)(block_sum(along, room) * share);
         each_group(row, [&](uint64_t at, int, const float *x) {
             float weight[VECTOR], gradient[VECTOR];
-            load_some(norm.weight, at, norm.h, weight);
+            load_weight(norm, at, weight);
             load_some(dy, row.begin + at, row.begin + norm.h, gradient);
             for (int j = 0; j < VECTOR; j++) {
                 const float g = gradient[j] * weight[j];

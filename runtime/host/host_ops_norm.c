@@ -44,9 +44,12 @@ static enum err_code open_norm(struct norm *norm, const struct work *work,
     TRY(host_scratch(work, norm->h, sizeof *norm->row, &norm->row, err));
     TRY(host_scratch(work, norm->h, sizeof *norm->scale, &norm->scale, err));
     TRY(host_scratch(work, norm->h, sizeof *norm->shift, &norm->shift, err));
-    host_load(weight, 0, norm->h, norm->scale);
-    for (uint64_t i = 0; i < norm->h; i++)
+    for (uint64_t i = 0; i < norm->h; i++) {
+        norm->scale[i] = 1;
         norm->shift[i] = 0;
+    }
+    if (weight)
+        host_load(weight, 0, norm->h, norm->scale);
     return ERR_OK;
 }
 
@@ -115,8 +118,10 @@ enum err_code host_layer_norm(const struct work *work, struct err *err)
 {
     struct norm norm;
     enum err_code rc = ERR_OK;
-    TRY_GOTO(rc, open_norm(&norm, work, work_in(work, 0), work_in(work, 1), err), done);
-    host_load(work_in(work, 2), 0, norm.h, norm.shift);
+    const struct work_operand *weight = work->ins > 1 ? work_in(work, 1) : NULL;
+    TRY_GOTO(rc, open_norm(&norm, work, work_in(work, 0), weight, err), done);
+    if (work->ins > 2)
+        host_load(work_in(work, 2), 0, norm.h, norm.shift);
     forward(&norm, work_out(work, 0), work_out(work, 1), work_out(work, 2));
 done:
     close_norm(&norm);
@@ -216,7 +221,9 @@ static enum err_code run_backward(const struct work *work, const struct norm_gra
 {
     struct norm norm;
     enum err_code rc = ERR_OK;
-    TRY_GOTO(rc, open_norm(&norm, work, work_in(work, 1), work_in(work, 2), err), done);
+    const bool weighted = !mean || work->ins > 4;
+    const struct work_operand *weight = weighted ? work_in(work, 2) : NULL;
+    TRY_GOTO(rc, open_norm(&norm, work, work_in(work, 1), weight, err), done);
     norm.z = z;
     rc = backward(&norm, mean, rstd, to, err);
 done:
@@ -233,7 +240,8 @@ enum err_code host_rms_norm_backward(const struct work *work, struct err *err)
 enum err_code host_layer_norm_backward(const struct work *work, struct err *err)
 {
     const struct norm_gradients to = work_norm_gradients(work);
-    return run_backward(work, &to, NULL, work_in(work, 3), work_in(work, 4), err);
+    return run_backward(work, &to, NULL, work_in(work, work->ins - 2), work_in(work, work->ins - 1),
+                        err);
 }
 
 enum err_code host_rms_norm_backward_add(const struct work *work, struct err *err)

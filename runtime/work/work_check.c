@@ -65,11 +65,12 @@ static enum err_code check_norm(const struct work *work, struct err *err)
     const uint64_t t = operand_rows(x), h = operand_last(x);
     const bool centred = work->kind == WORK_LAYER_NORM;
     TRY(work_need_count(work, "x", x, t * h, err));
-    TRY(work_need_count(work, "weight", work_in(work, 1), h, err));
-    if (centred) {
+    if (work->ins > 1)
+        TRY(work_need_count(work, "weight", work_in(work, 1), h, err));
+    if (work->ins > 2)
         TRY(work_need_count(work, "bias", work_in(work, 2), h, err));
+    if (centred)
         TRY(work_need_count(work, "mean", work_out(work, 1), t, err));
-    }
     TRY(work_need_count(work, "y", work_out(work, 0), t * h, err));
     return work_need_count(work, "rstd", work_out(work, centred ? 2 : 1), t, err);
 }
@@ -80,11 +81,12 @@ static enum err_code check_norm_backward(const struct work *work, struct err *er
     const uint64_t t = operand_rows(x), h = operand_last(x);
     const bool centred = work->kind == WORK_LAYER_NORM_BACKWARD;
     TRY(work_need_count(work, "x", x, t * h, err));
-    TRY(work_need_count(work, "weight", work_in(work, 2), h, err));
+    if (!centred || work->ins > 4)
+        TRY(work_need_count(work, "weight", work_in(work, 2), h, err));
     TRY(work_need_count(work, "dy", work_in(work, 0), t * h, err));
     if (centred)
-        TRY(work_need_count(work, "mean", work_in(work, 3), t, err));
-    TRY(work_need_count(work, "rstd", work_in(work, centred ? 4 : 3), t, err));
+        TRY(work_need_count(work, "mean", work_in(work, work->ins - 2), t, err));
+    TRY(work_need_count(work, "rstd", work_in(work, work->ins - 1), t, err));
     const struct norm_gradients to = work_norm_gradients(work);
     if (to.dx)
         TRY(work_need_count(work, "dx", to.dx, t * h, err));
@@ -267,8 +269,8 @@ static const struct work_entry entries[WORK_KIND_COUNT] = {
     [WORK_MATMUL_TN] = {work_check_matmul, 2, 2, 1},
     [WORK_RMS_NORM] = {check_norm, 2, 2, 2},
     [WORK_RMS_NORM_BACKWARD] = {check_norm_backward, 4, 4, 1},
-    [WORK_LAYER_NORM] = {check_norm, 3, 3, 3},
-    [WORK_LAYER_NORM_BACKWARD] = {check_norm_backward, 5, 5, 1},
+    [WORK_LAYER_NORM] = {check_norm, 1, 3, 3},
+    [WORK_LAYER_NORM_BACKWARD] = {check_norm_backward, 4, 5, 1},
     [WORK_ATTENTION] = {work_check_attention, 3, 3, 2},
     [WORK_ATTENTION_BACKWARD] = {work_check_attention_backward, 5, 6, 3},
     [WORK_LOG_SOFTMAX] = {check_equal, 1, 1, 1},

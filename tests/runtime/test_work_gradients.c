@@ -15,7 +15,8 @@ struct layer {
     enum work_kind kind;      /* of an elementwise function */
     uint32_t rows, h;         /* norms, losses */
     uint32_t b, s, s_k, a, d; /* attention */
-    bool causal, biased;
+    bool causal, centred;
+    uint32_t parameters; /* of a norm: none, a weight, and a bias */
     const int64_t *targets;
 };
 
@@ -189,13 +190,14 @@ static void normalize(const struct layer *layer, double *const in[INPUTS], doubl
     for (uint32_t row = 0; row < layer->rows; row++) {
         const double *x = in[0] + (size_t)row * h;
         double mean = 0, squares = 0;
-        for (uint32_t i = 0; i < h && layer->biased; i++)
+        for (uint32_t i = 0; i < h && layer->centred; i++)
             mean += x[i] / h;
         for (uint32_t i = 0; i < h; i++)
             squares += (x[i] - mean) * (x[i] - mean) / h;
         for (uint32_t i = 0; i < h; i++)
-            out[row * h + i] = (x[i] - mean) / sqrt(squares + (double)small) * in[1][i] +
-                               (layer->biased ? in[2][i] : 0);
+            out[row * h + i] = (x[i] - mean) / sqrt(squares + (double)small) *
+                                   (layer->parameters > 0 ? in[1][i] : 1) +
+                               (layer->parameters > 1 ? in[2][i] : 0);
     }
 }
 
@@ -204,7 +206,7 @@ static void rms_norm_and_its_gradients(void **state)
     (void)state;
     FOR_DTYPES()
     {
-        const struct layer layer = {normalize, .rows = 15, .h = 37};
+        const struct layer layer = {normalize, .rows = 15, .h = 37, .parameters = 1};
         const struct kernel_attr attr = {.eps = small};
         const struct shape shape = SHAPE(3, 5, 37);
         struct work_operand in[2] = {pitched(dtype, shape, 41), filled(dtype, SHAPE(37))};
@@ -223,9 +225,11 @@ static void rms_norm_and_its_gradients(void **state)
 }
 
 /* Outputs of backward: a bit for each of dx, dweight, dbias. */
-static void check_layer_norm(enum dtype dtype, uint32_t asked)
+static void check_layer_norm(enum dtype dtype, uint32_t parameters, uint32_t asked)
 {
-    const struct layer layer = {normalize, .rows = 15, .h = 37, .biased = true};
+    const struct layer layer = {normalize, .rows = 15, .h = 37, .centred = true,
+                                .parameters = parameters};
+    const uint32_t ins = 1 + parameters;
     const struct kernel_attr attr = {.eps = small};
     const struct shape shape = SHAPE(3, 5, 37);
     struct work_operand in[3] = {filled(dtype, shape), filled(dtype, SHAPE(37)),
@@ -234,19 +238,27 @@ static void check_layer_norm(enum dtype dtype, uint32_t asked)
     struct work_operand mean = empty(dtype, SHAPE(3, 5, 1)), rstd = empty(dtype, SHAPE(3, 5, 1));
     for (uint32_t i = 0; i < 555; i++) /* a mean far from 0: 16 bits of it would not do */
         put(&in[0], i, value(&in[0], i) + 3);
-    run_attr(WORK_LAYER_NORM, attr, 3, 3,
-             (struct work_operand[]){in[0], in[1], in[2], y, mean, rstd});
-    check_output(&layer, in, 3, &y);
-    struct work_operand operand[8] = {dy, in[0], in[1], mean, rstd};
-    uint32_t outs = 0;
+    struct work_operand operand[8] = {in[0], in[1], in[2]};
+    operand[ins] = y;
+    operand[ins + 1] = mean;
+    operand[ins + 2] = rstd;
+    run_attr(WORK_LAYER_NORM, attr, ins, 3, operand);
+    check_output(&layer, in, ins, &y);
+    uint32_t outs = 0, read = 0;
+    operand[read++] = dy;
+    operand[read++] = in[0];
+    if (parameters)
+        operand[read++] = in[1];
+    operand[read++] = mean;
+    operand[read++] = rstd;
     for (uint32_t i = 0; i < 3; i++) {
         if (!(asked >> i & 1U))
             continue;
         dx[i] = empty(dtype, in[i].shape);
-        operand[5 + outs++] = dx[i];
+        operand[read + outs++] = dx[i];
     }
-    run_attr(WORK_LAYER_NORM_BACKWARD, attr, 5, outs, operand);
-    check_gradients(&layer, in, 3, &dy, dx);
+    run_attr(WORK_LAYER_NORM_BACKWARD, attr, read, outs, operand);
+    check_gradients(&layer, in, ins, &dy, dx);
     drop_all(3, in);
     drop_all(3, dx);
     drop_all(4, (struct work_operand[]){y, dy, mean, rstd});
@@ -257,9 +269,11 @@ static void layer_norm_and_its_gradients(void **state)
     (void)state;
     FOR_DTYPES()
     {
-        check_layer_norm(dtype, 7);
-        check_layer_norm(dtype, 1); /* dx alone: frozen weights */
-        check_layer_norm(dtype, 6); /* without dx: the first layer */
+        check_layer_norm(dtype, 2, 7);
+        check_layer_norm(dtype, 2, 1); /* dx alone: frozen weights */
+        check_layer_norm(dtype, 2, 6); /* without dx: the first layer */
+        check_layer_norm(dtype, 1, 3); /* no bias */
+        check_layer_norm(dtype, 0, 1); /* nor a weight */
     }
 }
 
