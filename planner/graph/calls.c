@@ -62,7 +62,10 @@ static uint32_t call_of(const struct graph *graph, struct graph_calls *calls, co
     const uint32_t found = find(calls, name, length);
     if (found != GRAPH_NONE)
         return found;
-    const uint32_t parent = call_of(graph, calls, name, parent_length(name, length));
+    size_t around = parent_length(name, length);
+    if (graph->apart && strlen(graph->apart) == length && strncmp(graph->apart, name, length) == 0)
+        around = parent_length(name, around);
+    const uint32_t parent = call_of(graph, calls, name, around);
     calls->at[calls->count] = (struct graph_call){
         .name = arena_printf(&calls->arena, "%.*s", (int)length, name),
         .parent = parent,

@@ -153,6 +153,8 @@ uint32_t hf_rms_norm_bare(struct graph *graph, uint32_t x, struct norm norm);
  * for the weight. */
 uint32_t hf_layer_norm_wide(struct graph *graph, uint32_t x, struct norm norm);
 uint32_t hf_layer_norm_plus_one(struct graph *graph, uint32_t x, struct norm norm);
+/* LayerNorm without parameters, of fp32, cast back: OLMo's. */
+uint32_t hf_layer_norm_bare(struct graph *graph, uint32_t x, struct norm norm);
 
 /* cap · tanh(x / cap), which takes x's place. */
 uint32_t hf_softcap(struct graph *graph, uint32_t x, float cap);

@@ -202,7 +202,9 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
     in.alibi = (struct hf_alibi){GRAPH_NONE, GRAPH_NONE};
     if (c->alibi)
         in.alibi = hf_alibi(graph, c, job, (enum dtype)graph->tensors[embedded].dtype);
+    graph_call_begin(graph, "%s", model_of(way));
     in.positions = hf_positions(graph, job);
+    graph_call_end(graph);
     make_masks(graph, c, job, &in);
     if (way->late_scale)
         embedded = multiplied(graph, c, embedded);
@@ -312,6 +314,8 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
     const uint32_t module = graph_module(graph, ROLE_EMBEDDING, "%s.%s", model, name);
     *table =
         graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "%s.%s.weight", model, name);
+    if (way->nested)
+        graph->apart = graph->modules[module].name;
     graph_enter(graph, module, tokens);
     hf_call(graph, *table);
     const uint32_t rows = embedded_rows(graph, way, tokens, *table, scale, c->padding);

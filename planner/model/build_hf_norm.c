@@ -54,3 +54,15 @@ uint32_t hf_layer_norm_plus_one(struct graph *graph, uint32_t x, struct norm nor
     graph_drop(graph, weight);
     return out;
 }
+
+uint32_t hf_layer_norm_bare(struct graph *graph, uint32_t x, struct norm norm)
+{
+    const uint32_t upcast = op_to(graph, x, DTYPE_FP32);
+    const uint32_t normed = op_layer_norm(graph, upcast, GRAPH_NONE, GRAPH_NONE, norm.eps);
+    if (upcast != x)
+        graph_drop(graph, upcast);
+    const uint32_t out = op_to(graph, normed, (enum dtype)graph->tensors[x].dtype);
+    if (out != normed)
+        graph_drop(graph, normed);
+    return out;
+}

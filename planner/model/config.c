@@ -172,21 +172,42 @@ static enum err_code read_model(const json_t *root, const char *where, struct mo
     return model_config_check(config, where, err);
 }
 
+/* The same of an object in another model's file: what it leaves out is the class's. */
+static enum err_code read_part(const json_t *object, const char *where, struct model_config *config,
+                               struct err *err)
+{
+    const char *absent = family_of(config->arch)->part_absent;
+    json_t *whole = json_object(), *sizes = absent ? json_loads(absent, 0, NULL) : json_object();
+    json_object_update_missing(whole, (json_t *)object); /* which is read */
+    json_object_update_missing(whole, sizes);
+    const enum err_code rc = read_model(whole, where, config, err);
+    json_decref(sizes);
+    json_decref(whole);
+    return rc;
+}
+
 enum err_code model_config_from_json(const json_t *root, const char *where,
                                      struct model_config *out, struct err *err)
 {
-    char part[PATH_MAX + sizeof ": text_config"];
+    char part[PATH_MAX + sizeof ": language_config"];
+    const char *name;
     *out = (struct model_config){.layers = 0};
     if (!json_is_object(root))
         return err_set(err, ERR_INVALID, "%s: expected a JSON object, got %s", where,
                        shown_of(root).text);
     struct model_config config = {.layers = 0};
-    const json_t *object = stated_part(root, &config.stated);
+    const json_t *object = stated_part(root, &name, &config.stated);
     TRY(find_arch(object, where, &config.arch, err));
-    stated_read(root, family_of(config.arch)->class_name, &config.stated);
-    snprintf(part, sizeof part, "%s%s", where, object != root ? ": text_config" : "");
-    TRY(read_model(object, part, &config, err));
-    if (family_of(config.arch)->outer && json_is_true(json_object_get(root, "tie_word_embeddings")))
+    const struct family *family = family_of(config.arch);
+    stated_read(root, family->class_name, &config.stated);
+    stated_kin(object, family->kin, &config.stated);
+    if (object == root)
+        TRY(read_model(root, where, &config, err));
+    else {
+        snprintf(part, sizeof part, "%s: %s", where, name);
+        TRY(read_part(object, part, &config, err));
+    }
+    if (family->outer && json_is_true(json_object_get(root, "tie_word_embeddings")))
         config.tied = true; /* the class around it says so of its head */
     *out = config;
     return ERR_OK;

@@ -25,6 +25,15 @@ struct family {
      * may have these keys as its own. NULL: there is none. */
     const char *outer;
 
+    /* JSON: sizes that the class has where a file has none. They hold in a part of another model's
+     * file, which is written without what is as the class has it; on its own a file without them is
+     * more likely a mistake. NULL: they are asked for there, too. */
+    const char *part_absent;
+
+    /* A model_type of code that came with a checkpoint, whose architecture and keys are this
+     * class's. NULL: there is none. */
+    const char *kin;
+
     /* Each preset is the config.json that its authors published on Hugging Face; its count is
      * transformers' for the class named beside it (5.23, built on the meta device), each parameter
      * once: a head tied to the embedding adds nothing. The same count comes from three sides, and

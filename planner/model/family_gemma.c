@@ -56,6 +56,9 @@ static const struct model_preset presets[] = {
 const struct family family_gemma = {
     .name = "gemma",
     .class_name = "GemmaForCausalLM",
+    .part_absent =
+        "{\"hidden_size\": 3072, \"num_hidden_layers\": 28, "
+        "\"num_attention_heads\": 16, \"intermediate_size\": 24576, \"vocab_size\": 256000}",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .rope = true,

@@ -64,6 +64,9 @@ static const struct model_preset presets[] = {
 const struct family family_gemma3 = {
     .name = "gemma3_text",
     .class_name = "Gemma3ForCausalLM",
+    .part_absent =
+        "{\"hidden_size\": 2304, \"num_hidden_layers\": 26, "
+        "\"num_attention_heads\": 8, \"intermediate_size\": 9216, \"vocab_size\": 262208}",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .heads_divide_hidden = true,

@@ -33,6 +33,9 @@ static const struct model_preset presets[] = {
 const struct family family_granite = {
     .name = "granite",
     .class_name = "GraniteForCausalLM",
+    .part_absent =
+        "{\"hidden_size\": 4096, \"num_hidden_layers\": 32, "
+        "\"num_attention_heads\": 32, \"intermediate_size\": 11008, \"vocab_size\": 32000}",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .rope = true,

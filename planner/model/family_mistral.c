@@ -36,6 +36,9 @@ static const struct preset_alias aliases[] = {
 const struct family family_mistral = {
     .name = "mistral",
     .class_name = "MistralForCausalLM",
+    .part_absent =
+        "{\"hidden_size\": 4096, \"num_hidden_layers\": 32, "
+        "\"num_attention_heads\": 32, \"intermediate_size\": 14336, \"vocab_size\": 32000}",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

@@ -37,6 +37,9 @@ static const struct model_preset presets[] = {
 const struct family family_qwen2 = {
     .name = "qwen2",
     .class_name = "Qwen2ForCausalLM",
+    .part_absent =
+        "{\"hidden_size\": 4096, \"num_hidden_layers\": 32, "
+        "\"num_attention_heads\": 32, \"intermediate_size\": 22016, \"vocab_size\": 151936}",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .rope = true,

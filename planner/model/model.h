@@ -27,7 +27,9 @@
     X(QWEN2_VL, qwen2_vl)                                                                          \
     X(QWEN2_5_VL, qwen2_5_vl)                                                                      \
     X(QWEN3_VL, qwen3_vl)                                                                          \
+    X(QWEN3_VL_MOE, qwen3_vl_moe)                                                                  \
     X(GLM4_MOE, glm4_moe)                                                                          \
+    X(OLMO, olmo)                                                                                  \
     X(OLMOE, olmoe)                                                                                \
     X(PHI, phi)                                                                                    \
     X(PHIMOE, phimoe)                                                                              \
@@ -108,6 +110,7 @@ enum code { /* whose op sequence runs */
 struct model_stated {
     char class_name[48]; /* of `architectures`, where it is not what is planned; else "" */
     char outer[32];      /* model_type of the file whose text_config is planned; else "" */
+    char kin[32];        /* model_type of what the family is planned in the place of; else "" */
     char quantized[32];  /* quant_method of its quantization_config; else "" */
 };
 

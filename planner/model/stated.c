@@ -21,7 +21,8 @@ bool stated_arch(const json_t *object, enum arch *arch)
     for (int i = 0; type && i < ARCH_COUNT; i++) {
         const struct family *family = family_of((enum arch)i);
         if (strcmp(type, family->name) == 0 ||
-            (family->outer && strcmp(type, family->outer) == 0)) {
+            (family->outer && strcmp(type, family->outer) == 0) ||
+            (family->kin && strcmp(type, family->kin) == 0)) {
             *arch = (enum arch)i;
             return true;
         }
@@ -36,10 +37,23 @@ static bool is_flat(const char *type, enum arch arch)
     return outer && strcmp(type, outer) == 0;
 }
 
-const json_t *stated_part(const json_t *root, struct model_stated *out)
+void stated_kin(const json_t *object, const char *kin, struct model_stated *out)
 {
+    const char *type = json_string_value(json_object_get(object, "model_type"));
+    if (kin && type && strcmp(type, kin) == 0)
+        put_text(out->kin, sizeof out->kin, type);
+}
+
+const json_t *stated_part(const json_t *root, const char **name, struct model_stated *out)
+{
+    /* transformers' name, InternVL's own code's, and DeepSeek-VL's */
+    static const char *const names[] = {"text_config", "llm_config", "language_config"};
     enum arch arch;
-    const json_t *text = json_object_get(root, "text_config");
+    const json_t *text = NULL;
+    for (size_t i = 0; !text && i < sizeof names / sizeof *names; i++) {
+        text = json_object_get(root, names[i]);
+        *name = names[i];
+    }
     const char *type = json_string_value(json_object_get(root, "model_type"));
     const bool known = stated_arch(root, &arch), flat = known && is_flat(type, arch);
     if (!type || (known && !flat))
@@ -81,6 +95,13 @@ bool model_note(const struct model_config *config, uint32_t index, char *text, s
                  "the text model of a \"%s\" is planned alone, as %s: what the file has besides "
                  "text (a vision tower, what joins them) is not counted",
                  s->outer, planned);
+        return true;
+    }
+    if (s->kin[0] && index-- == 0) {
+        snprintf(text, size,
+                 "planned is %s, whose architecture a \"%s\" has, not the code that comes with the "
+                 "checkpoint",
+                 planned, s->kin);
         return true;
     }
     if (s->class_name[0] && index-- == 0) {

@@ -319,6 +319,7 @@ HF = {  # model_type -> (model class, config class, paths of the lists of blocks
     "qwen2_vl_text": ("Qwen2VLForConditionalGeneration", "Qwen2VLConfig", ["model.language_model.layers"]),
     "qwen2_5_vl_text": ("Qwen2_5_VLForConditionalGeneration", "Qwen2_5_VLConfig", ["model.language_model.layers"]),
     "qwen3_vl_text": ("Qwen3VLForConditionalGeneration", "Qwen3VLConfig", ["model.language_model.layers"]),
+    "qwen3_vl_moe_text": ("Qwen3VLMoeForConditionalGeneration", "Qwen3VLMoeConfig", ["model.language_model.layers"]),
 }
 WHOLE = {name: classes[1] for name, classes in HF.items() if name.endswith("_text")}     # class around a text model
 NOT_CONFIG = ("kind", "model_type", "batch", "seq", "experts_implementation")
