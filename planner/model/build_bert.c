@@ -80,10 +80,16 @@ struct embedding {
     struct norm norm;
 };
 
+/* How wide the embedding is. */
+static uint32_t width(const struct model_config *c)
+{
+    return c->word_embed ? c->word_embed : c->hidden;
+}
+
 static uint32_t declare_table(struct graph *graph, const struct model_config *c, uint32_t rows,
                               const char *root, const char *name)
 {
-    return graph_param(graph, PARAM_WEIGHT, SHAPE(rows, c->hidden), "%s.embeddings.%s.weight", root,
+    return graph_param(graph, PARAM_WEIGHT, SHAPE(rows, width(c)), "%s.embeddings.%s.weight", root,
                        name);
 }
 
@@ -101,7 +107,7 @@ static struct embedding declare_embedding(struct graph *graph, const struct mode
     if (!last)
         e.positions = declare_table(graph, c, c->max_positions, root, "position_embeddings");
     e.types = declare_table(graph, c, c->type_vocab, root, "token_type_embeddings");
-    e.norm = build_norm(graph, prefix, "LayerNorm", c->hidden, true, c->norm_eps);
+    e.norm = build_norm(graph, prefix, "LayerNorm", width(c), true, c->norm_eps);
     if (last)
         e.positions = declare_table(graph, c, c->max_positions, root, "position_embeddings");
     return e;
@@ -139,11 +145,26 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
     graph_call_end(graph);
     if (way->counted_positions)
         graph_drop(graph, ids);
-    graph_drop(graph, word);
+    graph_drop(graph, word); /* inputs_embeds, an argument */
+    graph_drop(graph, type);
     graph_drop(graph, kind);
     graph_drop(graph, place);
-    graph_drop(graph, type);
     return x;
+}
+
+/* The embedding as wide as the layers are: x, or what takes its place. */
+static uint32_t project(struct graph *graph, const struct model_config *c,
+                        const struct bert_way *way, uint32_t x)
+{
+    char prefix[64];
+    if (!way->projection || width(c) == c->hidden)
+        return x;
+    snprintf(prefix, sizeof prefix, "%s.", way->root);
+    const struct linear linear =
+        build_linear(graph, prefix, way->projection, c->hidden, width(c), true);
+    const uint32_t out = apply_linear(graph, x, linear);
+    graph_drop(graph, x);
+    return out;
 }
 
 /* norm(dropout(dense(y)) + residual) */
@@ -160,6 +181,16 @@ static uint32_t dense_add_norm(struct graph *graph, const struct model_config *c
     return out;
 }
 
+uint32_t bert_attention(struct graph *graph, const struct model_config *c,
+                        const struct model_job *job, uint32_t q, uint32_t k, uint32_t v)
+{
+    const uint32_t o =
+        autocast_product(graph) == DTYPE_FP32 && graph->attention != ATTENTION_MATH
+            ? op_efficient_attention(graph, q, k, v, GRAPH_NONE, false, c->attention_dropout)
+            : op_attention(graph, q, k, v, false, c->attention_dropout);
+    return graph_view(graph, o, SHAPE(job->batch, job->seq, c->hidden));
+}
+
 static uint32_t run_block(struct graph *graph, const struct model_config *c,
                           const struct model_job *job, const struct bert_block *block, uint32_t x)
 {
@@ -168,16 +199,12 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     const uint32_t q = build_heads(graph, apply_linear(graph, y, block->query), heads);
     const uint32_t k = build_heads(graph, apply_linear(graph, y, block->key), heads);
     const uint32_t v = build_heads(graph, apply_linear(graph, y, block->value), heads);
-    const uint32_t o =
-        autocast_product(graph) == DTYPE_FP32 && graph->attention != ATTENTION_MATH
-            ? op_efficient_attention(graph, q, k, v, GRAPH_NONE, false, c->attention_dropout)
-            : op_attention(graph, q, k, v, false, c->attention_dropout);
+    const uint32_t attended = bert_attention(graph, c, job, q, k, v);
     graph_drop(graph, v);
     graph_drop(graph, k);
     graph_drop(graph, q);
-    const uint32_t attended = graph_view(graph, o, SHAPE(job->batch, job->seq, c->hidden));
     const uint32_t h = dense_add_norm(graph, c, attended, block->dense, block->attention_norm, x);
-    graph_drop(graph, o);
+    graph_drop(graph, attended);
 
     const uint32_t wide = apply_linear(graph, h, block->intermediate);
     const uint32_t active = hf_activation_beside(graph, c->activation, wide,
@@ -193,7 +220,8 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
 static uint32_t activate(struct graph *graph, const struct model_config *c,
                          const struct bert_way *way, uint32_t dense, uint32_t y)
 {
-    return way->act ? hf_activation_beside(graph, c->activation, y, dense, way->act)
+    const char *activation = way->decoder ? "gelu" : c->activation;
+    return way->act ? hf_activation_beside(graph, activation, y, dense, way->act)
                     : apply_activation(graph, "gelu", y);
 }
 
@@ -202,12 +230,32 @@ struct head {
     struct norm norm;
 };
 
+/* The same where the decoder is a module beside it. */
+static struct head declare_apart(struct graph *graph, const struct model_config *c,
+                                 const struct bert_way *way, uint32_t words)
+{
+    char prefix[64];
+    struct head head;
+    snprintf(prefix, sizeof prefix, "%s.", way->head);
+    head.norm = build_norm(graph, prefix, way->norm, width(c), true, c->norm_eps);
+    head.dense = build_linear(graph, prefix, way->dense, width(c), c->hidden, true);
+    head.decoder = (struct linear){.weight = words};
+    if (!c->tied)
+        head.decoder = build_linear(graph, "", way->decoder, c->vocab, width(c), true);
+    else
+        head.decoder.bias =
+            graph_param(graph, PARAM_BIAS, SHAPE(c->vocab), "%s.bias", way->decoder);
+    return head;
+}
+
 /* `words`: the table of the embedding, which the decoder shares; GRAPH_NONE: it is declared here.
  */
 static struct head declare_head(struct graph *graph, const struct model_config *c,
                                 const struct bert_way *way, uint32_t words)
 {
     char prefix[64];
+    if (way->decoder)
+        return declare_apart(graph, c, way, words);
     snprintf(prefix, sizeof prefix, "%s.", way->head);
     const uint32_t bias = graph->param_count;
     struct head head = {.decoder.weight = words};
@@ -233,7 +281,10 @@ static uint32_t run_head(struct graph *graph, const struct model_config *c,
     graph_drop(graph, y);
     const uint32_t normed = apply_norm(graph, active, head->norm);
     graph_drop(graph, active);
-    graph_call_begin(graph, "%s.decoder", way->head);
+    if (way->decoder)
+        graph_call_begin(graph, "%s", way->decoder);
+    else
+        graph_call_begin(graph, "%s.decoder", way->head);
     const uint32_t logits = apply_linear(graph, normed, head->decoder);
     graph_call_end(graph);
     graph_drop(graph, normed);
@@ -253,7 +304,7 @@ void bert_build(struct graph *graph, const struct model_config *c, const struct 
     const struct embedding e =
         declare_embedding(graph, c, way, c->tied ? head.decoder.weight : GRAPH_NONE);
     const uint32_t embedded =
-        embed(graph, c, job, way, &e, tokens); /* BertModel's until it returns */
+        project(graph, c, way, embed(graph, c, job, way, &e, tokens)); /* until BertModel returns */
     uint32_t x = embedded;
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module =

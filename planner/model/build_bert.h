@@ -8,11 +8,19 @@
 struct bert_way {
     const char *root, *head;        /* modules: of all but the head, "bert"; "cls.predictions" */
     const char *dense, *norm, *act; /* the head's; act NULL: a function */
-    bool head_first;                /* it is declared first */
+    const char *decoder; /* ELECTRA: a module beside the head, whose activation is GELU; NULL:
+                            it is in the head, which has its bias */
+    const char
+        *projection; /* of an embedding of another width (c->word_embed); NULL: it has none */
+    bool head_first; /* it is declared first */
     bool counted_positions; /* from the padding's id + 1 on, by those tokens that pad nothing */
 };
 void bert_build(struct graph *graph, const struct model_config *config, const struct model_job *job,
                 const struct bert_way *way);
+
+/* Attention of all tokens to all: (b, s, h), of heads that stay the caller's. */
+uint32_t bert_attention(struct graph *graph, const struct model_config *config,
+                        const struct model_job *job, uint32_t q, uint32_t k, uint32_t v);
 
 /* With the masked language model head: Linear, LayerNorm and a decoder with a bias. */
 double count_bert(const struct model_config *config);

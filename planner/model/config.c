@@ -93,7 +93,7 @@ enum err_code model_config_check(const struct model_config *config, const char *
 
 bool model_is_decoder(const struct model_config *config)
 {
-    return config->type_vocab == 0 && config->decoder_layers == 0;
+    return !family_of(config->arch)->encoder && config->decoder_layers == 0;
 }
 
 double model_config_parameters(const struct model_config *config)

@@ -46,6 +46,7 @@ struct family {
     const struct preset_alias *aliases;
     uint32_t alias_count;
 
+    bool encoder;             /* of BERT's kind: it looks both ways */
     bool heads_divide_hidden; /* even where head_dim is given: the config class insists */
     bool rope;                /* on whole heads; where on part of them, rotary_dim says it */
     const char *rope_absent;  /* JSON: what RoPE's object is where the file has none; NULL: none */

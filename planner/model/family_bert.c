@@ -37,6 +37,7 @@ const struct family family_bert = {
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),
+    .encoder = true,
     .heads_divide_hidden = true,
     .learned_positions = true,
     .parameters = count_bert,

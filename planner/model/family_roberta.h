@@ -15,7 +15,7 @@ enum err_code roberta_check(const struct key_table *keys, const struct model_con
 
 /* clang-format off */
 #define ROBERTA_FAMILY                                                                             \
-    .heads_divide_hidden = true, .learned_positions = true, .counted_positions = true,             \
+    .encoder = true, .heads_divide_hidden = true, .learned_positions = true, .counted_positions = true,             \
     .padding = 1 + 1, .check = roberta_check, .parameters = count_bert, .code = CODE_HF
 /* clang-format on */
 

@@ -86,6 +86,8 @@
     X(ROBERTA, roberta)                                                                            \
     X(XLM_ROBERTA, xlm_roberta)                                                                    \
     X(CAMEMBERT, camembert)                                                                        \
+    X(ELECTRA, electra)                                                                            \
+    X(DISTILBERT, distilbert)                                                                      \
     X(BERT, bert)                                                                                  \
     X(T5, t5)                                                                                      \
     X(MT5, mt5)                                                                                    \
@@ -131,7 +133,7 @@ struct model_config {
     uint32_t type_vocab;       /* BERT's token types */
     uint32_t decoder_layers;   /* of an encoder with a decoder; 0: there are not both */
     uint32_t relative_buckets; /* likewise */
-    uint32_t word_embed;       /* OPT: width of the embedding where it is projected */
+    uint32_t word_embed;       /* OPT, ELECTRA: width of the embedding where it is projected */
     bool tied;                 /* the head shares the token embedding */
     bool attention_bias; /* q, k, v have biases; so has what follows them, but see output_bias */
     bool output_bias;    /* ... for Llama and its kin, whose Qwen2 has none */
@@ -220,8 +222,7 @@ struct model_config {
     struct model_stated stated;
 };
 
-/* Whether it is a decoder alone: not of BERT's kind, which alone has types of tokens, nor of T5's.
- */
+/* Whether it is a decoder alone: not of BERT's kind, nor of T5's. */
 bool model_is_decoder(const struct model_config *config);
 
 /* Whether a list has layer `index`. */

@@ -311,6 +311,8 @@ HF = {  # model_type -> (model class, config class, paths of the lists of blocks
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", ["model.layers"]),
     "mixtral": ("MixtralForCausalLM", "MixtralConfig", ["model.layers"]),
     "bert": ("BertForMaskedLM", "BertConfig", ["bert.encoder.layer"]),
+    "electra": ("ElectraForMaskedLM", "ElectraConfig", ["electra.encoder.layer"]),
+    "distilbert": ("DistilBertForMaskedLM", "DistilBertConfig", ["distilbert.transformer.layer"]),
     "roberta": ("RobertaForMaskedLM", "RobertaConfig", ["roberta.encoder.layer"]),
     "xlm-roberta": ("XLMRobertaForMaskedLM", "XLMRobertaConfig", ["roberta.encoder.layer"]),
     "camembert": ("CamembertForMaskedLM", "CamembertConfig", ["roberta.encoder.layer"]),

@@ -171,6 +171,10 @@ FAMILIES = [
                   "attention_bias": True}),
     ("roberta", {**SIZE, "max_position_embeddings": 40, "hidden_dropout_prob": 0.0,
                  "attention_probs_dropout_prob": 0.0}),
+    ("electra", {**SIZE, "embedding_size": 32, "hidden_dropout_prob": 0.0,
+                 "attention_probs_dropout_prob": 0.0}),
+    ("distilbert", {"vocab_size": 97, "dim": 48, "n_layers": 2, "n_heads": 4, "hidden_dim": 80,
+                    "max_position_embeddings": 32, "dropout": 0.0, "attention_dropout": 0.0}),
     ("bert", {**SIZE, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}),
     ("t5", {"vocab_size": 97, "d_model": 48, "d_kv": 12, "d_ff": 80, "num_layers": 2,
             "num_heads": 4, "dropout_rate": 0.0, "layer_norm_epsilon": 1e-3,
@@ -181,8 +185,8 @@ FAMILIES = [
     ("mt5", {"vocab_size": 97, "d_model": 48, "d_kv": 12, "d_ff": 80, "num_layers": 2,
              "num_decoder_layers": 3, "num_heads": 4, "dropout_rate": 0.0, "tie_word_embeddings": False}),
 ]
-CLASSES = {"bert": AutoModelForMaskedLM, "roberta": AutoModelForMaskedLM, "t5": AutoModelForSeq2SeqLM,
-           "mt5": AutoModelForSeq2SeqLM}
+CLASSES = {"bert": AutoModelForMaskedLM, "roberta": AutoModelForMaskedLM, "electra": AutoModelForMaskedLM,
+           "distilbert": AutoModelForMaskedLM, "t5": AutoModelForSeq2SeqLM, "mt5": AutoModelForSeq2SeqLM}
 
 
 def values(index, parameter, name):
