@@ -98,8 +98,10 @@ static void declare_mlp(struct graph *graph, const struct model_config *c, const
         block->mlp = hf_mlp_declare(graph, c, prefix, f);
         return;
     }
-    block->mlp.gate = build_linear(graph, prefix, "gate_up_proj", 2 * f, h, c->mlp_bias);
-    block->mlp.down = build_linear(graph, prefix, "down_proj", h, f, c->mlp_bias);
+    const char *halves = block->way->halves ? block->way->halves : "gate_up_proj";
+    const char *down = block->way->down ? block->way->down : "down_proj";
+    block->mlp.gate = build_linear(graph, prefix, halves, 2 * f, h, c->mlp_bias);
+    block->mlp.down = build_linear(graph, prefix, down, h, f, c->mlp_bias);
 }
 
 struct hf_block hf_block_declare(struct graph *graph, const struct model_config *c,
@@ -109,7 +111,8 @@ struct hf_block hf_block_declare(struct graph *graph, const struct model_config 
     snprintf(attention, sizeof attention, "%s.self_attn.", prefix);
     snprintf(mlp, sizeof mlp, "%s.%s.", prefix, way->mlp ? way->mlp : "mlp");
     struct hf_block block = {.way = way, .sinks = GRAPH_NONE, .mixed = experts_in(c, index)};
-    declare_attention(graph, c, attention, &block);
+    if (!way->attention_last)
+        declare_attention(graph, c, attention, &block);
     if (!way->mlp_last)
         declare_mlp(graph, c, mlp, &block);
     for (int i = 0; i < HF_PLACES; i++)
@@ -119,6 +122,8 @@ struct hf_block hf_block_declare(struct graph *graph, const struct model_config 
             hf_decoder_norm(graph, c, way, prefix, way->norms[i].name, c->hidden);
     if (way->mlp_last)
         declare_mlp(graph, c, mlp, &block);
+    if (way->attention_last)
+        declare_attention(graph, c, attention, &block);
     block.beside = block.mixed && way->moe.when == HF_SHARED_BESIDE;
     if (block.beside && experts_shared_width(c))
         block.mlp = declare_beside(graph, c, prefix);
@@ -499,13 +504,14 @@ static uint32_t fused_feed_forward(struct graph *graph, const struct model_confi
                                    const struct hf_block *block, uint32_t y)
 {
     uint32_t half[2];
+    const bool gate_first = block->beside || block->way->halves;
     const uint32_t both = apply_linear(graph, y, block->mlp.gate);
     op_chunk(graph, both, 2, half);
     const uint32_t active =
         hf_activation_beside(graph, c->activation, half[0], block->mlp.gate.weight,
-                             block->beside ? "activation" : "activation_fn");
+                             gate_first ? "activation" : "activation_fn");
     const uint32_t product =
-        block->beside ? op_mul(graph, active, half[1]) : op_mul(graph, half[1], active);
+        gate_first ? op_mul(graph, active, half[1]) : op_mul(graph, half[1], active);
     graph_drop(graph, active);
     const uint32_t out = apply_linear(graph, product, block->mlp.down);
     graph_drop(graph, product);

@@ -70,6 +70,8 @@ static struct frequencies make_frequencies(struct graph *graph, const struct mod
 {
     const uint32_t d = turned_of(c, way);
     struct frequencies f = {.full.longer = GRAPH_NONE};
+    if (c->unturned)
+        return f;
     if (!way->tables_by_layer || any_layer(c, false))
         f.full = hf_rope_buffers(graph, c, job, d);
     if (way->tables_by_layer && any_layer(c, true)) {
@@ -104,6 +106,8 @@ static void make_tables(struct graph *graph, const struct model_config *c,
     const struct hf_angles window = {.positions = in->positions,
                                      .frequencies = frequencies->window.now};
     in->rope = in->window_rope = none;
+    if (c->unturned)
+        return;
     if (way->complex_table) {
         in->rope.cos = in->window_rope.cos = hf_complex_rope_table(graph, c, full);
         return;
@@ -269,7 +273,8 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
         graph_also_input(graph, module, mask);
     if (rope.sin != GRAPH_NONE)
         graph_also_input(graph, module, rope.sin);
-    graph_also_input(graph, module, rope.cos);
+    if (rope.cos != GRAPH_NONE)
+        graph_also_input(graph, module, rope.cos);
     if (in->alibi.bias != GRAPH_NONE)
         graph_also_input(graph, module, in->alibi.bias);
     if (in->way->positions_first)

@@ -64,10 +64,13 @@ struct hf_decoder {
     bool norms_at_zero;          /* weights begin at 0, to which the norm adds 1 */
     bool scaled_rows;            /* the embedding is times the root of h, by a buffer */
     bool eager;                  /* attention in Python: hf_eager_attention */
-    bool fused_qkv;     /* one product for q, k and v, sliced; declared behind the output's */
-    bool fused_gate_up; /* one product for gate and up, in two halves */
-    const char *mlp;    /* the feed-forward's module; NULL: "mlp" */
-    bool mlp_last;      /* it is declared behind the norms */
+    bool fused_qkv;      /* one product for q, k and v, sliced; declared behind the output's */
+    bool fused_gate_up;  /* one product for gate and up, in two halves */
+    const char *halves;  /* what that is called, of whose halves the first comes first when they are
+                            multiplied; NULL: "gate_up_proj", the second */
+    const char *mlp;     /* the feed-forward's module; NULL: "mlp" */
+    bool mlp_last;       /* it is declared behind the norms */
+    bool attention_last; /* attention is declared behind norms and feed-forward */
     const char *up;  /* down(act(up y)), no gate: what up is called, and down below; NULL: gated */
     bool xielu;      /* ... and act has parameters (hf_xielu) */
     const char *act; /* the activation's module; NULL: "act_fn" */

@@ -39,6 +39,7 @@
     X(SMOLLM3, smollm3)                                                                            \
     X(GRANITE, granite)                                                                            \
     X(GRANITEMOE, granitemoe)                                                                      \
+    X(GRANITEMOEHYBRID, granitemoehybrid)                                                          \
     X(GRANITEMOESHARED, granitemoeshared)                                                          \
     X(APERTUS, apertus)                                                                            \
     X(HYPERCLOVAX, hyperclovax)                                                                    \
@@ -174,6 +175,9 @@ struct model_config {
     /* SmolLM3 */
     uint32_t plain_period;   /* of so many layers the last has no RoPE; 0: all have it */
     struct layer_list plain; /* layers that have none */
+    /* Granite's hybrids */
+    bool unturned;           /* there is no RoPE */
+    struct layer_list mamba; /* layers that are Mamba's: none is planned */
     /* Granite; 0: there is no such product */
     float embedding_multiplier, attention_multiplier, residual_multiplier;
     float logits_scaling; /* a divisor */

@@ -301,6 +301,8 @@ HF = {  # model_type -> (model class, config class, paths of the lists of blocks
     "opt": ("OPTForCausalLM", "OPTConfig", ["model.decoder.layers"]),
     "gpt_bigcode": ("GPTBigCodeForCausalLM", "GPTBigCodeConfig", ["transformer.h"]),
     "gptj": ("GPTJForCausalLM", "GPTJConfig", ["transformer.h"]),
+    "codegen": ("CodeGenForCausalLM", "CodeGenConfig", ["transformer.h"]),
+    "gpt_neo": ("GPTNeoForCausalLM", "GPTNeoConfig", ["transformer.h"]),
     "falcon": ("FalconForCausalLM", "FalconConfig", ["transformer.h"]),
     "bloom": ("BloomForCausalLM", "BloomConfig", ["transformer.h"]),
     "mpt": ("MptForCausalLM", "MptConfig", ["transformer.blocks"]),
