@@ -20,13 +20,14 @@ and shardplan follows either (--autograd). Python frees the locals of a returnin
 last up to 3.13, last to first from 3.14 on: a recording is of the Python that made it.
 
 The file: lines of JSON, compressed. The first is an object: format, version, model, parameters,
-modules, called ([name, its own parameters,
-those of others that it reads, and of one that DeepSpeed fetches as one (a leaf module) its class] of every
-module, by number) and three tables: `ops` (names of the dispatcher), `types` ([op, dtype, shape, bytes]: of a
-storage at birth), `calls` ([op, ins, outs, arguments, flops]; a tensor is [dtype, shape, strides,
-position]). The others are a variant each: batch, checkpointing, hooks ("fsdp": modules' inputs are
-cast and pass through a node, as fully_shard's hooks do; "fsdp1": the root's inputs are cast, as
-FullyShardedDataParallel does; not where none is to be cast, and "plain" says the same; "zero3": every module has DeepSpeed's hooks and
+modules, called ([name, its own parameters, those of others that it reads, and of one that DeepSpeed
+fetches as one (a leaf module) its class] of every module, by number), batch_norms (their names:
+FullyShardedDataParallel wraps each in fp32), notes (sentences on what a step does otherwise) and three
+tables: `ops` (names of the dispatcher), `types` ([op, dtype, shape, bytes]: of a storage at birth),
+`calls` ([op, ins, outs, arguments, flops]; a tensor is [dtype, shape, strides, position]). The others
+are a variant each: batch, checkpointing, hooks ("fsdp": modules' inputs are cast and pass through a
+node, as fully_shard's hooks do; "fsdp1": the root's inputs are cast, as FullyShardedDataParallel does;
+not where none is to be cast, and "plain" says the same; "zero3": every module has DeepSpeed's hooks and
 nn.functional.linear is its own), frozen (numbers of parameters that are not trained in it, beside
 those that the model has so), inputs, constants, and its steps as text:
     +T          a storage of type T is born: the next buffer
@@ -62,13 +63,28 @@ try:
     import torch
     import torch.nn as nn
     import torch.nn.functional as F
-    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+    from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, FakeTensorMode
     from torch.utils import _pytree as pytree
     from torch.utils.flop_counter import flop_registry
     from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
     from torch.utils.weak import WeakIdKeyDictionary
 except ImportError as error:
     sys.exit(f"record.py: needs a Python with torch: {error}")
+
+try:
+    from torch.distributed.utils import _apply_to_tensors as apply_to_tensors
+except ImportError:     # a torch without torch.distributed
+    def apply_to_tensors(function, tree):
+        return pytree.tree_map(lambda t: function(t) if isinstance(t, torch.Tensor) else t, tree)
+
+try:
+    from torch.distributed.fsdp._common_utils import collect_grad_tensors, replace_grad_tensors
+except ImportError:     # versions whose fully_shard finds tensors where pytree does
+    def collect_grad_tensors(tree):
+        return tuple(t for t in pytree.tree_leaves(tree) if isinstance(t, torch.Tensor) and t.requires_grad)
+
+    def replace_grad_tensors(tree, tensors):
+        return pytree.tree_map(lambda t: next(tensors) if isinstance(t, torch.Tensor) and t.requires_grad else t, tree)
 
 VERSION = 2     # 1: of hooks "zero3", without what nodes save and which modules are leaf modules
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -157,7 +173,7 @@ class FusedRMSNorm(torch.autograd.Function):
     def forward(ctx, x, weight):
         y = torch.empty_like(x)
         rstd = torch.empty(*x.shape[:-1], 1, dtype=torch.float32, device=x.device)
-        Stream.note("_fused_rms_norm", [x, weight], [y, rstd])
+        Stream.note("_fused_rms_norm", [x] if weight is None else [x, weight], [y, rstd])
         ctx.save_for_backward(x, weight, rstd)
         return y
 
@@ -166,7 +182,8 @@ class FusedRMSNorm(torch.autograd.Function):
         x, weight, rstd = ctx.saved_tensors
         grads = tuple(torch.empty_like(t) if needed else None
                       for t, needed in zip((x, weight), ctx.needs_input_grad))
-        Stream.note("_fused_rms_norm_backward", [dy, x, weight, rstd], [g for g in grads if g is not None])
+        Stream.note("_fused_rms_norm_backward", [t for t in (dy, x, weight, rstd) if t is not None],
+                    [g for g in grads if g is not None])
         del rstd, weight, x
         return grads
 
@@ -177,7 +194,7 @@ ATEN_RMS_NORM = F.rms_norm if hasattr(F, "rms_norm") else None
 def cuda_rms_norm(input, normalized_shape, weight=None, eps=None):
     if torch.is_autocast_enabled("cpu") and weight is not None:
         weight, input = weight.float(), input.float()
-    if weight is None or len(normalized_shape) != 1 or input.dtype != weight.dtype:
+    if len(normalized_shape) != 1 or weight is not None and input.dtype != weight.dtype:
         return ATEN_RMS_NORM(input, normalized_shape, weight, eps)
     return FusedRMSNorm.apply(input, weight)
 
@@ -384,7 +401,7 @@ class Stream(TorchDispatchMode):
         self.incoming = ()              # storages of the gradients that it was given
         self.born_in = {}               # id of a storage -> evaluation
         self.sums = []                  # (step, buffer): additions of the engine
-        self.given = set()              # gradients that are the strategy's
+        self.given = {}                 # gradients that are the strategy's, each with its parameter's name
         self.guessed = collections.Counter()
 
     # ---- storages ----
@@ -451,6 +468,9 @@ class Stream(TorchDispatchMode):
             for tensor, position in tensors:
                 place = self.place_of(tensor)
                 if place is not None:
+                    if place in self.given:
+                        fail(f"{name} reads what has the gradient of {self.given[place]}, too (parameters joined by torch.cat "
+                             "or torch.stack where they are used): what lives as long as both is not recorded")
                     places.append(str(place))
                     side.append(self.describe(tensor, position))
         if not places:
@@ -548,7 +568,7 @@ class Stream(TorchDispatchMode):
         tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         integers = [t for t in tensors if not t.is_floating_point()]
         if not integers or any(t not in self.values for t in integers):
-            return func(*args, **kwargs)
+            return self.of_any_shape(func, args, kwargs)
 
         def real(t):
             if not isinstance(t, torch.Tensor):
@@ -558,6 +578,15 @@ class Stream(TorchDispatchMode):
         with _disable_current_modes():
             got = func(*pytree.tree_map(real, args), **pytree.tree_map(real, kwargs))
         return pytree.tree_map(lambda t: self.fake.from_tensor(t) if isinstance(t, torch.Tensor) else t, got)
+
+    @staticmethod
+    def of_any_shape(func, args, kwargs):
+        try:
+            return func(*args, **kwargs)
+        except DynamicOutputShapeException:
+            fail(f"the model calls {op_name(func)}, whose result has a shape that depends on data (such as the tokens of one "
+                 "expert): a step is not as the next one, and none stands for all. Written over all tokens, such as by products "
+                 "of groups (torch._grouped_mm), shapes depend on none")
 
     def scalar(self, tensor):
         if tensor in self.values:
@@ -631,6 +660,15 @@ def cast_tensors(tree, dtype):
     return pytree.tree_map(cast, tree)
 
 
+def grad_tensors(tree):
+    """Those that need a gradient, as FullyShardedDataParallel finds them in what a module returns."""
+    found = []
+    apply_to_tensors(lambda t: found.append(t) if t.requires_grad else None, tree)
+    tensors = tuple(found)
+    found.clear()       # its functions call themselves, and so live until they are collected
+    return tensors
+
+
 class PostBackward(torch.autograd.Function):
     """Its node runs when the gradients of a module's inputs are there."""
 
@@ -665,21 +703,21 @@ class Borders:
         def hook(module, args, kwargs):
             cast = self.hooks == "fsdp" or self.hooks == "fsdp1" and index == "r"
             if cast:
-                args, kwargs = cast_tensors(args, self.dtype), cast_tensors(kwargs, self.dtype)
+                narrow = functools.partial(cast_tensors, dtype=self.dtype)
+                args, kwargs = apply_to_tensors(narrow, args), apply_to_tensors(narrow, kwargs)
             self.write(f"({index}")
             if self.hooks in ("plain", "fsdp1") and index != "r" and index not in self.begun:
                 self.begun[index] = torch.autograd._get_sequence_nr()
             if self.hooks != "fsdp":
                 self.post_backward(index, pytree.tree_leaves((args, kwargs)))
                 return (args, kwargs) if cast else None
-            leaves, spec = pytree.tree_flatten((args, kwargs))
-            at = [i for i, t in enumerate(leaves) if isinstance(t, torch.Tensor) and t.requires_grad]
-            if at and torch.is_grad_enabled():
-                passed = PostBackward.apply(lambda: self.write(f">{index}"), *[leaves[i] for i in at])
-                for i, t in zip(at, passed):
-                    leaves[i] = t
+            tensors = collect_grad_tensors((args, kwargs)) if torch.is_grad_enabled() else ()
+            if tensors:
+                passed = PostBackward.apply(lambda: self.write(f">{index}"), *tensors)
+                del tensors
+                args, kwargs = replace_grad_tensors((args, kwargs), iter(passed))
                 del passed
-            return pytree.tree_unflatten(leaves, spec)
+            return args, kwargs
         return hook
 
     def post_backward(self, index, leaves):
@@ -695,11 +733,12 @@ class Borders:
             t.register_hook(hook)
 
     def post(self, index):
+        find = collect_grad_tensors if self.hooks == "fsdp" else grad_tensors
+
         def hook(module, args, output):
             self.write(f"){index}")
-            for t in pytree.tree_leaves(output):
-                if isinstance(t, torch.Tensor) and t.requires_grad:
-                    t.register_hook(self.pre_backward(index, t.grad_fn))
+            for t in find(output):
+                t.register_hook(self.pre_backward(index, t.grad_fn))
         return hook
 
     def come_back(self, number):
@@ -982,15 +1021,16 @@ def record(model, inputs, loss, units, tables, places, hooks, dtype, lower):
     stream.know_inputs(inputs)
     for buffer in model.buffers():
         stream.place_of(buffer, registered=True)
-    params = list(model.parameters())
+    names, params = zip(*model.named_parameters())
     grads, handles = [], []
 
     def complete(index):
         def hook(param):
             number = stream.place_of(param.grad)
             if not isinstance(number, int) or number in stream.given:
-                fail("two parameters' gradients are one storage")
-            stream.given.add(number)
+                fail(f"the gradient of {names[index]} is a part of a tensor that others are parts of, too (parameters joined by "
+                     "torch.cat or torch.stack where they are used): what lives as long as all of them is not recorded")
+            stream.given[number] = names[index]
             stream.steps.append(f"g{index}:{number}")
             grads.append(param.grad)
             param.grad = None
@@ -1270,7 +1310,7 @@ def main():
     kilobytes = (os.path.getsize(args.output) + 1023) // 1024
     print(f"{args.output}: {header['model']['parameters']:,} parameters, {len(header['modules'])} units, "
           f"{len(variants)} variants, {kilobytes} KiB, {time.time() - started:.1f} s")
-    for note in sorted({n for v in variants for n in v["notes"]}):
+    for note in header["notes"]:
         print(f"note: {note}")
 
 
@@ -1297,7 +1337,7 @@ def record_all(args, batches, modes):
     gc.collect()
     gc.freeze()     # what imports made is not looked through again before each variant
     make, name = load(args)
-    tables, variants, external = Tables(), [], {}
+    tables, variants, external, missing = Tables(), [], {}, []
     model, inputs, loss = or_said(args, name, lambda: make(batches[0], args.seq))
     if args.autocast:
         args.dtype = "fp32"
@@ -1316,7 +1356,14 @@ def record_all(args, batches, modes):
         with frozen(names, params, patterns) as numbers, \
                 checkpointed(model, [m for _, m in found], mode) as units:
             for hooks in ("plain",) if args.autocast else hooks_of(inputs, dtype, mode):
-                variant = record(model, inputs, loss, units, tables, places, hooks, dtype, args.autocast)
+                try:
+                    variant = record(model, inputs, loss, units, tables, places, hooks, dtype, args.autocast)
+                except (Exception, SystemExit) as error:
+                    if hooks != "zero3":
+                        raise
+                    missing.append(f"with DeepSpeed's hooks on every module (ZeRO-3) it was not recorded: {str(error).splitlines()[0]}")
+                    model.zero_grad(set_to_none=True)
+                    continue
                 external.update(variant.pop("external") or {})
                 variants.append({"batch": batch, "checkpointing": mode, "hooks": hooks,
                                  **({"frozen": numbers} if numbers else {}), **variant})
@@ -1328,7 +1375,9 @@ def record_all(args, batches, modes):
         "order": listed_order(model),
         "modules": [n for n, _ in found],
         "called": called_table(model, external),
+        "batch_norms": [n for n, m in model.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)],
         "ops": list(tables.ops), "types": Tables.rows(tables.types), "calls": Tables.rows(tables.calls),
+        "notes": sorted({n for v in variants for n in v["notes"]} | set(missing)) + list(otherwise_on_a_gpu(model)),
         "variants": [{k: v[k] for k in ("batch", "checkpointing", "hooks", "frozen") if k in v} for v in variants],
     }
     return header, variants
@@ -1362,17 +1411,20 @@ def moved(module, *args, **kwargs):
 class Building(TorchDispatchMode):
     """While a model draws its first values: what it asks of those that are drawn does not matter, and drawing
     again until they please has no end. What follows from no draw, such as a list of rates, is computed.
-    Wrappers such as peft's move their parts to where they are."""
+    Wrappers such as peft's move their parts to where they are. Copies of modules (nn.TransformerEncoder's of
+    its layer) are of the same mode: fake tensors of another one would be converted at each call."""
 
     def __enter__(self):
         self.values = WeakIdKeyDictionary()
         self.drawing, self.to = getattr(nn.init, "_no_grad_trunc_normal_", None), nn.Module.to
         nn.init._no_grad_trunc_normal_ = lambda tensor, *args, **kwargs: tensor
         nn.Module.to = moved
+        FakeTensorMode.__deepcopy__ = lambda mode, memo: mode
         return super().__enter__()
 
     def __exit__(self, *exception):
         nn.init._no_grad_trunc_normal_, nn.Module.to = self.drawing, self.to
+        del FakeTensorMode.__deepcopy__
         return super().__exit__(*exception)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -1406,10 +1458,14 @@ class Building(TorchDispatchMode):
 
 def or_said(args, name, run):
     """What the first run of a model gives. One that a config made is run on inputs that were guessed from it: where they do not
-    fit (an image wants its tokens), there is nothing to mend here, and a way out."""
+    fit (an image wants its tokens), there is nothing to mend here, and a way out. Nor is there where a kernel does not take the
+    dtype that parameters are in (a Fourier transform)."""
     try:
         return run()
     except Exception as error:
+        if args.dtype != "fp32" and re.search("dtype|scalar type|not implemented for", str(error)):
+            print(f"record.py: parameters and inputs are in {args.dtype}, as they compute under fully_shard: if that is what "
+                  f"{name} does not run in, --dtype fp32, or --autocast bf16 for DDP", file=sys.stderr)
         if not args.hf:
             raise
         fail(f"--hf {args.hf}: {name} does not run on what its config says of its inputs ({type(error).__name__}: "
@@ -1423,6 +1479,17 @@ def warm(model, inputs, loss):
         stream.know_inputs(inputs)
         loss_of(call_model(model, inputs), loss).backward()
     model.zero_grad(set_to_none=True)
+
+
+def otherwise_on_a_gpu(model):
+    """What of a model runs otherwise there than it was recorded: to be said."""
+    of = lambda kind: [name or "the model" for name, module in model.named_modules() if kind(module)]
+    recurrent = of(lambda m: isinstance(m, (nn.RNNBase, nn.RNNCellBase)))
+    compiled = of(lambda m: hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) is not None)
+    for names, what in ((recurrent, "cuDNN's or a fused kernel on a GPU, recorded as the operators of a CPU, which keep other memory"),
+                        (compiled, "compiled (torch.compile), recorded as the calls of eager PyTorch")):
+        if names:
+            yield f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {what}"
 
 
 def write(path, header, variants):

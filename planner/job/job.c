@@ -31,6 +31,13 @@ static struct recording_choice choice_of(const struct job *job)
     };
 }
 
+/* Whether torch's _auto_wrap wraps batch norms by themselves, without mixed precision. */
+static bool is_wrapped_in_fp32(const struct strategy *s)
+{
+    const bool mixed = s->compute != s->store || s->reduce != s->compute;
+    return s->system == SYSTEM_FSDP1 && s->units != UNITS_NONE && mixed;
+}
+
 /* What was decided when the model was recorded, and what a recording has not. */
 static enum err_code check_recorded(const struct job *job, struct err *err)
 {
@@ -55,6 +62,15 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
             "--autocast: a recorded model's parameters are no views, whose casts autocast "
             "does not keep: under %s that cannot be planned from a recording",
             system_name(job->strategy.system));
+    const char *norm = recording_info(job->config.recording).batch_norm;
+    if (norm && is_wrapped_in_fp32(&job->strategy))
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "%s: fsdp1's auto_wrap_policy makes a unit of each BatchNorm, which computes "
+            "in fp32 (MixedPrecision's _module_classes_to_ignore), and the model was "
+            "recorded with its norms in %s: --units none, which wraps nothing but the "
+            "model, or record it with --dtype fp32",
+            norm, dtype_brief(recording_info(job->config.recording).dtype));
     const char *option = m->code != CODE_RECORDED          ? "--code"
                          : m->loss != CROSS_ENTROPY_EAGER  ? "--loss"
                          : m->lora                         ? "--lora"

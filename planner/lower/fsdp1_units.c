@@ -157,6 +157,7 @@ enum err_code fsdp1_check(const struct strategy *s, const struct graph *graph,
     struct wrapping w;
     const char *borderless;
     TRY(check_mesh(s, err));
+    TRY(check_scalars(s, graph, err));
     TRY(check_ignored(s, graph, err));
     if (s->offload)
         TRY(check_offload(s, err));

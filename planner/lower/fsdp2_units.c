@@ -213,13 +213,6 @@ enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
         TRY(check_not_in_backward(s->not_in_backward, graph, stream, err));
     if (s->keep_units)
         TRY(check_keep_units(s, graph, err));
-    for (uint32_t p = 0; p < graph->param_count; p++)
-        if (graph->params[p].shape.rank == 0)
-            return err_set(
-                err, ERR_INVALID,
-                "fully_shard takes no scalar parameters, and %s is one: make it a tensor "
-                "of one dim with one element",
-                graph->params[p].name);
     if (s->world % s->replicate != 0)
         return err_set(err, ERR_INVALID, "--replicate %u does not divide --gpus %u", s->replicate,
                        s->world);
@@ -229,6 +222,7 @@ enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
                        "--reshard %u does not divide the %u ranks of the shard group",
                        s->reshard_ranks, shard);
     TRY(check_version(s, graph->torch, err));
+    TRY(check_scalars(s, graph, err));
     TRY(check_ignored(s, graph, err));
     TRY(check_frozen(s, graph, stream, err));
     if (s->experts_replicate)
@@ -393,7 +387,10 @@ static void add_shards(struct lowering *low, struct unit *unit)
         if (!params[p].trainable)
             continue;
         unit->trained_elements += shard;
-        unit->last_trainable = p;
+        /* a module's own are listed behind its children's, and come before them as a model has them
+         */
+        if (unit->last_trainable == NONE || p > unit->last_trainable)
+            unit->last_trainable = p;
     }
 }
 

@@ -285,6 +285,21 @@ bool is_tail_unit(const struct lowering *low, const struct wrapping *wrapping, u
     return role == ROLE_HEAD || role == ROLE_NORM;
 }
 
+enum err_code check_scalars(const struct strategy *s, const struct graph *graph, struct err *err)
+{
+    for (uint32_t p = 0; p < graph->param_count; p++) {
+        const struct graph_param *param = &graph->params[p];
+        const bool ignored = s->ignore && names_match(s->ignore, param->name);
+        if (param->shape.rank == 0 && !ignored)
+            return err_set(err, ERR_INVALID,
+                           "%s takes no scalar parameters, and %s is one: make it a tensor of one "
+                           "dim with one element",
+                           s->system == SYSTEM_FSDP1 ? "FullyShardedDataParallel" : "fully_shard",
+                           param->name);
+    }
+    return ERR_OK;
+}
+
 /* ---- what is in no unit ---- */
 
 enum err_code check_ignored(const struct strategy *s, const struct graph *graph, struct err *err)

@@ -24,6 +24,10 @@ static inline bool is_ignored(const struct wrapping *wrapping, uint32_t param)
     return wrapping->ignored && wrapping->ignored[param];
 }
 
+/* Both systems refuse a parameter without dimensions. */
+enum err_code check_scalars(const struct strategy *strategy, const struct graph *graph,
+                            struct err *err);
+
 /* What of strategy->ignore is not planned, or names nothing. */
 enum err_code check_ignored(const struct strategy *strategy, const struct graph *graph,
                             struct err *err);

@@ -87,6 +87,11 @@ void stated_read(const json_t *root, const char *class_name, struct model_stated
 
 bool model_note(const struct model_config *config, uint32_t index, char *text, size_t size)
 {
+    if (config->recording) {
+        const char *note = recording_note(config->recording, index);
+        snprintf(text, size, "%s", note ? note : "");
+        return note != NULL;
+    }
     const struct family *family = family_of(config->arch);
     const struct model_stated *s = &config->stated;
     const char *planned = family->class_name ? family->class_name : family->name;

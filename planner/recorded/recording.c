@@ -362,6 +362,8 @@ static enum err_code read_info(struct recording *r, struct err *err)
         .parameters = (uint64_t)parameters,
         .seq = (uint32_t)seq,
         .autocast = lower != NULL,
+        .batch_norm =
+            json_string_value(json_array_get(json_object_get(r->header, "batch_norms"), 0)),
         .units = (uint32_t)json_array_size(json_object_get(r->header, "modules")),
     };
     if (lower && strcmp(lower, "bf16") != 0)
@@ -436,6 +438,11 @@ void recording_free(struct recording *recording)
 struct recording_info recording_info(const struct recording *recording)
 {
     return recording->info;
+}
+
+const char *recording_note(const struct recording *recording, uint32_t index)
+{
+    return json_string_value(json_array_get(json_object_get(recording->header, "notes"), index));
 }
 
 uint32_t recording_unknown(const struct recording *recording, char *text, size_t size)

@@ -22,8 +22,9 @@ struct recording_info { /* lent, for as long as the recording */
     const char *torch, *python;
     uint64_t parameters; /* elements, each counted once */
     uint32_t seq, units;
-    enum dtype dtype; /* of parameters while they compute */
-    bool autocast;    /* the forward pass was under torch.autocast(bfloat16) */
+    enum dtype dtype;       /* of parameters while they compute */
+    bool autocast;          /* the forward pass was under torch.autocast(bfloat16) */
+    const char *batch_norm; /* the name of the model's first, or NULL */
 };
 
 /* Which of a recording's variants, and how it is read. */
@@ -69,6 +70,10 @@ enum err_code recording_graph(const struct recording *recording,
 enum err_code recording_stream(const struct recording *recording,
                                const struct recording_choice *choice, struct stream **out,
                                struct err *err);
+
+/* What tools/record.py noted when it recorded: of that which a step does otherwise than the
+ * recording. NULL: there are no more. */
+const char *recording_note(const struct recording *recording, uint32_t index);
 
 /* Names of calls that have no cost of their own: they take as long as their bytes. "a, b, c", cut
  * where `text` is full; returns how many. */

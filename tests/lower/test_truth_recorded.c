@@ -54,6 +54,8 @@ static void a_recording_is_planned_as_it_was_made(void **state)
          SYSTEM_DDP},
         {"vit_autocast", NULL, "whose casts autocast does not keep", true, SYSTEM_FSDP1},
         {"gemma3", NULL, "recorded without it; record it again with", true, SYSTEM_DDP},
+        {"resnet", NULL, "makes a unit of each BatchNorm", false, SYSTEM_FSDP1},
+        {"resnet", NULL, NULL, false, SYSTEM_FSDP2},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

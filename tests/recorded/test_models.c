@@ -50,6 +50,7 @@ static void plan_model(const char *path, const struct machine *machine)
                                                SYSTEM_ZERO2};
     struct model_config config;
     struct err err = {0};
+    bool scalar = false;
     if (model_find(path, &config, &err) != ERR_OK)
         fail_msg("%s", err.text);
     const struct recording_info info = recording_info(config.recording);
@@ -70,7 +71,8 @@ static void plan_model(const char *path, const struct machine *machine)
         if (systems[i] == SYSTEM_ZERO1 || systems[i] == SYSTEM_ZERO2)
             job.strategy.zero = zero_defaults(systems[i] == SYSTEM_ZERO1 ? 1 : 2);
         job.model.batch = recorded_batch(&job);
-        const bool refused = systems[i] == SYSTEM_FSDP2 && has_scalar(&job);
+        scalar = scalar || (systems[i] == SYSTEM_FSDP2 && has_scalar(&job));
+        const bool refused = scalar && (systems[i] == SYSTEM_FSDP2 || systems[i] == SYSTEM_FSDP1);
         const enum err_code rc = predict(&job, machine, &p, &err);
         if (refused) {
             assert_int_equal(rc, ERR_INVALID);

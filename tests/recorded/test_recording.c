@@ -126,6 +126,7 @@ static void what_is_wrong_is_said(void **state)
         {"=blocks", "s0 =blocks", "a node never lets go of a parameter"},
         {"=blocks", "u0 =blocks", "step 13, \"u0\": no node has saved a view of this parameter"},
         {"=blocks", "s1 =blocks", "\"s1\": no such parameter"},
+        {"<r =blocks <0", "=blocks <0 <r", "\"<r\": modules are called once"},
         {"=blocks", "=stones", "allowed are logits, loss, blocks, final"},
         {"=final ", "", "one =final"},
         {"=final -2 ", "=final -2 +0 ", "\"+0\": behind =final"},
@@ -142,6 +143,32 @@ static void what_is_wrong_is_said(void **state)
             fail_msg("case %zu: \"%s\", expected \"%s\"", i, err.text, cases[i].says);
         free(text);
     }
+}
+
+/* What a model returns may be nothing in which hooks find tensors: backward does not begin there.
+ */
+static void a_root_may_have_no_border_in_backward(void **state)
+{
+    struct err err = {0};
+    const struct recording_choice chosen = choice();
+    char *text = file_with("<r =blocks ", "=blocks ");
+    (void)state;
+    if (use(text, &chosen, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+    free(text);
+}
+
+static void notes_are_read(void **state)
+{
+    struct err err = {0};
+    struct recording *r;
+    char *text = file_with("\"order\":", "\"notes\":[\"one\",\"two\"],\"order\":");
+    (void)state;
+    assert_int_equal(recording_parse("line.stream.json", text, strlen(text), &r, &err), ERR_OK);
+    assert_string_equal(recording_note(r, 1), "two");
+    assert_null(recording_note(r, 2));
+    recording_free(r);
+    free(text);
 }
 
 static void what_was_not_recorded_is_refused(void **state)
@@ -260,6 +287,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_small_file_is_read),
         cmocka_unit_test(what_is_wrong_is_said),
+        cmocka_unit_test(a_root_may_have_no_border_in_backward),
+        cmocka_unit_test(notes_are_read),
         cmocka_unit_test(what_was_not_recorded_is_refused),
         cmocka_unit_test(old_hooks_of_every_module_are_refused),
         cmocka_unit_test(hooks_find_every_parameter),

@@ -113,7 +113,8 @@ class Ddp(Steady):
         ddp = DistributedDataParallel(model, **{k: s[k] for k in self.ARGUMENTS if k in s})
         if s.get("comm_hook"):
             ddp.register_comm_hook(None, self.HOOKS[s["comm_hook"]])
-        blocks[-1].register_forward_hook(self.watch)
+        for block in blocks[-1:]:
+            block.register_forward_hook(self.watch)
         return ddp
 
     @staticmethod

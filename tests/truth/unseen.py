@@ -26,6 +26,7 @@ import warnings
 
 warnings.filterwarnings("ignore")
 
+import torch._dynamo        # here, not once in each process that is forked
 from transformers.models.auto import modeling_auto as auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -136,13 +137,16 @@ def asked(job):
     signal.signal(signal.SIGALRM, late)
     signal.alarm(SECONDS)
     answers, made = [], {}
+    try:        # all files first: no process is forked behind a backward pass, which has threads
+        for dtype in sorted({STRATEGIES[name].get("param_dtype", "fp32") for name in args.strategies}):
+            made[dtype] = recorded(kind, args, dtype)
+    except BaseException as error:
+        signal.alarm(0)
+        return [(kind, "failed", ["".join(traceback.format_exception_only(error))[:300].strip()])]
     for name in args.strategies:
         strategy = STRATEGIES[name]
-        dtype = strategy.get("param_dtype", "fp32")
         try:
-            if dtype not in made:
-                made[dtype] = recorded(kind, args, dtype)
-            folder, path = made[dtype]
+            folder, path = made[strategy.get("param_dtype", "fp32")]
             m = {"source": str(folder), "recording": str(path), "batch": 2, "seq": args.seq}
             system = record_systems.KINDS.get(strategy.get("system"), record.Fsdp2)
             with open(os.devnull, "w") as null, contextlib.redirect_stdout(null), contextlib.redirect_stderr(null):
@@ -155,8 +159,6 @@ def asked(job):
             answers.append((f"{kind} {name}", "failed", ["".join(traceback.format_exception_only(error))[:300].strip()]))
             if args.trace:
                 traceback.print_exc()
-            if dtype not in made:
-                break
     signal.alarm(0)
     return answers
 
