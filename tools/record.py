@@ -345,6 +345,10 @@ SILENT = {"empty.memory_format", "empty_like", "empty_strided", "new_empty", "ne
           "_local_scalar_dense", "lift_fresh", "detach", "alias", "resize_", "record_stream", "sym_size.int"}
 
 
+# What has a tensor's shape, and nothing of its values.
+LIKE = {"ones_like", "zeros_like", "full_like", "new_ones", "new_zeros", "new_full"}
+
+
 def is_number_of_python(func, tensor):
     """What torch.tensor([...]) or an index by a list is made of first: the host's, and gone. What lives is the
     copy that lift_fresh returns."""
@@ -551,9 +555,14 @@ class Stream(TorchDispatchMode):
         if not outs or any(t.is_floating_point() or t.numel() > KNOWN_ELEMENTS for t in outs):
             return
         tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
-        if any(t not in self.values for t in tensors):
+        like = op_name(func) in LIKE
+        if not like and any(t not in self.values for t in tensors):
             return
-        real = lambda t: self.values[t] if isinstance(t, torch.Tensor) else t
+
+        def real(t):
+            if not isinstance(t, torch.Tensor):
+                return t
+            return torch.empty(t.shape, dtype=t.dtype) if like else self.values[t]
         try:
             with _disable_current_modes():
                 got = func(*pytree.tree_map(real, args), **pytree.tree_map(real, kwargs))
@@ -1253,6 +1262,8 @@ def load(args):
     path, _, name = args.source.rpartition(":")
     if not path:
         fail(f"{args.source}: FILE.py:FUNCTION is needed")
+    if not os.path.exists(path):
+        fail(f"{path}: no such file")
     spec = importlib.util.spec_from_file_location("recorded_model", path)
     if spec is None:
         fail(f"{path}: no Python file")
@@ -1294,6 +1305,8 @@ def main():
     args = parser.parse_args()
     if bool(args.hf) == bool(args.source):
         fail("give --hf CONFIG_OR_DIR or FILE.py:build")
+    if not args.output.endswith((".stream.json", ".stream.json.gz")):
+        fail(f"-o {args.output}: by its end, .stream.json.gz, shardplan knows a recording")
     modes = args.checkpointing.split(",")
     if set(modes) - {"none", "full", "selective"}:
         fail(f"--checkpointing {args.checkpointing}: allowed are none, full, selective")

@@ -233,7 +233,7 @@ static const char *batches(const struct recording *r, char *text, size_t size)
         if (r->variants[i].batch == before)
             continue;
         before = r->variants[i].batch;
-        used += (size_t)snprintf(text + used, size - used, "%s%u", used ? ", " : "", before);
+        used += (size_t)snprintf(text + used, size - used, "%s%u", used ? "," : "", before);
     }
     return text;
 }
