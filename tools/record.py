@@ -539,9 +539,9 @@ class Stream(TorchDispatchMode):
     # ---- values ----
 
     def know_inputs(self, inputs):
-        """Whatever is no number of a pixel or a sound is zero."""
+        """Whatever is no number of a pixel or a sound is zero, if nobody said what it is."""
         for t in pytree.tree_leaves(inputs):
-            if isinstance(t, torch.Tensor) and not t.is_floating_point():
+            if isinstance(t, torch.Tensor) and not t.is_floating_point() and t not in self.values:
                 with _disable_current_modes():
                     self.know(t, torch.zeros(t.shape, dtype=t.dtype))
 
@@ -556,13 +556,13 @@ class Stream(TorchDispatchMode):
             return
         tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         like = op_name(func) in LIKE
-        if not like and any(t not in self.values for t in tensors):
+        if not like and any(isinstance(t, FakeTensor) and t not in self.values for t in tensors):
             return
 
         def real(t):
             if not isinstance(t, torch.Tensor):
                 return t
-            return torch.empty(t.shape, dtype=t.dtype) if like else self.values[t]
+            return torch.empty(t.shape, dtype=t.dtype) if like else self.values.get(t, t)
         try:
             with _disable_current_modes():
                 got = func(*pytree.tree_map(real, args), **pytree.tree_map(real, kwargs))
@@ -1069,6 +1069,9 @@ def record(model, inputs, loss, units, tables, places, hooks, dtype, lower):
                 del output
             stream.steps.append("=loss")
             for node in nodes_of(scalar.grad_fn):
+                if type(node).__name__ == "CheckpointFunctionBackward":
+                    stream.guessed["a reentrant checkpoint computes backward within backward: under fsdp1 some buffers die in "
+                                   "another order than is planned (use_reentrant=False: in this one)"] = 1
                 handles.append(node.register_prehook(functools.partial(before, node._sequence_nr())))
             node = None
             stream.backward = True
@@ -1148,14 +1151,29 @@ def checkpointed(model, blocks, how):
 # Models
 # --------------------------------------------------------------------------------------------
 
+def plain_token(config):
+    """One that is nothing special to any part of a model: one that pads would be masked, one of an image has to have it."""
+    parts = [config] + [part for part in vars(config).values() if hasattr(part, "model_type")]
+    ids = [value for part in parts for name, value in vars(part).items() if name.endswith(("token_id", "token_index"))]
+    special = {i for value in ids for i in (value if isinstance(value, (list, tuple)) else (value,))}
+    return next(i for i in itertools.count() if i not in special)
+
+
 def hf_inputs(model, config, batch, seq):
     """What the class's forward asks for, with labels where it takes them."""
     import inspect
     names = inspect.signature(model.forward).parameters
     whole = lambda *shape: torch.zeros(*shape, dtype=torch.int64)
+
+    def tokens_of(*shape):
+        tokens = whole(*shape)
+        if tokens.numel() <= KNOWN_ELEMENTS:
+            with _disable_current_modes():
+                Stream.values[tokens] = torch.full(shape, plain_token(config))
+        return tokens
     inputs = {}
     if "input_ids" in names:
-        inputs["input_ids"] = whole(batch, seq)
+        inputs["input_ids"] = tokens_of(batch, seq)
     vision = getattr(config, "vision_config", None) or config
     if "pixel_values" in names and hasattr(vision, "image_size"):
         size = vision.image_size
@@ -1177,7 +1195,7 @@ def hf_inputs(model, config, batch, seq):
         tokens = "input_ids" in names or "decoder_input_ids" in names
         of_class = type(model).__name__.endswith(("Classification",))
         of_tokens = tokens or type(model).__name__.endswith("ForCTC")
-        inputs["labels"] = whole(batch, seq) if of_tokens and not of_class else whole(batch)
+        inputs["labels"] = tokens_of(batch, seq) if of_tokens and not of_class else whole(batch)
     return inputs
 
 

@@ -12,7 +12,6 @@ struct text { /* being read */
     uint32_t *saved;     /* (parameters) views of it that nodes have */
     uint8_t *passed;     /* (modules and the root) borders so far: of forward 1, 2; backward 3, 4 */
     bool backward, final; /* behind =loss, behind =final */
-    bool unbegun;         /* a module came back, and the root had not */
     uint32_t alive_cap;
     const char *at, *end; /* the step being read */
     uint32_t line;
@@ -140,10 +139,10 @@ static enum err_code read_border(struct text *t, struct recorded_step *step)
     uint8_t *passed = step->arg == MODULE_ROOT ? root : &t->passed[step->arg];
     /* hooks find no tensor in what a root returns that is no container to them: backward never
      * begins at its border, or did before it did at others' */
-    const bool inside = passed == root ? !t->unbegun : t->backward ? *root >= 2 : *root == 1;
+    const bool inside = passed == root ? !t->steps->unbegun : t->backward ? *root >= 2 : *root == 1;
     if (*passed + 1 != border || t->backward != (border > 2) || !inside)
         return wrong(t, "modules are called once, in the root, and come back in that order");
-    t->unbegun = t->unbegun || (t->backward && *root == 2 && passed != root);
+    t->steps->unbegun |= t->backward && *root == 2 && passed != root;
     *passed = border;
     return ERR_OK;
 }

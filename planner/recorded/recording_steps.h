@@ -36,6 +36,7 @@ struct recorded_steps {
     struct recorded_step *of;
     uint32_t *places;
     uint32_t count, cap, place_count, place_cap, buffers;
+    bool unbegun; /* backward never begins at the root's border: hooks found no tensor there */
 };
 
 struct recorded_limits { /* numbers in a text are below these */

@@ -695,6 +695,11 @@ enum err_code recording_stream(const struct recording *r, const struct recording
     limits.trained = trained;
     if (rc == ERR_OK)
         rc = recorded_steps_read(r, variant->number, text, &limits, &steps, err);
+    if (rc == ERR_OK && steps.unbegun && choice->views)
+        rc = err_set(err, ERR_INVALID,
+                     "%s: fsdp1 finds no tensor in what the model returns, and torch fails: let it "
+                     "return a tensor, or tuples, dictionaries or dataclasses of them",
+                     r->path);
     if (rc == ERR_OK)
         *out = make_stream(r, choice, &steps, sizes);
     recorded_steps_free(&steps);
