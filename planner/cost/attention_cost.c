@@ -176,6 +176,7 @@ static double math_seconds(const struct attention *a, const struct profile *prof
                                 .k = a->head,
                                 .batch = a->batch * a->heads,
                                 .element_bytes = dtype_bytes(a->dtype),
+                                .result_bytes = dtype_bytes(a->dtype),
                                 .speed = 1};
     const struct gemm values = {.peak = peak,
                                 .m = a->queries,
@@ -183,6 +184,7 @@ static double math_seconds(const struct attention *a, const struct profile *prof
                                 .k = a->keys,
                                 .batch = a->batch * a->heads,
                                 .element_bytes = dtype_bytes(a->dtype),
+                                .result_bytes = dtype_bytes(a->dtype),
                                 .speed = 1};
     const double bytes = a->batch * a->heads * a->queries * a->keys * dtype_bytes(a->dtype);
     const double pass_s =

@@ -135,7 +135,7 @@ double peak_flops(const struct profile *profile, enum dtype dtype);
 struct gemm {    /* `batch` products (m, k) x (k, n) */
     double peak; /* FLOP/s of the units they run on, at the profile's clock */
     double m, n, k, batch;
-    double element_bytes;
+    double element_bytes, result_bytes; /* an element: of what is read, of the result */
     double speed; /* of the instructions it may use, beside the newest: 1, or less where rows do not
                      begin at multiples of 16 bytes */
 };

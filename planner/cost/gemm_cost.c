@@ -1,10 +1,12 @@
 /* gemm_cost.c - products of matrices: tiles and waves.
  *
- *     time = start + waves · (tile + begin and end of it)
+ *     time = start + waves · (tile + begin of it) + result / rate of the second-level cache
  *     tile = the larger of its arithmetic and of what it reads from the second-level cache
  *
  * A result is cut into tiles that fill the multiprocessors in waves; the last wave is as long as
- * the others. The smaller a tile, the more it reads for each operation. Where tiles are few and the
+ * the others. A multiprocessor that writes its tile multiplies nothing: a result goes to the
+ * second-level cache in no one's shadow, which shows where the inner size is small. The smaller a
+ * tile, the more it reads for each operation. Where tiles are few and the
  * inner size is long, several of them share one result (split-K) and add their parts in fp32
  * through memory. The best of the tile shapes is what cuBLAS's heuristics mostly find.
  *
@@ -51,9 +53,12 @@ static double tiled(const struct profile *profile, const struct gemm *g, const s
     const double each_s = profile_value(profile, PROFILE_GEMM_TILE);
     const double count = g->batch * ceil(g->m / tile->m) * ceil(g->n / tile->n);
     const double whole_s = tile_seconds(profile, g, tile, g->k);
-    const double part_s =
-        8 * g->batch * g->m * g->n / /* written and read, in fp32 */
-        (profile_value(profile, PROFILE_MEMORY) * profile_value(profile, PROFILE_STREAM));
+    const double memory =
+        profile_value(profile, PROFILE_MEMORY) * profile_value(profile, PROFILE_STREAM);
+    const double elements = g->batch * g->m * g->n;
+    const double part_s = 8 * elements / memory; /* written and read, in fp32 */
+    const double written_s =
+        elements * g->result_bytes / fmax(profile_value(profile, PROFILE_L2_RATE), memory);
     double best = ceil(count / sms) * (whole_s + each_s);
     for (double parts = 2; count * parts <= sms; parts *= 2) {
         const double inner = fmax(g->k / parts, SPLIT_LEAST);
@@ -61,7 +66,7 @@ static double tiled(const struct profile *profile, const struct gemm *g, const s
         if (inner * parts > g->k)
             break; /* more parts only add more */
     }
-    return best;
+    return best + written_s;
 }
 
 /* Seconds of the multiplying alone, at boost clock. */
@@ -136,6 +141,7 @@ struct gemm gemm_of(const struct kernel *kernel, const struct profile *profile)
         .k = kernel->flops / (2 * elements),
         .batch = elements / (m * n),
         .element_bytes = dtype_bytes(dtype),
+        .result_bytes = dtype_bytes((enum dtype)out->dtype),
         .speed = as_fast ? 1 : profile_value(profile, PROFILE_GEMM_UNALIGNED),
     };
 }

@@ -199,10 +199,11 @@ static struct holds holds_of(const struct kernel *kernel, const struct profile *
         const double strided = profile_value(profile, PROFILE_STRIDED);
         const double elements =
             kernel->outs ? (double)shape_elements(&kernel->operands[kernel->ins].shape) : 0;
-        h.row_s = row_seconds(kernel, profile);
+        const struct walk walk = walk_of(kernel, sms);
+        h.row_s = fmax(row_seconds(kernel, profile), walk.trips_s);
         if (strided > 0 && clock > 0)
-            h.issue_s = elements * strided * walk_cycles(kernel) / (sms * clock);
-        h.start_s = reduces(kernel) ? REDUCE_START : 0;
+            h.issue_s = elements * strided * walk.cycles / (sms * clock);
+        h.start_s = reduces(kernel) ? REDUCE_START : walk.start_s;
     } else if (class == COST_GEMM) {
         h.start_s = profile_value(profile, PROFILE_GEMM_START);
     }
@@ -294,7 +295,7 @@ struct profile profile_under(const struct profile *profile, const struct load *l
 
 bool kernel_is_vectorised(const struct kernel *kernel)
 {
-    return walk_cycles(kernel) <= 0;
+    return walk_of(kernel, 1).cycles <= 0;
 }
 
 double kernel_seconds(const struct kernel *kernel, const struct profile *profile)

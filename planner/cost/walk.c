@@ -4,16 +4,29 @@
  * dim to divide by, INPUT for each place to compute and load, less OVERLAP, what of it hides behind
  * loads. They were fitted to seven kernels of an H100 (tests/data/gpu/kernels.csv: strided `add`,
  * `mul` and copies, three `mul` with a broadcast operand, one of them fp32) and hold for the others
- * there, of H100 and B200: neg, cat, index_select, masked_fill. */
+ * there, of H100 and B200: neg, cat, masked_fill.
+ *
+ * START and CAT_TRIP were fitted to the H100's two short strided `cat` there, of one trip and of
+ * five, and two short strided `add`; ROWS_TRIP to its long index_select, of 68. The same kernels of
+ * B200 and MI300X, its casts and the short index_select were not fitted to. */
 #include "cost/walk.h"
 
+#include <math.h>
 #include <stddef.h>
 
 #define THREAD 0.96
 #define DIM 0.115
 #define INPUT 0.125
-#define OVERLAP 0.06
+#define OVERLAP 0.08
 #define CAST 0.22 /* the switch over dtypes of a load that casts: `copy_` to fp32 there */
+
+#define START_S 0.7e-6
+#define CAT_TRIP_S 1e-6
+#define ROWS_TRIP_S 0.72e-6
+
+/* Threads of a multiprocessor: cat's, for each of its parts, of which two are there at a time;
+ * those of index_select. */
+enum { CAT_THREADS = 2 * 512, CAT_PARTS = 2, ROWS_THREADS = 8 * 128 };
 
 enum { INPUTS = 4 }; /* of an elementwise kernel: `where` has three */
 
@@ -23,7 +36,7 @@ enum loop {
     LOOP_ELEMENTWISE, /* TensorIterator's */
     LOOP_REORDER,     /* the same, of a transposed operand */
     LOOP_CAT,         /* CatArrayBatchedCopy: threads do half as many elements */
-    LOOP_ROWS,        /* one element a thread: rows by their indices (indexSelectLargeIndex) */
+    LOOP_ROWS,        /* rows by their indices (indexSelectLargeIndex) */
 };
 
 static enum loop loop_of(const struct kernel *kernel)
@@ -34,6 +47,7 @@ static enum loop loop_of(const struct kernel *kernel)
     case WORK_CAT:
         return LOOP_CAT;
     case WORK_INDEX:
+    case WORK_EMBEDDING: /* index_select, too */
         return LOOP_ROWS;
     case WORK_SUM:
     case WORK_SUM_DIM:
@@ -164,19 +178,37 @@ static double cat_cycles(const struct kernel *kernel, const struct operand *out)
     return dims == 0 ? 0 : cycles(unrolled(out) / 2, out->shape.rank, 2); /* to and from */
 }
 
-double walk_cycles(const struct kernel *kernel)
+static double elementwise_cycles(const struct kernel *kernel, const struct operand *out)
 {
-    const enum loop loop = loop_of(kernel);
-    if (loop == LOOP_OTHER || kernel->outs == 0)
-        return 0;
-    const struct operand *out = &kernel->operands[kernel->ins];
-    if (loop == LOOP_REORDER &&
-        !kernel->strides) /* two dims change places: batch, both, the rest */
-        return cycles(unrolled(out), 4, 1);
-    if (loop == LOOP_CAT)
-        return cat_cycles(kernel, out);
-    if (loop == LOOP_ROWS)
-        return cycles(1, 2, 2);
     const double strided = is_plain(kernel, out) ? 0 : strided_cycles(kernel, out);
     return strided > 0 ? strided : casts(kernel) ? cycles(unrolled(out), 0, 1) + CAST : 0;
+}
+
+/* Of the longest part; threads of the others do not wait for it. */
+static double cat_trips_s(const struct kernel *kernel, double sms)
+{
+    double most = 0;
+    for (uint32_t i = 0; i < kernel->ins; i++)
+        most = fmax(most, (double)shape_elements(&kernel->operands[i].shape));
+    return ceil((double)kernel->ins / CAT_PARTS) * ceil(most / (sms * CAT_THREADS)) * CAT_TRIP_S;
+}
+
+struct walk walk_of(const struct kernel *kernel, double sms)
+{
+    const enum loop loop = loop_of(kernel);
+    struct walk walk = {0};
+    if (loop == LOOP_OTHER || kernel->outs == 0 || sms <= 0)
+        return walk;
+    const struct operand *out = &kernel->operands[kernel->ins];
+    const double elements = (double)shape_elements(&out->shape);
+    if (loop == LOOP_ROWS)
+        walk.trips_s = ceil(elements / (sms * ROWS_THREADS)) * ROWS_TRIP_S;
+    else if (loop == LOOP_REORDER && !kernel->strides)
+        walk.cycles = cycles(unrolled(out), 4, 1); /* two dims change places: batch, both, rest */
+    else
+        walk.cycles = loop == LOOP_CAT ? cat_cycles(kernel, out) : elementwise_cycles(kernel, out);
+    if (loop == LOOP_CAT && walk.cycles > 0)
+        walk.trips_s = cat_trips_s(kernel, sms);
+    walk.start_s = walk.cycles > 0 || walk.trips_s > 0 ? START_S : 0;
+    return walk;
 }

@@ -28,6 +28,7 @@ static double bf16_gemm(const struct profile *p, double m, double n, double k, d
                               .k = k,
                               .batch = batch,
                               .element_bytes = 2,
+                              .result_bytes = 2,
                               .speed = 1};
     return gemm_seconds(p, &gemm);
 }

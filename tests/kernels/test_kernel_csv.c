@@ -27,7 +27,7 @@ static void classes_of_kernels_take_what_they_were_measured_to(void **state)
         {"kernels", "elementwise, strided", "mi300x", 6, 0.10, 0.12},
         {"kernels", "gemm", "mi300x", 8, 0.10, 0.10},
         {"kernels", "attention", "mi300x", 3, 0.10, 0.10},
-        {"matmul_h100", "gemm", "h100-sxm", 102, 0.05, 0.05},
+        {"matmul_h100", "gemm", "h100-sxm", 102, 0.03, 0.03},
         {"matmul_h100", "gemm, TF32", "h100-sxm", 174, 0.10, 0.15},
         {"attention_training", "attention, forward", "h200", 18, 0.05, 0.05},
         {"attention_training", "attention, backward", "h200", 18, 0.05, 0.05},
@@ -48,6 +48,58 @@ static void classes_of_kernels_take_what_they_were_measured_to(void **state)
         if (fabs(e.median) > classes[i].median || e.median_absolute > classes[i].absolute)
             fail_msg("%s, %s on %s: median %+.3f, of the size %.3f", classes[i].table,
                      classes[i].class, classes[i].gpu, e.median, e.median_absolute);
+    }
+}
+
+/* The same, of shorter kernels, and of all that begin with a name. */
+static void short_kernels_take_what_they_were_measured_to(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *table, *name, *gpu;
+        size_t rows;
+        double median;
+    } kernels[] = {
+        {"kernels", "aten::cat", "h100-sxm", 3, 0.05},
+        {"kernels", "aten::index_select", "h100-sxm", 4, 0.10},
+        {"kernels", "aten::native_layer_norm", "h100-sxm", 2, 0.10},
+        {"kernels", "aten::native_layer_norm", "mi300x", 2, 0.15},
+        {"kernels", "aten::addmm", "h100-sxm", 9, 0.05},
+        {"kernels", "aten::addmm", "b200", 4, 0.05},
+        {"matmul_h100", "1 x", "h100-sxm", 158, 0.03},
+        {"matmul_h100", "2 x", "h100-sxm", 144, 0.05},
+    };
+    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++) {
+        size_t count, kept = 0;
+        struct kernel_row *rows = kernel_rows_read(kernels[i].table, CLOCK_BURST, &count);
+        for (size_t k = 0; k < count; k++)
+            if (strncmp(rows[k].name, kernels[i].name, strlen(kernels[i].name)) == 0)
+                rows[kept++] = rows[k];
+        const struct kernel_errors e = kernel_errors_of(rows, kept, NULL, kernels[i].gpu, 0);
+        free(rows);
+        if (e.count != kernels[i].rows || fabs(e.median) > kernels[i].median)
+            fail_msg("%s on %s: %zu, median %+.3f", kernels[i].name, kernels[i].gpu, e.count,
+                     e.median);
+    }
+}
+
+/* Of the rows of products that nothing was fitted to, those that write most for what they compute
+ * and those that write least. */
+static void a_product_writes_its_result(void **state)
+{
+    (void)state;
+    static const char *const inner[] = {" x 256)", " x 512)", " x 2048)", " x 4096)"};
+    for (size_t i = 0; i < sizeof inner / sizeof inner[0]; i++) {
+        size_t count, kept = 0;
+        struct kernel_row *rows = kernel_rows_read("matmul_h100", CLOCK_BURST, &count);
+        for (size_t k = 0; k < count; k++)
+            if (!rows[k].fitted && strstr(rows[k].name, inner[i]))
+                rows[kept++] = rows[k];
+        const struct kernel_errors e = kernel_errors_of(rows, kept, "gemm", NULL, 8e-6);
+        free(rows);
+        if (e.count < 8 || fabs(e.median) > 0.045 || e.median_absolute > 0.05)
+            fail_msg("%s: %zu, median %+.3f, of the size %.3f", inner[i], e.count, e.median,
+                     e.median_absolute);
     }
 }
 
@@ -160,6 +212,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(classes_of_kernels_take_what_they_were_measured_to),
+        cmocka_unit_test(short_kernels_take_what_they_were_measured_to),
+        cmocka_unit_test(a_product_writes_its_result),
         cmocka_unit_test(strides_cost),
         cmocka_unit_test(rows_that_are_not_aligned_cost),
         cmocka_unit_test(what_is_not_known_is_empty),

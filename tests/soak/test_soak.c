@@ -440,7 +440,7 @@ static void compare_kernels(const struct pair *pair, struct tally *tally)
             return;
         /* Where sizes happen to be equal, dims are joined that otherwise are walked one by one
          * (TensorIterator's coalesce_dimensions). */
-        if (walk_cycles(&before->kernels[k]) != walk_cycles(&after->kernels[k]))
+        if (walk_of(&before->kernels[k], 1).cycles != walk_of(&after->kernels[k], 1).cycles)
             continue;
         kernel_cost(&before->kernels[k], &pair->of[0].machine.profile, &a);
         kernel_cost(&after->kernels[k], &pair->of[1].machine.profile, &b);
