@@ -262,10 +262,6 @@ static enum err_code check_compiled(const struct job *job, struct err *err)
             "--compile with --code hf under ddp: where DDPOptimizer splits transformers' "
             "blocks, views go from part to part, which is not planned; --optimize-ddp "
             "off leaves graphs whole");
-    if (job->model.autocast && job->strategy.system != SYSTEM_DDP)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--compile with --autocast is planned under ddp alone; --param-dtype casts "
-                       "parameters outside of what is compiled");
     if (job->strategy.system == SYSTEM_FSDP1 && !job->strategy.use_orig_params)
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile with FSDP1: torch.compile takes it with --use-orig-params on "

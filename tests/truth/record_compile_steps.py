@@ -73,6 +73,12 @@ CASES = (
     ("fsdp1-grad-op", LLAMA, {**FSDP1, "world": 4, "sharding": "SHARD_GRAD_OP", **BF16}),
     ("fsdp1-ac", LLAMA, {**FSDP1, "world": 4, "ac": "full", **BF16}),
     ("fsdp1-accumulate", LLAMA, {**FSDP1, "world": 4, "accumulate": 2, **BF16}),
+    ("fsdp1-autocast", LLAMA, {**FSDP1, "world": 4, "autocast": "bf16", **BF16}),
+    ("fsdp1-autocast-mha", MHA, {**FSDP1, "world": 2, "autocast": "bf16", **BF16}),
+    ("fsdp1-autocast-fp32", LLAMA, {**FSDP1, "world": 4, "autocast": "bf16"}),
+    ("fsdp1-autocast-ac", LLAMA, {**FSDP1, "world": 4, "autocast": "bf16", "ac": "full", **BF16}),
+    ("fsdp1-autocast-grad-op", LLAMA, {**FSDP1, "world": 4, "autocast": "bf16", "sharding": "SHARD_GRAD_OP", **BF16}),
+    ("fsdp1-autocast-accumulate", LLAMA, {**FSDP1, "world": 4, "autocast": "bf16", "accumulate": 2, **BF16}),
 )
 TENSORWISE, ROWWISE = ({"world": 4, "float8": recipe, **BF16} for recipe in ("tensorwise", "rowwise"))
 DYNAMIC, PRECOMPUTED = ({**TENSORWISE, "float8_all_gather": scales} for scales in ("dynamic", "precomputed"))
