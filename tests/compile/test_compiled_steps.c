@@ -180,7 +180,9 @@ static void compare_file(const char *path, struct count *count)
     assert_non_null(file);
     for (; getline(&line, &size, file) > 0; count->rows++) {
         json_t *row = json_loads(line, 0, NULL);
-        struct plan *plan = truth_plan(row, truth_read_written);
+        const char *code = truth_text(json_object_get(row, "strategy"), "code", "");
+        const bool hf = strcmp(code, "hf") == 0;
+        struct plan *plan = truth_plan(row, hf ? truth_read_hf : truth_read_written);
         assert_non_null(plan);
         count->wrong +=
             compare_border(row, plan) + compare_gradients(row) + compare_reductions(row, plan);

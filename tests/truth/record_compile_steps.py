@@ -44,10 +44,16 @@ import unfilled
 LLAMA = {"kind": "llama", "dim": 256, "heads": 8, "kv_heads": 4, "ffn": 704, "vocab": 251, "layers": 3,
          "batch": 2, "seq": 128}
 MHA = {**LLAMA, "kv_heads": 8, "layers": 2, "batch": 1}
+HF = {"kind": "hf", "batch": 2, "seq": 128, "vocab_size": 251}
+HF_LLAMA = {**HF, "model_type": "llama", "hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 2,
+            "num_attention_heads": 8, "num_key_value_heads": 8}
+HF_GPT2 = {**HF, "model_type": "gpt2", "n_positions": 128, "n_embd": 192, "n_layer": 2, "n_head": 4,
+           "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}
 BF16 = {"param_dtype": "bf16", "reduce_dtype": "fp32"}
 FSDP1 = {"system": "fsdp1", "use_orig_params": True}
 DDP = {"system": "ddp", "world": 4, "store_dtype": "bf16"}
 AUTOCAST = {"system": "ddp", "world": 4, "autocast": "bf16"}
+FSDP1_HF = {**FSDP1, "world": 4, "code": "hf"}
 CASES = (
     ("fsdp2", LLAMA, {"world": 4, **BF16}),
     ("fsdp2-mha", MHA, {"world": 2, **BF16}),
@@ -79,6 +85,10 @@ CASES = (
     ("fsdp1-autocast-ac", LLAMA, {**FSDP1, "world": 4, "autocast": "bf16", "ac": "full", **BF16}),
     ("fsdp1-autocast-grad-op", LLAMA, {**FSDP1, "world": 4, "autocast": "bf16", "sharding": "SHARD_GRAD_OP", **BF16}),
     ("fsdp1-autocast-accumulate", LLAMA, {**FSDP1, "world": 4, "autocast": "bf16", "accumulate": 2, **BF16}),
+    ("fsdp1-hf", HF_LLAMA, {**FSDP1_HF, **BF16}),
+    ("fsdp1-hf-autocast", HF_LLAMA, {**FSDP1_HF, "autocast": "bf16", **BF16}),
+    ("fsdp1-hf-autocast-fp32", HF_LLAMA, {**FSDP1_HF, "autocast": "bf16"}),
+    ("fsdp1-hf-gpt2-autocast", HF_GPT2, {**FSDP1_HF, "autocast": "bf16", **BF16}),
 )
 TENSORWISE, ROWWISE = ({"world": 4, "float8": recipe, **BF16} for recipe in ("tensorwise", "rowwise"))
 DYNAMIC, PRECOMPUTED = ({**TENSORWISE, "float8_all_gather": scales} for scales in ("dynamic", "precomputed"))
