@@ -47,6 +47,8 @@ static void read_job(const struct csv *csv, size_t i, struct job *job)
     job->model.float8 = recipe_of(csv_text(csv, i, "float8"));
     if (strcmp(csv_text(csv, i, "float8_all_gather"), "precomputed scales") == 0)
         job->model.float8_gather = FLOAT8_GATHER_PRECOMPUTED;
+    if (strcmp(csv_text(csv, i, "float8_all_gather"), "dynamic scales") == 0)
+        job->model.float8_gather = FLOAT8_GATHER_DYNAMIC;
     job->tape.checkpointing = strcmp(csv_text(csv, i, "act_ckpt"), "full") == 0
                                   ? CHECKPOINTING_FULL
                                   : CHECKPOINTING_SELECTIVE;
