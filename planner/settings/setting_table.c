@@ -307,8 +307,9 @@ static const struct setting rows[] = {
      .initial = "off", .field = FIELD(job.tape.compiled),
      .words = WORDS(WORD("off", COMPILED_NOT), WORD("on", COMPILED_BLOCKS),
                     WORD("model", COMPILED_MODEL)),
-     .commands = FOR_JOB, .systems = SYSTEM(FSDP2) | SYSTEM(DDP) | SYSTEM(FSDP1),
-     .lacks = "is planned with eager blocks alone", .lacking = ZERO},
+     .commands = FOR_JOB, .systems = SYSTEM(FSDP2) | SYSTEM(DDP) | SYSTEM(FSDP1) | SYSTEM(ZERO1) |
+                                     SYSTEM(ZERO2),
+     .lacks = "is planned with eager blocks alone", .lacking = SYSTEM(ZERO3)},
     {.name = "optimizer", .group = GROUP_STRATEGY, .arg = "NAME", .help = "Optimizer",
      .initial = "adamw", .field = FIELD(job.strategy.optimizer),
      .words = WORDS(WORD("adamw", OPTIMIZER_ADAMW), WORD("sgd", OPTIMIZER_SGD)),

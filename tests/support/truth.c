@@ -78,6 +78,7 @@ static bool read_zero(const json_t *s, struct strategy *t)
         "optimizer",        "ac",      "ac_early_stop", "ac_blocks",     "param_dtype",
         "grad_accum_dtype", "no_sync", "code",          "freeze",        "lora",
         "lora_dtype",       "loss",    "flatten",       "gpus_per_node", "attention",
+        "compile",
     };
     struct err err = {0};
     json_t *object = json_copy((json_t *)(uintptr_t)s);
@@ -487,6 +488,21 @@ static const char *event_text(const json_t *row, const struct plan *plan,
     return text;
 }
 
+bool truth_same_event(const json_t *row, const json_t *event, const struct plan *plan,
+                      const struct plan_instruction *i, char ours[TRUTH_EVENT],
+                      char theirs[TRUTH_EVENT])
+{
+    const bool zero = is_zero(row);
+    snprintf(theirs, TRUTH_EVENT, "%lld%s%s %s %s",
+             (long long)json_integer_value(json_array_get(event, 0)), event && !zero ? " " : "",
+             event && !zero ? json_string_value(json_array_get(event, 1)) : "",
+             event ? json_string_value(json_array_get(event, 2)) : "",
+             event ? json_string_value(json_array_get(event, 3)) : "");
+    if (zero)
+        rename_modules(theirs);
+    return strcmp(event_text(row, plan, i, ours, TRUTH_EVENT), theirs) == 0;
+}
+
 static bool is_event(const struct plan *plan, const struct plan_instruction *i)
 {
     return (i->op == PLAN_ALLOC || i->op == PLAN_FREE) && !(i->flags & PLAN_FIRST_STEP) &&
@@ -508,21 +524,13 @@ size_t truth_compare_events(const json_t *row, const struct plan *plan)
 {
     const json_t *list = json_object_get(row, "event_list");
     size_t next = rebuild_events(row), wrong = 0;
-    char ours[512], theirs[512];
+    char ours[TRUTH_EVENT], theirs[TRUTH_EVENT];
     for (uint32_t n = 0; n < plan->instruction_count; n++) {
         const struct plan_instruction *i = &plan->instructions[n];
         if (!is_event(plan, i))
             continue;
         const json_t *event = json_array_get(list, next++);
-        snprintf(theirs, sizeof theirs, "%lld%s%s %s %s",
-                 (long long)json_integer_value(json_array_get(event, 0)),
-                 event && !is_zero(row) ? " " : "",
-                 event && !is_zero(row) ? json_string_value(json_array_get(event, 1)) : "",
-                 event ? json_string_value(json_array_get(event, 2)) : "",
-                 event ? json_string_value(json_array_get(event, 3)) : "");
-        if (is_zero(row))
-            rename_modules(theirs);
-        if (strcmp(event_text(row, plan, i, ours, sizeof ours), theirs) != 0 && wrong++ < 3)
+        if (!truth_same_event(row, event, plan, i, ours, theirs) && wrong++ < 3)
             print_error("%s: event %zu\n  recorded %s\n  planned  %s\n",
                         truth_text(row, "name", ""), next - 1, theirs, ours);
     }

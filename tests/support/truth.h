@@ -36,6 +36,13 @@ struct plan *truth_plan(const json_t *row, truth_read_model read);
 /* The row's strategy alone. */
 void truth_strategy(const json_t *row, struct strategy *out);
 
+/* Whether an alloc or a free of a plan is `event` of a row's list (NULL: it has none); both as text.
+ */
+enum { TRUTH_EVENT = 512 };
+bool truth_same_event(const json_t *row, const json_t *event, const struct plan *plan,
+                      const struct plan_instruction *i, char ours[TRUTH_EVENT],
+                      char theirs[TRUTH_EVENT]);
+
 /* Number of events that differ from the recorded ones; prints the first. */
 size_t truth_compare_events(const json_t *row, const struct plan *plan);
 

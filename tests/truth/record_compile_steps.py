@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Record steps of models whose blocks torch.compile compiles, under FSDP2, DDP and FSDP1.
+"""Record steps of models whose blocks torch.compile compiles, under FSDP2, DDP, FSDP1 and ZeRO-1 and 2.
 
 Each block is compiled on its own with fullgraph=True before it is wrapped; AOTAutograd's graphs, cut by the
 min-cut partitioner after Inductor's decompositions and passes, are run node by node, each node's memory freed with
@@ -7,14 +7,15 @@ its last reader, as Inductor's programs free it.  What is inside of a program is
 (record_compile.py); what crosses its border is recorded here: who holds it, and when it dies.
 
 Usage
-    record_compile_steps.py --out OUT.jsonl [--only PATTERN] [--float8 | --model | --parts]
+    record_compile_steps.py --out OUT.jsonl [--only PATTERN] [--float8 | --model | --parts | --zero]
     record_compile_steps.py --check OUT.jsonl
 
 A row: name, model, strategy as record.py and record_systems.py have them (strategy.compile is
 "blocks" or "model"; DDPOptimizer is off but where strategy.optimize_ddp says otherwise),
     border      [+-bytes, category, live bytes after it] of every event outside of activations and
                 backward's own memory: what the sharding system does, and how much lives around it; of gathers
-                in float8 without what has less than LEAST bytes
+                in float8 without what has less than LEAST bytes; ZeRO: [+-bytes, category, where, what, live]
+                of every event born in DeepSpeed's calls or the optimizer's step
     live        as record.py's
     gradients   DDP: parameters in the order in which autograd accumulates their gradients
     reduced     with optimize_ddp: of each all-reduce its bytes and how many products and attentions of compiled
@@ -136,6 +137,21 @@ PARTS_CASES = (
     ("parts-blocks-ac", LLAMA, {**PARTS, "compile": "blocks", "ac": "full"}),
     ("parts-blocks-autocast", LLAMA, {**PARTS_AUTOCAST, "compile": "blocks"}),
 )
+ZERO = {"system": "deepspeed", "world": 4, "param_dtype": "bf16"}
+SMALL = {"reduce_bucket_size": 200000}
+ZERO_CASES = (
+    ("zero1", LLAMA, {**ZERO, "stage": 1}),
+    ("zero2", LLAMA, {**ZERO, "stage": 2}),
+    ("zero2-mha", MHA, {**ZERO, "world": 2, "stage": 2}),
+    ("zero1-buckets", LLAMA, {**ZERO, "stage": 1, **SMALL}),
+    ("zero2-buckets", LLAMA, {**ZERO, "stage": 2, "allgather_bucket_size": 100000, **SMALL}),
+    ("zero2-overlap", LLAMA, {**ZERO, "stage": 2, "overlap_comm": True, **SMALL}),
+    ("zero2-ac", LLAMA, {**ZERO, "stage": 2, "ac": "full", **SMALL}),
+    ("zero2-accumulate", LLAMA, {**ZERO, "stage": 2, "accumulate": 2, **SMALL}),
+    ("zero1-accumulate-clip", LLAMA, {**ZERO, "stage": 1, "accumulate": 2, "clip": True}),
+    ("zero2-hf", HF_LLAMA, {**ZERO, "stage": 2, "code": "hf", **SMALL}),
+    ("zero1-hf-gpt2", HF_GPT2, {**ZERO, "stage": 1, "code": "hf", **SMALL}),
+)
 LEAST = 200             # bytes: of gathers in float8, scales and lists of all scales are left out; fake tensors
                         # compose what finds them otherwise, and record_real.py has them
 GRAPH = "graph"         # the place that is inside of a program
@@ -201,6 +217,9 @@ def compiled(kind, whole):
 
 
 def kind_of(strategy):
+    if strategy.get("system") == "deepspeed":
+        import record_zero          # which makes DeepSpeed's accelerator what it needs
+        return compiled(record_zero.Zero, False)
     kind = record_systems.KINDS.get(strategy.get("system"), record.Fsdp2)
     return compiled(kind, strategy["compile"] == "model")
 
@@ -213,6 +232,15 @@ def border(events, least):
         live += size
         if category not in ("activation", "backward"):
             out.append([size, category, live])
+    return out
+
+
+def zero_border(events):
+    live, out = 0, []
+    for size, category, where, what in events:
+        live += size
+        if "ds_" in where or where.startswith("opt"):
+            out.append([size, category, where, what, live])
     return out
 
 
@@ -230,7 +258,8 @@ def record_case(name, m, s):
     system = made[0]
     reduced = {"reduced": Graphs.reduced} if s.get("optimize_ddp") else {}
     return {**{key: row[key] for key in ("name", "model", "strategy", "live", "peak_bytes")}, **reduced,
-            "border": border(row["event_list"], LEAST if s.get("float8_all_gather") else 0),
+            "border": zero_border(row["event_list"]) if s.get("system") == "deepspeed" else
+            border(row["event_list"], LEAST if s.get("float8_all_gather") else 0),
             "gradients": system.gradients[-system.hooks:] if s.get("system") == "ddp" else [],
             "graphs": system.graphs.sizes[:2]}
 
@@ -267,6 +296,7 @@ def main():
     parser.add_argument("--model", action="store_true", help="models compiled whole")
     parser.add_argument("--parts", action="store_true", help="what DDPOptimizer splits")
     parser.add_argument("--float8", action="store_true", help="the cases in float8, which need torchao")
+    parser.add_argument("--zero", action="store_true", help="ZeRO's, which need deepspeed")
     args = parser.parse_args()
     models.RMSNorm = RMSNorm
     unfilled.Unfilled.collective = noting(unfilled.Unfilled.collective)
@@ -284,7 +314,9 @@ def main():
             print(row["name"], "same" if is_same else "DIFFERS")
         return not all(same)
     rows = []
-    for case in FLOAT8_CASES if args.float8 else MODEL_CASES if args.model else PARTS_CASES if args.parts else CASES:
+    cases = (FLOAT8_CASES if args.float8 else MODEL_CASES if args.model else PARTS_CASES if args.parts else
+             ZERO_CASES if args.zero else CASES)
+    for case in cases:
         if fnmatch.fnmatch(case[0], args.only):
             rows.append(record_case(*case))
             print(case[0], len(rows[-1]["border"]), rows[-1]["graphs"], flush=True)
