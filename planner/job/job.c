@@ -219,14 +219,20 @@ static enum err_code check_trained(const struct job *job, const struct graph *gr
 }
 
 /* Hooks of FSDP2 and FSDP1 are outside of what Dynamo compiles: in a loop over blocks that comes to
- * each block on its own. Of the rest, what was recorded. */
+ * each block on its own. DeepSpeed's engine has one of the model alone. Of the rest, what was
+ * recorded. */
 static enum err_code check_compiled_model(const struct job *job, struct err *err)
 {
-    if (job->strategy.system != SYSTEM_DDP)
+    const enum system_kind system = job->strategy.system;
+    if (system == SYSTEM_ZERO1 || system == SYSTEM_ZERO2)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--compile model is planned under ddp alone: what torch.compile makes of a "
+                       "model behind DeepSpeed's hook was not recorded; --compile on is planned");
+    if (system != SYSTEM_DDP)
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile model is planned under ddp alone: hooks of %s break the model's "
                        "graph at each block, which comes to --compile on",
-                       system_name(job->strategy.system));
+                       system_name(system));
     const char *what = job->model.code == CODE_HF                ? "--code hf"
                        : job->model.lora                         ? "--lora"
                        : job->model.float8                       ? "--float8"
@@ -242,7 +248,7 @@ static enum err_code check_compiled_model(const struct job *job, struct err *err
 }
 
 /* Dynamo asserts that FSDP1's parameters are the original ones. Autocast's casts are traced with
- * the block; that was recorded under DDP. */
+ * the block. */
 static enum err_code check_compiled(const struct job *job, struct err *err)
 {
     if (!job_tape(job).compiled || job->config.recording)

@@ -1,7 +1,8 @@
 /* test_compiled_steps.c - whole steps of models whose blocks are compiled, or that are as a whole,
- * beside recordings of them under FSDP2, DDP, FSDP1 and ZeRO (tests/data/truth/compile_steps*.jsonl):
- * every event of the sharding system, and how many bytes live behind it. So who holds what crosses
- * a program's border, and when that dies, is PyTorch's own. */
+ * beside recordings of them under FSDP2, DDP, FSDP1 and ZeRO
+ * (tests/data/truth/compile_steps*.jsonl): every event of the sharding system, and how many bytes
+ * live behind it. So who holds what crosses a program's border, and when that dies, is PyTorch's
+ * own. */
 #include "tests/support/truth.h"
 
 #include "compile/compile.h"
@@ -16,10 +17,9 @@
 #include <cmocka.h>
 
 static const char *const paths[] = {
-    "tests/data/truth/compile_steps.jsonl", "tests/data/truth/compile_steps_float8.jsonl",
+    "tests/data/truth/compile_steps.jsonl",       "tests/data/truth/compile_steps_float8.jsonl",
     "tests/data/truth/compile_steps_model.jsonl", "tests/data/truth/compile_steps_parts.jsonl",
-    "tests/data/truth/compile_steps_zero.jsonl",
-    "tests/data/truth/version_compile_steps.jsonl"};
+    "tests/data/truth/compile_steps_zero.jsonl",  "tests/data/truth/version_compile_steps.jsonl"};
 
 /* Programs' own memory is Inductor's business (test_program.c). */
 static bool is_border(const struct plan *plan, const struct plan_instruction *i)
@@ -44,8 +44,8 @@ static bool is_event(const struct plan *plan, const struct plan_instruction *i, 
            !plan->buffers[i->arg].scratch && plan->buffers[i->arg].bytes >= least;
 }
 
-/* What dies may be a program's, whose memory has no operator's name, or that of an earlier use: then
- * how much of it dies where. */
+/* What dies may be a program's, whose memory has no operator's name, or that of an earlier use:
+ * then how much of it dies where. */
 static bool is_same_event(const json_t *row, const json_t *event, const struct plan *plan,
                           const struct plan_instruction *i, char ours[TRUTH_EVENT],
                           char theirs[TRUTH_EVENT])
@@ -53,8 +53,8 @@ static bool is_same_event(const json_t *row, const json_t *event, const struct p
     const bool same = truth_same_event(row, event, plan, i, ours, theirs);
     const char *where = strchr(ours, ' ');
     const char *what = where ? strchr(where + 1, ' ') : NULL;
-    return same || (i->op == PLAN_FREE && what &&
-                    strncmp(ours, theirs, (size_t)(what + 1 - ours)) == 0);
+    return same ||
+           (i->op == PLAN_FREE && what && strncmp(ours, theirs, (size_t)(what + 1 - ours)) == 0);
 }
 
 /* What is born or dies in DeepSpeed's calls or the optimizer's step: where, and what. */

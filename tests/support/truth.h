@@ -36,7 +36,8 @@ struct plan *truth_plan(const json_t *row, truth_read_model read);
 /* The row's strategy alone. */
 void truth_strategy(const json_t *row, struct strategy *out);
 
-/* Whether an alloc or a free of a plan is `event` of a row's list (NULL: it has none); both as text.
+/* Whether an alloc or a free of a plan is `event` of a row's list (NULL: it has none); both as
+ * text.
  */
 enum { TRUTH_EVENT = 512 };
 bool truth_same_event(const json_t *row, const json_t *event, const struct plan *plan,
