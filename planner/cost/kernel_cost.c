@@ -32,10 +32,8 @@ static const struct traffic traffics[WORK_KIND_COUNT] = {
     [WORK_LAYER_NORM_BACKWARD] = {BY_STREAM, 2, 1},
     [WORK_RMS_NORM_BACKWARD] = {BY_STREAM, 2, 1},
     [WORK_SUM] = {BY_REDUCE, 1, 1},
-    /* Inductor's: every operand once. RMSNorm compiled alone, which is two such kernels backward,
-     * is met at +5 and -14 % on H200, -11 and -31 % on GB200 (tests/data/gpu/norms_training.csv).
-     */
-    [WORK_FUSED_REDUCTION] = {BY_REDUCE, 1, 1},
+    /* Inductor's: every operand once (row_cost.c). */
+    [WORK_FUSED_REDUCTION] = {BY_STREAM, 1, 1},
     [WORK_SUM_DIM] = {BY_REDUCE, 1, 1},
     [WORK_NORMS] = {BY_REDUCE, 1, 1},
     /* Picks one element a row. */

@@ -16,6 +16,10 @@
  * H100 (tests/data/gpu/kernels.csv); those of GB200, the shorter one there and MI300X's were left
  * out of that.
  *
+ * Inductor's fused sums go by the same two numbers: a block of threads takes a row from memory
+ * once, or a multiprocessor sums columns. Nothing was fitted to them; RMSNorm compiled alone, which
+ * is such kernels, is in the same table.
+ *
  * Softmax (SoftMax.cu): rows of up to 1,024 elements are kept by warps; for longer ones a block of
  * 1,024 threads takes a row, in three phases with a wait for all of them after each. */
 #include "cost/cost_parts.h"
@@ -103,6 +107,45 @@ static double norm_backward_seconds(const struct kernel *kernel, const struct pr
     return norm_seconds(&rows, 2, profile) + second;
 }
 
+/* ---- Inductor's ---- */
+
+/* Rows of 256 elements and more have a block of their own; shorter ones share one of as many
+ * elements at the most (get_persistent_configs,
+ * torch/_inductor/heuristics/triton_codegen/reduction.py). */
+enum { OWN_BLOCK = 256, SHARED_BLOCK = 4096 };
+
+static const struct operand *largest(const struct operand *operands, uint32_t count)
+{
+    const struct operand *out = operands;
+    for (uint32_t i = 1; i < count; i++)
+        if (shape_elements(&operands[i].shape) > shape_elements(&out->shape))
+            out = &operands[i];
+    return out;
+}
+
+static uint32_t last_dim(const struct operand *operand)
+{
+    return operand->shape.rank > 0 ? operand->shape.dim[operand->shape.rank - 1] : 1;
+}
+
+/* Sums down columns are as wide as what they are of, and shorter. */
+static double fused_seconds(const struct kernel *kernel, const struct profile *profile)
+{
+    if (kernel->ins == 0 || kernel->outs == 0)
+        return 0;
+    const struct operand *x = largest(kernel->operands, kernel->ins);
+    const struct operand *y = largest(kernel->operands + kernel->ins, kernel->outs);
+    const double elements = (double)shape_elements(&x->shape), columns = last_dim(x);
+    const double sms = profile_value(profile, PROFILE_SMS);
+    const double streamed = kernel_traffic(kernel) / (profile_value(profile, PROFILE_MEMORY) *
+                                                      profile_value(profile, PROFILE_STREAM));
+    if (columns > 1 && last_dim(y) == last_dim(x) &&
+        2 * (double)shape_elements(&y->shape) < elements)
+        return fmax(streamed, kernel_traffic(kernel) / (sms * COLUMN_RATE));
+    const double shared = columns < OWN_BLOCK ? SHARED_BLOCK / columns : 1;
+    return streamed + elements / columns / shared / sms * ROW_START;
+}
+
 /* ---- softmax ---- */
 
 #define PHASES_S                                                                                   \
@@ -131,6 +174,8 @@ double row_seconds(const struct kernel *kernel, const struct profile *profile)
     case WORK_RMS_NORM_BACKWARD:
     case WORK_LAYER_NORM_BACKWARD:
         return norm_backward_seconds(kernel, profile);
+    case WORK_FUSED_REDUCTION:
+        return fused_seconds(kernel, profile);
     case WORK_SOFTMAX:
     case WORK_SAFE_SOFTMAX:
     case WORK_LOG_SOFTMAX:

@@ -188,6 +188,32 @@ static double norm_pass(const struct profile *profile, enum work_kind work, stru
     return kernel_seconds(&kernel, profile);
 }
 
+/* Inductor's kernel of the first `ins` operands and the rest, sums among them. */
+static double fused_seconds(const struct profile *profile, struct operand *operands, uint16_t ins,
+                            uint16_t outs)
+{
+    const struct kernel kernel = {
+        .work = WORK_FUSED_REDUCTION, .ins = ins, .outs = outs, .operands = operands};
+    return kernel_seconds(&kernel, profile);
+}
+
+/* As the programs of planner/compile have them: y and the statistics in one kernel; dx in another,
+ * the weight's gradient in parts and these added up. */
+static void compiled_norm(const struct profile *profile, struct shape shape, enum dtype dtype,
+                          struct kernel_csv_row *out)
+{
+    enum { PARTS = 32 };
+    const struct operand x = {.dtype = (uint8_t)dtype, .shape = shape};
+    const struct operand w = {.dtype = (uint8_t)dtype, .shape = SHAPE(shape.dim[1])};
+    const struct operand statistics = {.dtype = DTYPE_FP32, .shape = SHAPE(shape.dim[0], 1)};
+    const struct operand parts = {.dtype = DTYPE_FP32, .shape = SHAPE(PARTS, shape.dim[1])};
+    const double y_s = fused_seconds(profile, (struct operand[]){x, w, x, statistics}, 2, 2);
+    out->backward_s = fused_seconds(profile, (struct operand[]){x, x, w, statistics, x}, 4, 1) +
+                      fused_seconds(profile, (struct operand[]){x, x, statistics, parts}, 3, 1) +
+                      fused_seconds(profile, (struct operand[]){parts, w}, 1, 1);
+    out->seconds = y_s + out->backward_s;
+}
+
 static enum err_code predict_norm(const struct kernel_csv *csv, uint32_t row,
                                   const struct profile *profile, struct kernel_csv_row *out,
                                   struct err *err)
@@ -197,11 +223,16 @@ static enum err_code predict_norm(const struct kernel_csv *csv, uint32_t row,
     const enum dtype dtype = dtype_of(text(csv, row, "dtype"));
     TRY(count(csv, row, "rows", &rows, err));
     TRY(count(csv, row, "columns", &columns, err));
-    if (!is(csv, row, "backend", "pytorch") || dtype == DTYPE_COUNT ||
+    const bool compiled = is(csv, row, "backend", "torch_compile");
+    if (!(compiled || is(csv, row, "backend", "pytorch")) || dtype == DTYPE_COUNT ||
         !(layer || is(csv, row, "norm", "rms_norm")))
         return ERR_OK;
     const struct shape shape = SHAPE((uint32_t)rows, (uint32_t)columns);
-    out->class = "norm";
+    out->class = compiled ? "norm, compiled" : "norm";
+    if (compiled) {
+        compiled_norm(profile, shape, dtype, out);
+        return ERR_OK;
+    }
     out->backward_s = norm_pass(profile, layer ? WORK_LAYER_NORM_BACKWARD : WORK_RMS_NORM_BACKWARD,
                                 shape, dtype, true);
     out->seconds = out->backward_s +

@@ -37,6 +37,9 @@ static void classes_of_kernels_take_what_they_were_measured_to(void **state)
         {"norms_training", "norm, backward", "h200", 13, 0.05, 0.08},
         {"norms_training", "norm, forward", "gb200", 9, 0.10, 0.10},
         {"norms_training", "norm, backward", "gb200", 13, 0.10, 0.12},
+        {"norms_training", "norm, compiled, forward", "h200", 11, 0.05, 0.08},
+        {"norms_training", "norm, compiled, backward", "h200", 13, 0.05, 0.10},
+        {"norms_training", "norm, compiled, backward", "gb200", 13, 0.05, 0.10},
     };
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
         size_t count;

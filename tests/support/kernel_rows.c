@@ -98,9 +98,10 @@ struct kernel_row *kernel_rows_read(const char *table, enum clock clock, size_t 
         if (csv.form != KERNEL_CSV_NORMS) {
             add(rows, count, &row, out.class, "", measured_s, out.seconds);
         } else {
-            add(rows, count, &row, "norm", ", forward", measured_s - backward_s,
+            const char *class = *out.class ? out.class : "norm";
+            add(rows, count, &row, class, ", forward", measured_s - backward_s,
                 out.seconds - out.backward_s);
-            add(rows, count, &row, "norm", ", backward", backward_s, out.backward_s);
+            add(rows, count, &row, class, ", backward", backward_s, out.backward_s);
         }
         profile_free(&profile);
     }
