@@ -492,13 +492,12 @@ bool truth_same_event(const json_t *row, const json_t *event, const struct plan 
                       const struct plan_instruction *i, char ours[TRUTH_EVENT],
                       char theirs[TRUTH_EVENT])
 {
-    const bool zero = is_zero(row);
-    snprintf(theirs, TRUTH_EVENT, "%lld%s%s %s %s",
-             (long long)json_integer_value(json_array_get(event, 0)), event && !zero ? " " : "",
-             event && !zero ? json_string_value(json_array_get(event, 1)) : "",
-             event ? json_string_value(json_array_get(event, 2)) : "",
-             event ? json_string_value(json_array_get(event, 3)) : "");
-    if (zero)
+    const char *category = "", *where = "", *what = "";
+    json_int_t bytes = 0; /* of no event: an empty one */
+    json_unpack((json_t *)(uintptr_t)event, "[I,s,s,s]", &bytes, &category, &where, &what);
+    snprintf(theirs, TRUTH_EVENT, "%lld%s%s %s %s", (long long)bytes,
+             *category && !is_zero(row) ? " " : "", is_zero(row) ? "" : category, where, what);
+    if (is_zero(row))
         rename_modules(theirs);
     return strcmp(event_text(row, plan, i, ours, TRUTH_EVENT), theirs) == 0;
 }
