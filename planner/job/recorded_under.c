@@ -22,6 +22,16 @@ static bool compiles_model(const struct job *job)
     return job_tape(job).compiled == COMPILED_MODEL;
 }
 
+static bool compiles_under_zero(const struct job *job)
+{
+    return compiles(job) && is_zero(job);
+}
+
+static bool compiles_autocast(const struct job *job)
+{
+    return compiles(job) && job->model.autocast && job->strategy.system == SYSTEM_FSDP1;
+}
+
 static bool compiles_loss(const struct job *job)
 {
     return job->model.loss == CROSS_ENTROPY_COMPILED;
@@ -69,6 +79,9 @@ static const struct recorded_under rows[] = {
     {"ZeRO", 14, 15, is_zero, false, "zero_events.jsonl, version_zero_events.jsonl"},
     {"--compile", 14, 15, compiles, false, "compile*.jsonl, version_compile_steps.jsonl"},
     {"--compile model", 14, 14, compiles_model, false, "compile_model.jsonl"},
+    {"--compile under ZeRO", 14, 14, compiles_under_zero, false, "compile_steps_zero.jsonl"},
+    {"--compile with --autocast under FSDP1", 14, 14, compiles_autocast, false,
+     "compile_steps.jsonl"},
     {"--loss compiled", 14, 14, compiles_loss, false, "compile_loss.jsonl"},
     {"--float8", 14, 15, is_float8, false, "float8_events.jsonl, version_real_events.jsonl"},
     {"--autocast", 14, 15, autocasts, false, "systems_events.jsonl, version_systems_events.jsonl"},
