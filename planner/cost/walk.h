@@ -18,8 +18,7 @@
 struct walk {
     double cycles;  /* of one of Hopper's multiprocessors, an element of the result */
     double start_s; /* before a thread knows where its first element is */
-    double
-        trips_s; /* of a thread's elements one after the other, where a grid has no more threads */
+    double trips_s; /* of one element after the other, where threads are fewer */
 };
 
 /* All zero: bytes alone decide. `sms`: multiprocessors. */
