@@ -59,6 +59,7 @@ static void second_takes_less(void *context, const struct truth_result *row)
 {
     struct pairs *p = context;
     assert_int_equal(row->planned_peak, row->recorded_peak);
+    assert_int_equal(row->unequal, 0);
     if (p->rows++ % 2)
         assert_true(row->recorded_peak < p->recorded && row->planned_peak < p->planned);
     p->recorded = row->recorded_peak;

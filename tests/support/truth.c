@@ -256,7 +256,8 @@ static void read_strategy(const json_t *row, struct job *job)
     job->model.compute = t->compute;
     t->accumulate = truth_number(s, "accumulate", 1);
     t->accumulate_sync = !truth_bool(s, "no_sync", true);
-    t->max_norm = truth_bool(s, "clip", zero) ? 1.0F : 0.0F; /* DeepSpeed's default is 1 */
+    const bool clips = truth_bool(s, "clip", zero); /* DeepSpeed's default is 1 */
+    t->max_norm = clips || json_is_real(json_object_get(s, "clip")) ? 1.0F : 0.0F;
     t->offload = strcmp(truth_text(s, "offload", ""), "cpu") == 0;
     const char *optimizer = truth_text(s, "optimizer", "adamw_foreach");
     t->optimizer = strcmp(optimizer, "sgd") == 0 ? OPTIMIZER_SGD : OPTIMIZER_ADAMW;
