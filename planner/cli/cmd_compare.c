@@ -1,14 +1,12 @@
 /* cmd_compare.c - shardplan compare: a plan beside the trace of a run of it. */
 #include "base/number.h"
 #include "cli/commands.h"
-#include "cli/plan_path.h"
 #include "plan/plan_json.h"
 #include "plan/plan_rank.h"
 #include "report/compare_report.h"
 #include "report/files.h"
 #include "settings/settings_parse.h"
 
-#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -106,10 +104,8 @@ int command_compare(int argc, char **argv)
     struct plan *plan = NULL;
     struct trace *trace = NULL;
     struct err err = {0};
-    char file[PATH_MAX];
     int status;
     settings_parse(COMMAND_COMPARE, argc, argv, &settings);
-    plan_path(&settings.plan, file, sizeof file);
     if (plan_read_json_extra(settings.plan, &plan, &extra, &err) != ERR_OK ||
         plan_check_whole(plan, settings.plan, &err) != ERR_OK ||
         trace_read(settings.trace, &trace, &err) != ERR_OK ||

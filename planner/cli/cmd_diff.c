@@ -1,7 +1,6 @@
 /* cmd_diff.c - shardplan diff: two plans, two models, or a job and changes to it. */
 #include "base/file.h"
 #include "cli/commands.h"
-#include "cli/plan_path.h"
 #include "plan/plan_json.h"
 #include "report/difference_report.h"
 #include "report/files.h"
@@ -12,7 +11,6 @@
 #include "settings/settings_parse.h"
 #include "settings/settings_resolve.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -248,10 +246,7 @@ int command_diff(int argc, char **argv)
     struct side a = {.plan = NULL}, b = {.plan = NULL};
     struct arena arena = {0};
     struct err err = {0};
-    char file[SIDES][PATH_MAX];
     settings_parse(COMMAND_DIFF, argc, argv, &settings);
-    plan_path(&settings.a, file[0], sizeof file[0]);
-    plan_path(&settings.b, file[1], sizeof file[1]);
     enum err_code rc = make_sides(&settings, &arena, &a, &b, &err);
     if (rc == ERR_OK)
         rc = compare(&settings, &a, &b, &err);

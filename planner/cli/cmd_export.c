@@ -1,10 +1,7 @@
 /* cmd_export.c - shardplan export: a plan's settings as a framework's configuration. */
 #include "cli/commands.h"
 #include "cli/export_file.h"
-#include "cli/plan_path.h"
 #include "settings/settings_parse.h"
-
-#include <limits.h>
 
 static void print_json(const struct exported *exported, const struct settings *s)
 {
@@ -24,9 +21,7 @@ int command_export(int argc, char **argv)
     struct settings settings;
     struct exported exported = {.text = NULL};
     struct err err = {0};
-    char file[PATH_MAX];
     settings_parse(COMMAND_EXPORT, argc, argv, &settings);
-    plan_path(&settings.plan, file, sizeof file);
     enum err_code rc = export_read(settings.plan, settings.to, &exported, &err);
     if (rc == ERR_OK && (settings.output || !settings.json))
         rc = export_write(&exported, settings.output, &err);

@@ -6,7 +6,6 @@
  * says why, everything is shown. */
 #include "base/ending_signals.h"
 #include "cli/commands.h"
-#include "cli/plan_path.h"
 #include "memory/replay.h"
 #include "plan/plan_json.h"
 #include "report/files.h"
@@ -341,9 +340,7 @@ int command_run(int argc, char **argv)
 {
     struct launch launch = {.plan = NULL};
     struct err err = {0};
-    char file[PATH_MAX];
     settings_parse(COMMAND_RUN, argc, argv, &launch.settings);
-    plan_path(&launch.settings.plan, file, sizeof file);
     if (find_shardrun(&launch, &err) != ERR_OK || open_plan(&launch, &err) != ERR_OK) {
         plan_free(launch.plan);
         return report_error(&err);
