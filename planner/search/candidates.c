@@ -109,6 +109,21 @@ static uint64_t count_jobs(const struct candidates *c, const struct candidate *c
     return members * count;
 }
 
+/* Strategies of one frame have as many members: how many micro-batches there are beyond a frame's
+ * is nothing that these differ by. */
+struct counting {
+    struct candidates *c;
+    uint32_t *firsts; /* (count) a candidate of each of them */
+};
+
+static void count_one(void *context, uint32_t i, uint32_t thread)
+{
+    const struct counting *counting = context;
+    struct candidate *first = &counting->c->at[counting->firsts[i]];
+    (void)thread;
+    first->jobs = count_jobs(counting->c, first);
+}
+
 /* ---- tables ---- */
 
 struct table { /* of keys to indices */
@@ -223,8 +238,9 @@ static void fill_seed(const struct building *b, struct seed *seed)
     }
     const struct strategy few = frame_strategy(&job.strategy);
     seed->class_key = stream_key(&job, b->c->freezes);
-    seed->strategy_key = key_of((struct key){3, 4}, &job.strategy, sizeof job.strategy);
     seed->frame_key = key_of((struct key){5, 6}, &few, sizeof few);
+    seed->strategy_key = /* which is that, and */
+        key_of(seed->frame_key, &job.strategy.accumulate, sizeof job.strategy.accumulate);
 }
 
 static void fill_chunk(void *context, uint32_t chunk, uint32_t thread)
@@ -511,7 +527,6 @@ static void bound_chunk(void *context, uint32_t chunk, uint32_t thread)
         struct candidate *at = &c->at[i];
         struct settings settings;
         const struct grid *grid = &c->space->grids[at->grid];
-        at->jobs = count_jobs(c, at);
         const uint64_t point = at->outer * grid->inner_points;
         grid_settings(grid, point, &settings);
         at->departures = grid_departures(grid, point);
@@ -541,9 +556,32 @@ static int by_floor(const void *x, const void *y)
     return a->outer < b->outer ? -1 : a->outer > b->outer;
 }
 
+/* `seeds` (count) are those of the candidates. */
+static void count_all_jobs(struct building *b, const uint32_t *seeds)
+{
+    struct candidates *c = b->c;
+    struct table table = table_new(c->count);
+    struct counting counting = {c, xmalloc((c->count + 1) * sizeof *counting.firsts)};
+    uint32_t *of = xmalloc((c->count + 1) * sizeof *of), count = 0;
+    for (uint32_t i = 0; i < c->count; i++) {
+        const struct seed *seed = &b->seeds[seeds[i]];
+        const struct key key = key_of(seed->frame_key, &seed->grid, sizeof seed->grid);
+        of[i] = table_index(&table, key, count);
+        if (of[i] == count)
+            counting.firsts[count++] = i;
+    }
+    pool_run(b->pool, count, count_one, &counting);
+    for (uint32_t i = 0; i < c->count; i++)
+        c->at[i].jobs = c->at[counting.firsts[of[i]]].jobs;
+    table_free(&table);
+    free(counting.firsts);
+    free(of);
+}
+
 static void make_candidates(struct building *b)
 {
     struct candidates *c = b->c;
+    uint32_t *seeds = b->firsts; /* they are done with */
     c->at = xmalloc((b->seed_count + 1) * sizeof *c->at);
     for (uint32_t i = 0; i < b->seed_count; i++) {
         struct seed *seed = &b->seeds[i];
@@ -553,6 +591,7 @@ static void make_candidates(struct building *b)
         c->impossible += seed->state == SEED_IMPOSSIBLE ? points : 0;
         if (seed->state != SEED_OPEN && seed->state != SEED_TOO_LARGE)
             continue;
+        seeds[c->count] = i;
         c->at[c->count++] = (struct candidate){
             .grid = seed->grid,
             .outer = seed->outer,
@@ -560,6 +599,7 @@ static void make_candidates(struct building *b)
             .frame = seed->state == SEED_OPEN ? seed->frame : NO_INDEX,
         };
     }
+    count_all_jobs(b, seeds);
     pool_run(b->pool, (c->count + CHUNK - 1) / CHUNK, bound_chunk, b);
     qsort(c->at, c->count, sizeof *c->at, by_floor);
 }

@@ -579,45 +579,61 @@ static double weighed(double sum_s, double limit, double first, double idle_s)
     return (sum_s + (limit - first) * idle_s) / limit;
 }
 
-/* As if whatever the compute stream runs beside others were bound by what they need less of. */
-static double either_floor(const struct served *first, const struct busy *all, double idle_s)
+/* What is summed up over a step: micro-batches of the class, and all else. */
+struct summed {
+    struct busy all;
+    const struct stream_class *stream_class;
+    double batches;
+    double idle_s;
+};
+
+/* As if whatever the compute stream runs beside others were bound by what they need less of. What
+ * is bound by nothing is worth all that these leave. */
+static double either_floor(const struct served *first, const struct summed *sum)
 {
     const double limit =
         fmax(there(first->use[RESOURCE_COMPUTE]), there(first->use[RESOURCE_MEMORY]));
-    return weighed(all->joint_s, limit, (double)first->joint, idle_s);
+    const double raised_s =
+        sum->batches * stream_class_raised_s(sum->stream_class, 1 - (double)first->joint);
+    return weighed(sum->all.joint_s + raised_s, limit, (double)first->joint, sum->idle_s);
 }
 
 /* What is bound by arithmetic loses the multiprocessors that others hold. What is not loses less by
  * them, so that its time is worth less, too: by so much that beside others, who are never better
  * placed than there, it comes to the same. */
-static double bound_floor(const struct served *first, const struct busy *all, double idle_s)
+static double bound_floor(const struct served *first, const struct summed *sum)
 {
+    const struct busy *all = &sum->all;
     const double compute = (double)first->use[RESOURCE_COMPUTE];
     const double memory = (double)first->use[RESOURCE_MEMORY];
     if (memory >= 1)
         return 0;
     const double rest = fmax(0, 1 - (double)first->excess / (1 - memory));
-    const double rest_s = fmax(rest * all->rest_used_s, (1 - compute) * all->rest_s);
+    const double raised_s =
+        rest > 0 ? sum->batches * stream_class_raised_s(sum->stream_class, (1 - compute) / rest)
+                 : 0;
+    const double rest_s = fmax(rest * (all->rest_used_s + raised_s), (1 - compute) * all->rest_s);
     return weighed(all->bound_s + rest_s + all->held_s, there(first->use[RESOURCE_COMPUTE]),
-                   (double)first->held, idle_s);
+                   (double)first->held, sum->idle_s);
 }
 
 double frame_step_floor(const struct frame *f, const struct stream_class *c, uint32_t accumulate)
 {
     const double more = accumulate > FRAME_BATCHES ? accumulate - FRAME_BATCHES : 0;
-    const double idle_s = f->idle_s + more * f->middle_idle_s;
-    struct busy all = f->busy;
-    busy_add_all(&all, &f->middle, more);
-    busy_add_all(&all, &c->busy, accumulate);
-    double most_s = fmax(all.host_s + all.lane_s[LANE_HOST], all.lane_s[LANE_COMPUTE] + idle_s);
+    struct summed sum = {f->busy, c, accumulate, f->idle_s + more * f->middle_idle_s};
+    struct busy *all = &sum.all;
+    busy_add_all(all, &f->middle, more);
+    busy_add_all(all, &c->busy, accumulate);
+    double most_s =
+        fmax(all->host_s + all->lane_s[LANE_HOST], all->lane_s[LANE_COMPUTE] + sum.idle_s);
     for (uint32_t lane = 0; lane < LANES_MOST; lane++)
-        most_s = fmax(most_s, lane == LANE_HOST ? 0 : all.lane_s[lane]);
+        most_s = fmax(most_s, lane == LANE_HOST ? 0 : all->lane_s[lane]);
     for (uint32_t group = 0; group < LANES_MOST; group++)
-        most_s = fmax(most_s, all.group_s[group]);
+        most_s = fmax(most_s, all->group_s[group]);
     for (int k = 0; k < RESOURCE_COUNT; k++)
-        most_s = fmax(most_s, all.resource_s[k] / there(f->served.use[k]));
-    most_s = fmax(most_s, either_floor(&f->served, &all, idle_s));
-    most_s = fmax(most_s, bound_floor(&f->served, &all, idle_s));
+        most_s = fmax(most_s, all->resource_s[k] / there(f->served.use[k]));
+    most_s = fmax(most_s, either_floor(&f->served, &sum));
+    most_s = fmax(most_s, bound_floor(&f->served, &sum));
     return most_s * (1 - ROUNDING);
 }
 

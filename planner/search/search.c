@@ -53,8 +53,12 @@ struct run {
     struct search *out;
     uint32_t simulated_cap, front_cap;
     uint32_t next;         /* candidate that is not expanded yet */
-    uint64_t *floors;      /* (candidates) bytes of a device that each takes at least ... */
-    uint32_t raised;       /* ... raised by the compute stream's segments before this one */
+    uint64_t *floors;      /* (candidates, variants) bytes of a device that each takes at least,
+                              with each of the allocator's settings */
+    uint8_t *known;        /* (candidates) of the last of these so many are raised by the compute
+                              stream's segments */
+    uint32_t variants;     /* at most */
+    uint32_t raised;       /* before this one all that were wanted are raised, as far as need be */
     struct found *fitting; /* (fitting_count) the fastest that fit, options.next of them */
     uint32_t fitting_count;
     struct members members; /* of those that are, still to be simulated ... */
@@ -229,23 +233,18 @@ static void evaluate_one(void *context, uint32_t i, uint32_t thread)
     found->step_s = INFINITY;
 }
 
-static void evaluate_all(const struct candidates *c, struct pool *pool, struct found *found,
-                         uint32_t count, bool full)
-{
-    struct batch batch = {c, found, full, 0};
-    pool_run(pool, count, evaluate_one, &batch);
-}
-
 void search_verify(const struct candidates *c, struct pool *pool, struct found *found,
-                   uint32_t count)
+                   uint32_t count, uint64_t enough)
 {
-    evaluate_all(c, pool, found, count, true);
+    struct batch batch = {c, found, true, enough};
+    pool_run(pool, count, evaluate_one, &batch);
 }
 
 void search_simulate(const struct candidates *c, struct pool *pool, struct found *found,
                      uint32_t count)
 {
-    evaluate_all(c, pool, found, count, false);
+    struct batch batch = {c, found, false, 0};
+    pool_run(pool, count, evaluate_one, &batch);
 }
 
 /* Groups side by side, what is in each one after the other: an evaluator knows what it was asked
@@ -262,48 +261,93 @@ static void evaluate_group(void *context, uint32_t i, uint32_t thread)
         evaluate_one(&g->batch, k, thread);
 }
 
-/* ---- what candidates take at least ---- */
+/* ---- what candidates take at least ----
+ *
+ * A candidate is wanted as long as one of the allocator's settings may let it in: if one is known
+ * to do so, how much it takes with the others is not asked. */
+
+static uint32_t variants_of(const struct run *r, uint32_t candidate)
+{
+    const struct grid *grid = &r->c->space->grids[r->c->at[candidate].grid];
+    uint64_t points[AXES_MOST];
+    return member_variants(grid, 0, points);
+}
+
+/* With one of the allocator's settings, as member_variants has them. */
+static uint64_t *floor_of(const struct run *r, uint32_t candidate, uint32_t variant)
+{
+    return &r->floors[(size_t)candidate * r->variants + variant];
+}
+
+static uint64_t least_floor(const struct run *r, uint32_t candidate)
+{
+    uint64_t least = UINT64_MAX;
+    for (uint32_t v = 0; v < r->variants; v++)
+        least = *floor_of(r, candidate, v) < least ? *floor_of(r, candidate, v) : least;
+    return least;
+}
+
+/* Where it costs less than simulating the members. */
+static bool is_worth_raising(const struct run *r, uint32_t candidate)
+{
+    enum { FEWEST = 3 };
+    const struct candidate *at = &r->c->at[candidate];
+    const struct grid *grid = &r->c->space->grids[at->grid];
+    return r->options->pools && system_fetches_apart(grid->base.job.strategy.system) &&
+           at->jobs >= (uint64_t)FEWEST * variants_of(r, candidate);
+}
+
+/* Whether it is wanted for nothing but what is not known of it. */
+static bool is_open(const struct run *r, uint32_t candidate)
+{
+    const uint32_t variants = r->variants, known = r->known[candidate];
+    if (known == variants || !is_wanted(r, least_floor(r, candidate), 0))
+        return false;
+    for (uint32_t v = variants - known; v < variants; v++)
+        if (is_wanted(r, *floor_of(r, candidate, v), 0))
+            return false;
+    return is_worth_raising(r, candidate);
+}
+
+/* All members have the compute stream's segments of the first (system_fetches_apart), each under
+ * its own setting of the allocator; of other streams' segments there is the frame's bound. */
+static enum err_code pools_of(const struct run *r, struct evaluator *evaluator, uint32_t candidate,
+                              uint32_t variant, uint64_t *bytes)
+{
+    struct job job;
+    bool expandable;
+    uint64_t points[AXES_MOST];
+    const struct candidate *at = &r->c->at[candidate];
+    const struct grid *grid = &r->c->space->grids[at->grid];
+    const uint64_t beside = r->c->frames[at->frame]->beside, enough = bytes_wanted(r);
+    (void)member_variants(grid, at->outer * grid->inner_points, points);
+    TRY(candidates_job(r->c, at->grid, points[variant], &job, &expandable, NULL));
+    TRY(evaluate_pools(evaluator, r->c->classes[at->stream_class], &job.strategy, expandable,
+                       enough > beside ? enough - beside : 1, bytes, NULL));
+    *bytes += *bytes == UINT64_MAX ? 0 : beside;
+    return ERR_OK;
+}
 
 struct raising {
     const struct run *run;
     uint32_t at[RAISED_AT_ONCE]; /* candidates */
 };
 
-/* All members have the compute stream's segments of the first (system_fetches_apart), each under
- * its own setting of the allocator; of other streams' segments there is the frame's bound. */
+/* The last of the allocator's settings first: it holds segments together, and takes less. */
 static void raise_one(void *context, uint32_t i, uint32_t thread)
 {
     const struct raising *raising = context;
     const struct run *r = raising->run;
-    const struct candidate *at = &r->c->at[raising->at[i]];
-    const struct grid *grid = &r->c->space->grids[at->grid];
-    const uint64_t beside = r->c->frames[at->frame]->beside, enough = bytes_wanted(r);
-    uint64_t points[AXES_MOST], least = UINT64_MAX;
-    const uint32_t variants = member_variants(grid, at->outer * grid->inner_points, points);
-    for (uint32_t v = 0; v < variants; v++) {
-        struct job job;
-        bool expandable;
-        uint64_t bytes;
-        if (candidates_job(r->c, at->grid, points[v], &job, &expandable, NULL) != ERR_OK ||
-            evaluate_pools(r->c->evaluators[thread], r->c->classes[at->stream_class], &job.strategy,
-                           expandable, enough > beside ? enough - beside : 1, &bytes,
-                           NULL) != ERR_OK)
-            return;
-        bytes = bytes == UINT64_MAX ? bytes : bytes + beside;
-        least = bytes < least ? bytes : least;
+    const uint32_t candidate = raising->at[i];
+    const uint32_t variants = variants_of(r, candidate);
+    while (is_open(r, candidate)) {
+        const uint32_t variant = r->variants - 1 - r->known[candidate]++;
+        uint64_t bytes = 0;
+        if (variant >= variants ||
+            pools_of(r, r->c->evaluators[thread], candidate, variant, &bytes) != ERR_OK)
+            continue;
+        *floor_of(r, candidate, variant) = larger(*floor_of(r, candidate, variant), bytes);
     }
-    r->floors[raising->at[i]] = larger(at->device_floor, least);
-}
-
-/* Where it costs less than simulating the members. */
-static bool is_worth_raising(const struct run *r, const struct candidate *at)
-{
-    enum { FEWEST = 3 };
-    uint64_t points[AXES_MOST];
-    const struct grid *grid = &r->c->space->grids[at->grid];
-    const uint32_t variants = member_variants(grid, at->outer * grid->inner_points, points);
-    return system_fetches_apart(grid->base.job.strategy.system) &&
-           at->jobs >= (uint64_t)FEWEST * variants;
 }
 
 /* Of the next that are wanted as far as is known. */
@@ -314,10 +358,22 @@ static void raise_some(struct run *r)
     for (; r->raised < r->c->count && count < RAISED_AT_ONCE; r->raised++) {
         if (isinf(r->c->at[r->raised].step_floor_s))
             r->raised = r->c->count - 1; /* they are in order of it: no more frames */
-        else if (is_wanted(r, r->floors[r->raised], 0) && is_worth_raising(r, &r->c->at[r->raised]))
+        else if (is_open(r, r->raised))
             raising.at[count++] = r->raised;
     }
     pool_run(r->pool, count, raise_one, &raising);
+}
+
+/* Whether a member is wanted, by all that can be known before it is simulated. */
+static bool is_still_wanted(struct run *r, struct found *found)
+{
+    struct raising raising = {.run = r, .at = {found->candidate}};
+    if (!is_wanted(r, found->device_floor, found->weight))
+        return false;
+    if (!isinf(found->step_s) && is_open(r, found->candidate))
+        pool_run(r->pool, 1, raise_one, &raising);
+    found->device_floor = larger(found->device_floor, least_floor(r, found->candidate));
+    return is_wanted(r, found->device_floor, found->weight);
 }
 
 /* ---- the next to be simulated ---- */
@@ -333,7 +389,7 @@ static void expand(struct run *r, uint32_t index)
             .candidate = index,
             .point = points[i],
             .step_s = candidate->step_floor_s,
-            .device_floor = r->floors[index],
+            .device_floor = least_floor(r, index),
             .weight = weight_of(r, candidate, points[i]),
         };
         const struct member member = {found, NOT_ASKED};
@@ -348,10 +404,10 @@ static struct member *peek_member(struct run *r)
     for (;;) {
         for (; r->member_at < r->members.count; r->member_at++) {
             struct member *member = &r->members.at[r->member_at];
-            if (is_wanted(r, member->found.device_floor, member->found.weight))
+            if (is_still_wanted(r, &member->found))
                 return member;
         }
-        while (r->next < r->c->count && !is_wanted(r, r->floors[r->next], 0))
+        while (r->next < r->c->count && !is_wanted(r, least_floor(r, r->next), 0))
             r->next++;
         if (r->next == r->c->count)
             return NULL;
@@ -366,7 +422,7 @@ static struct member *peek_member(struct run *r)
 static struct member *peek_waiting(struct run *r)
 {
     struct members *heap = &r->waiting;
-    while (heap->count && !is_wanted(r, heap->at[0].found.device_floor, heap->at[0].found.weight))
+    while (heap->count && !is_still_wanted(r, &heap->at[0].found))
         wait_pop(heap);
     return heap->count ? &heap->at[0] : NULL;
 }
@@ -504,7 +560,10 @@ static void verify_some(struct run *r, double until)
         const uint32_t variants =
             member_variants(&r->c->space->grids[candidate->grid], found.point, points);
         const uint32_t first = count;
-        for (uint32_t v = 0; v < variants && is_wanted(r, found.device_floor, found.weight); v++) {
+        for (uint32_t v = 0; v < variants; v++) {
+            const uint64_t floor = larger(found.device_floor, *floor_of(r, found.candidate, v));
+            if (!is_wanted(r, floor, found.weight))
+                continue;
             batch[count] = found;
             batch[count].point = points[v];
             batch[count].weight = weight_of(r, candidate, points[v]);
@@ -543,6 +602,24 @@ static void count_all(struct run *r)
     }
 }
 
+/* What a grid has not is never wanted. */
+static void begin_floors(struct run *r)
+{
+    const struct candidates *c = r->c;
+    uint64_t points[AXES_MOST];
+    for (uint32_t g = 0; g < c->space->grid_count; g++) {
+        const uint32_t variants = member_variants(&c->space->grids[g], 0, points);
+        r->variants = variants > r->variants ? variants : r->variants;
+    }
+    r->floors = xmalloc(((size_t)c->count * r->variants + 1) * sizeof *r->floors);
+    r->known = xcalloc(c->count + 1, sizeof *r->known);
+    for (uint32_t i = 0; i < c->count; i++) {
+        const uint32_t variants = variants_of(r, i);
+        for (uint32_t v = 0; v < r->variants; v++)
+            *floor_of(r, i, v) = v < variants ? c->at[i].device_floor : UINT64_MAX;
+    }
+}
+
 void search_run(const struct candidates *c, const struct search_options *options, struct pool *pool,
                 struct search *out)
 {
@@ -552,13 +629,11 @@ void search_run(const struct candidates *c, const struct search_options *options
                     .pool = pool,
                     .out = out,
                     .siblings = siblings_new(c),
-                    .floors = xmalloc((c->count + 1) * sizeof *r.floors),
                     .raised = options->pools ? 0 : c->count,
                     .fitting = xmalloc((options->next + 1) * sizeof *r.fitting),
                     .best =
                         options->measure == SEARCH_BYTES ? options->limit_bytes + 1 : UINT64_MAX};
-    for (uint32_t i = 0; i < c->count; i++)
-        r.floors[i] = c->at[i].device_floor;
+    begin_floors(&r);
     count_all(&r);
     while (goes_on(&r)) {
         const double floor = next_floor(&r);
@@ -579,6 +654,7 @@ void search_run(const struct candidates *c, const struct search_options *options
     }
     out->excluded = out->configurations - simulated;
     free(r.floors);
+    free(r.known);
     free(r.fitting);
     siblings_free(r.siblings);
     free(r.members.at);

@@ -63,9 +63,10 @@ void search_run(const struct candidates *candidates, const struct search_options
                 struct pool *pool, struct search *out);
 void search_free(struct search *search);
 
-/* Fills in device_bytes of (count) found ones, side by side. */
+/* Fills in device_bytes of (count) found ones, side by side; UINT64_MAX: more than `enough` (0: is
+ * not asked), which is known sooner. */
 void search_verify(const struct candidates *candidates, struct pool *pool, struct found *found,
-                   uint32_t count);
+                   uint32_t count, uint64_t enough);
 /* Fills in step_s of (count) found ones likewise; INFINITY where it cannot be simulated. */
 void search_simulate(const struct candidates *candidates, struct pool *pool, struct found *found,
                      uint32_t count);

@@ -160,6 +160,50 @@ bool stream_class_same_hooks(const struct stream_class *a, const struct stream_c
 
 /* ---- time ---- */
 
+static int by_use(const void *x, const void *y)
+{
+    const struct partial *a = x, *b = y;
+    return a->use < b->use ? -1 : a->use > b->use;
+}
+
+static void add_partial(struct stream_class *c, uint32_t *cap, const struct cost *cost)
+{
+    const double use = (double)fmaxf(cost->use[RESOURCE_COMPUTE], cost->use[RESOURCE_MEMORY]);
+    if (cost->first || use >= 1)
+        return;
+    ARRAY_GROW(c->partials, c->partial_count, *cap);
+    c->partials[c->partial_count++] = (struct partial){use, cost->device_s, cost->device_s * use};
+}
+
+static void sum_partials(struct stream_class *c, uint32_t cap)
+{
+    double device_s = 0, used_s = 0;
+    ARRAY_GROW(c->partials, c->partial_count, cap);
+    qsort(c->partials, c->partial_count, sizeof *c->partials, by_use);
+    c->partials[c->partial_count] = (struct partial){.use = 1};
+    for (uint32_t i = 0; i <= c->partial_count; i++) {
+        struct partial *at = &c->partials[i];
+        const struct partial own = *at;
+        at->device_s = device_s;
+        at->used_s = used_s;
+        device_s += own.device_s;
+        used_s += own.used_s;
+    }
+}
+
+double stream_class_raised_s(const struct stream_class *c, double least)
+{
+    uint32_t low = 0, high = c->partial_count; /* the first that uses so much, or the end */
+    while (low < high) {
+        const uint32_t middle = (low + high) / 2;
+        if (c->partials[middle].use < least)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return least * c->partials[low].device_s - c->partials[low].used_s;
+}
+
 /* What the stream's kernels take is the same in every plan of it: here in one of a single
  * micro-batch. */
 static enum err_code sum_up(struct stream_class *c, const struct job *job,
@@ -170,6 +214,7 @@ static enum err_code sum_up(struct stream_class *c, const struct job *job,
     struct strategy strategy = job->strategy;
     const struct memory_options memory = machine_memory(machine);
     bool matmul[2] = {false, false};
+    uint32_t cap = 0;
     strategy.accumulate = 1;
     strategy.accumulate_sync = false;
     TRY(lower_plan(c->graph, c->stream, &strategy, &plan, err));
@@ -184,9 +229,12 @@ static enum err_code sum_up(struct stream_class *c, const struct job *job,
         if (cost_class_is_arithmetic((enum cost_class)cost.class))
             cost.device_s *= costs.slowest.factor;
         busy_add(&c->busy, in->lane, &cost);
+        if (in->lane == LANE_COMPUTE)
+            add_partial(c, &cap, &cost);
         if (work_is_matmul((enum work_kind)plan_kernel(plan, in->arg)->work))
             matmul[in->phase == PLAN_BACKWARD] = true;
     }
+    sum_partials(c, cap);
     for (int thread = 0; thread < 2; thread++)
         c->workspace += matmul[thread] ? allocator_round(memory.workspace_bytes[thread]) : 0;
     if (rc == ERR_OK)
@@ -227,5 +275,6 @@ void stream_class_free(struct stream_class *c)
     stream_free(c->hooks);
     graph_free(c->graph);
     free(c->gaps);
+    free(c->partials);
     free(c);
 }

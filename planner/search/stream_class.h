@@ -31,6 +31,13 @@ struct busy {
     double host_s; /* issuing */
 };
 
+/* Kernels of the compute stream that leave some of multiprocessors and of memory, by what they use
+ * of that which they use most: sums over those before. */
+struct partial {
+    double use;              /* more than those before */
+    double device_s, used_s; /* ... times that */
+};
+
 struct class_gap { /* bytes that the stream itself has on the device, as the allocator rounds */
     uint64_t peak; /* at most */
     uint64_t live; /* at its end, gradients aside that AccumulateGrad has taken */
@@ -43,8 +50,10 @@ struct stream_class {
     uint32_t gap_count;
     uint32_t first_gap, last_gap; /* with kernels */
     struct busy busy;             /* of one micro-batch */
-    uint64_t workspace;           /* bytes that its matmuls make cuBLAS allocate */
-    bool blocks_follow;           /* stream_blocks_follow */
+    struct partial *partials;     /* (partial_count + 1) of one micro-batch, ascending */
+    uint32_t partial_count;
+    uint64_t workspace;      /* bytes that its matmuls make cuBLAS allocate */
+    bool blocks_follow;      /* stream_blocks_follow */
     struct stream *hooks;    /* the stream without births, deaths and kernels: in each gap a kernel
                                 that does nothing, with the number of the gap. Gradients are born
                                 where they are taken */
@@ -62,6 +71,10 @@ uint64_t stream_class_device_floor(const struct stream_class *stream_class);
 
 /* Whether any strategy does the same around both, and they have kernels between the same hooks. */
 bool stream_class_same_hooks(const struct stream_class *a, const struct stream_class *b);
+
+/* Seconds that busy.joint_s of a micro-batch is more by if no kernel counts for less than `least`
+ * of its time. */
+double stream_class_raised_s(const struct stream_class *stream_class, double least);
 
 /* Bytes of the device that a buffer takes, as the allocator rounds; 0: it lies in host memory. */
 uint64_t buffer_device_bytes(const struct buffer *buffer);

@@ -146,7 +146,7 @@ static void take_fitting(struct choosing *choosing, struct found *found, uint32_
     for (uint32_t i = 0; i < count && found[i].step_s <= fastest->step_s; i++) {
         if (found[i].device_floor > t->out->limit_bytes)
             continue;
-        search_verify(&t->out->candidates, t->pool, &found[i], 1);
+        search_verify(&t->out->candidates, t->pool, &found[i], 1, t->out->limit_bytes);
         if (found[i].device_bytes <= t->out->limit_bytes &&
             (found[i].step_s < fastest->step_s || found[i].device_bytes < fastest->device_bytes))
             *fastest = found[i];
@@ -326,40 +326,69 @@ static bool is_taken(const struct tuned *out, const struct found *found)
     return taken;
 }
 
-/* The variant of a simulated one that fits, if one does. */
-static bool fits(struct tuning *t, struct found *found)
+enum { TRIED_AT_ONCE = 8 };
+
+struct trying { /* some that were simulated, each with all of the allocator's settings */
+    struct found found[TRIED_AT_ONCE * AXES_MOST];
+    uint32_t first[TRIED_AT_ONCE + 1]; /* (count + 1) of each */
+    uint32_t count;
+};
+
+static void add_trial(const struct candidates *c, const struct found *simulated,
+                      struct trying *trying)
 {
     uint64_t points[AXES_MOST];
-    const struct candidates *c = &t->out->candidates;
-    const struct grid *grid = &c->space->grids[c->at[found->candidate].grid];
-    const uint32_t count = member_variants(grid, found->point, points);
+    const struct grid *grid = &c->space->grids[c->at[simulated->candidate].grid];
+    const uint32_t count = member_variants(grid, simulated->point, points);
+    struct found *found = trying->found + trying->first[trying->count];
     for (uint32_t v = 0; v < count; v++) {
-        found->point = points[v];
-        found->weight = grid_departures(grid, points[v]);
-        search_verify(c, t->pool, found, 1);
-        if (found->device_bytes <= t->out->limit_bytes)
-            return true;
+        found[v] = *simulated;
+        found[v].point = points[v];
+        found[v].weight = grid_departures(grid, points[v]);
     }
-    return false;
+    trying->first[trying->count + 1] = trying->first[trying->count] + count;
+    trying->count++;
+}
+
+/* Those that fit, each with the first of the allocator's settings with which it does. Returns how
+ * many could have been taken. */
+static uint32_t take_runners(struct tuning *t, struct trying *trying)
+{
+    struct tuned *out = t->out;
+    uint32_t tried = 0;
+    search_verify(&out->candidates, t->pool, trying->found, trying->first[trying->count],
+                  out->limit_bytes);
+    for (uint32_t i = 0; i < trying->count && out->runner_count < TUNE_RUNNERS; i++) {
+        uint32_t v = trying->first[i];
+        if (is_taken(out, &trying->found[v]))
+            continue;
+        tried++;
+        while (v < trying->first[i + 1] && trying->found[v].device_bytes > out->limit_bytes)
+            v++;
+        if (v < trying->first[i + 1])
+            out->runners[out->runner_count++] = trying->found[v];
+    }
+    return tried;
 }
 
 static void find_runners(struct tuning *t)
 {
     enum { MOST_TRIED = 64 };
     struct tuned *out = t->out;
-    uint32_t tried = 0;
+    struct trying trying = {.count = 0};
+    uint32_t tried = 0, at = 0;
     qsort(out->search.simulated, out->search.simulated_count, sizeof *out->search.simulated,
           by_step);
-    for (uint32_t i = 0;
-         i < out->search.simulated_count && out->runner_count < TUNE_RUNNERS && tried < MOST_TRIED;
-         i++) {
-        struct found found = out->search.simulated[i];
-        if (found.step_s < out->search.front[0].step_s || is_taken(out, &found) ||
-            found.device_floor > out->limit_bytes)
-            continue;
-        tried++;
-        if (fits(t, &found))
-            out->runners[out->runner_count++] = found;
+    while (at < out->search.simulated_count && out->runner_count < TUNE_RUNNERS &&
+           tried < MOST_TRIED) {
+        for (trying.count = 0; at < out->search.simulated_count && trying.count < TRIED_AT_ONCE;
+             at++) {
+            const struct found *found = &out->search.simulated[at];
+            if (found->step_s >= out->search.front[0].step_s && !is_taken(out, found) &&
+                found->device_floor <= out->limit_bytes)
+                add_trial(&out->candidates, found, &trying);
+        }
+        tried += take_runners(t, &trying);
     }
 }
 

@@ -65,7 +65,7 @@ static const struct setting *find(const struct settings *settings, const char *n
     const struct setting *rows = setting_rows(&count);
     *unsuited = NULL;
     for (uint32_t i = 0; i < count; i++) {
-        if (!is_called(&rows[i], name) || !setting_is_of(&rows[i], settings->command))
+        if (!setting_is_of(&rows[i], settings->command) || !is_called(&rows[i], name))
             continue;
         if (setting_suits(&rows[i], settings->job.strategy.system))
             return &rows[i];
@@ -120,9 +120,11 @@ const struct setting *settings_find(const struct settings *settings, const char 
     const struct setting *unsuited;
     name += strncmp(name, "--", 2) == 0 ? 2 : 0;
     const struct setting *row = find(settings, name, &unsuited);
-    if (!row && unsuited)
+    if (row || !err) /* a search asks very often, and not why */
+        return row;
+    if (unsuited)
         refuse_system(unsuited, settings->job.strategy.system, err);
-    else if (!row)
+    else
         refuse_name(settings, name, err);
     return row;
 }
