@@ -35,12 +35,15 @@ static bool is_there(const char *path)
     return stat(path, &status) == 0;
 }
 
-/* A config.json is a file, too: a plan has instructions. */
-static bool is_plan(const char *path)
+/* A config.json is a file, too: a plan has instructions. A folder is a model's if it has one. */
+static bool is_plan(const char *given)
 {
-    struct stat status;
+    char path[4096];
     size_t length;
-    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode))
+    struct stat status;
+    snprintf(path, sizeof path, "%s/config.json", given);
+    if (is_there(path) || stat(plan_json_path(given, path, sizeof path), &status) != 0 ||
+        !S_ISREG(status.st_mode))
         return false;
     char *text = file_read(path, &length, NULL);
     const bool plan =

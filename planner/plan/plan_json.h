@@ -64,6 +64,10 @@ struct plan_json_extra { /* JSON objects that the program does not need; each ma
 enum err_code plan_write_json(const struct plan *plan, const struct plan_json_extra *extra,
                               const char *path, struct err *err);
 
+/* The file that a path means where a plan is asked for: of a folder its plan.json, as `plan -o` and
+ * `tune -o` write it. Returns `text`. */
+char *plan_json_path(const char *path, char *text, size_t size);
+
 /* Reads and verifies, for those who walk all of a step. ERR_INVALID names file, member and allowed
  * values; ERR_UNSUPPORTED: the plan repeats. On ERR_OK the caller owns *out: plan_free; else *out
  * is NULL. */

@@ -80,9 +80,10 @@ enum err_code plan_for_rank(struct plan *plan, uint32_t rank, struct err *err)
     return ERR_OK;
 }
 
-char *plan_rank_path(const char *path, uint32_t rank, char *text, size_t size)
+char *plan_rank_path(const char *given, uint32_t rank, char *text, size_t size)
 {
-    const char *dot = strrchr(path, '.');
+    char path[4096];
+    const char *dot = strrchr(plan_json_path(given, path, sizeof path), '.');
     const size_t stem = dot && !strchr(dot, '/') ? (size_t)(dot - path) : strlen(path);
     if (rank == 0)
         snprintf(text, size, "%s", path);

@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- names by number ---- */
 
@@ -712,14 +713,24 @@ static enum err_code take_tree(const char *path, json_t *tree, struct plan **out
     return rc;
 }
 
-enum err_code plan_read_json_extra(const char *path, struct plan **out,
+char *plan_json_path(const char *path, char *text, size_t size)
+{
+    struct stat status;
+    const bool folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+    const bool slash = *path && path[strlen(path) - 1] == '/';
+    snprintf(text, size, "%s%s", path, !folder ? "" : slash ? "plan.json" : "/plan.json");
+    return text;
+}
+
+enum err_code plan_read_json_extra(const char *given, struct plan **out,
                                    struct plan_json_extra *extra, struct err *err)
 {
+    char path[4096];
     size_t length = 0;
     *out = NULL;
     if (extra)
         *extra = (struct plan_json_extra){0};
-    char *text = file_read(path, &length, err);
+    char *text = file_read(plan_json_path(given, path, sizeof path), &length, err);
     if (!text)
         return err_recorded(err);
     json_t *tree = load(path, text, length, err);

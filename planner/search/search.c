@@ -53,6 +53,7 @@ struct run {
     struct search *out;
     uint32_t simulated_cap, front_cap;
     uint32_t next;         /* candidate that is not expanded yet */
+    uint32_t timed;        /* before this one all have a floor of their step */
     uint64_t *floors;      /* (candidates, variants) bytes of a device that each takes at least,
                               with each of the allocator's settings */
     uint8_t *known;        /* (candidates) of the last of these so many are raised by the compute
@@ -597,6 +598,7 @@ static void count_all(struct run *r)
     for (uint32_t i = 0; i < r->c->count; i++) {
         const struct candidate *candidate = &r->c->at[i];
         out->configurations += candidate->jobs;
+        r->timed += !isinf(candidate->step_floor_s);
         if (candidate->device_floor < out->least_floor)
             out->least_floor = candidate->device_floor;
     }
@@ -644,7 +646,7 @@ void search_run(const struct candidates *c, const struct search_options *options
         else
             break;
         if (options->progress)
-            options->progress(options->context, (double)r.next / (c->count + 1));
+            options->progress(options->context, fmin(1, (double)r.next / (r.timed + 1)));
     }
     uint64_t simulated = 0;
     for (uint32_t i = 0; i < out->simulated_count; i++) {

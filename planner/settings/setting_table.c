@@ -552,7 +552,7 @@ static const struct setting rows[] = {
 
     /* ---- running a plan ---- */
     {.name = "plan", .positional = true, .kind = SETTING_TEXT, .group = GROUP_RUN,
-     .arg = "PLAN.json", .help = "what `shardplan plan` wrote", .field = FIELD(plan),
+     .arg = "PLAN.json", .help = "what `shardplan plan` wrote, or its folder", .field = FIELD(plan),
      .commands = FOR_RUN | COMMAND(COMPARE) | COMMAND(EXPORT)},
     {.name = "trace", .positional = true, .kind = SETTING_TEXT, .group = GROUP_RUN,
      .arg = "TRACE.json", .help = "what `shardplan run` wrote", .field = FIELD(trace),
@@ -683,7 +683,7 @@ static const struct setting rows[] = {
 
     /* ---- questions ---- */
     {.name = "a", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL, .arg = "A",
-     .help = "a plan.json, or a model as of the other commands", .field = FIELD(a),
+     .help = "a plan.json or its folder, or a model as of the other commands", .field = FIELD(a),
      .names = &models, .commands = COMMAND(DIFF)},
     {.name = "b", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL, .arg = "B",
      .help = "the same, or changes to A such as reshard=never,micro-batch=2", .field = FIELD(b),
