@@ -13,18 +13,6 @@ bool least_is_known(const struct least *least)
     return least->found.device_bytes && least->found.device_bytes <= least->bound;
 }
 
-/* The end of a front without a limit; what took too much by its class alone has a bound. */
-static struct least least_of(const struct candidates *c, const struct search *all)
-{
-    struct least least = {.bound = all->interrupted ? all->least_floor : UINT64_MAX};
-    if (all->front_count)
-        least.found = all->front[all->front_count - 1];
-    for (uint32_t i = 0; i < c->count; i++)
-        if (isinf(c->at[i].step_floor_s) && c->at[i].device_floor < least.bound)
-            least.bound = c->at[i].device_floor;
-    return least;
-}
-
 static int by_floor(const void *x, const void *y)
 {
     const struct found *a = x, *b = y;
@@ -34,6 +22,145 @@ static int by_floor(const void *x, const void *y)
         return a->candidate < b->candidate ? -1 : 1;
     return a->point < b->point ? -1 : a->point > b->point;
 }
+
+/* ---- the least ----
+ *
+ *     candidates, by floor of their bytes
+ *         | the next is above what the least so far takes, and enough of those below it are there
+ *         | for what may fit all the same: no more
+ *     members, simulated
+ *         | floor above that: no more is asked
+ *     bytes in full
+ *         | less, or as much in a shorter step
+ *     least */
+
+enum { EXPANDED_AT_ONCE = 4, VERIFIED_AT_ONCE = 8 };
+
+struct thrift {
+    const struct candidates *c;
+    const struct search_options *like;
+    struct pool *pool;
+    uint32_t *order; /* (order_count) candidates by floor of their bytes ... */
+    uint32_t order_count, next;
+    struct found *at; /* (count) members that were simulated */
+    uint32_t count, cap;
+    struct found least; /* device_bytes 0: none yet */
+};
+
+static bool stopped(const struct thrift *t)
+{
+    return t->like->stop && *t->like->stop;
+}
+
+static int by_bytes(const void *x, const void *y, void *context)
+{
+    const uint32_t *i = x, *j = y;
+    const struct candidate *at = context, *a = &at[*i], *b = &at[*j];
+    if (a->device_floor != b->device_floor)
+        return a->device_floor < b->device_floor ? -1 : 1;
+    return *i < *j ? -1 : *i > *j;
+}
+
+static void sort_candidates(struct thrift *t)
+{
+    t->order = xmalloc((t->c->count + 1) * sizeof *t->order);
+    for (uint32_t i = 0; i < t->c->count; i++)
+        if (!isinf(t->c->at[i].step_floor_s))
+            t->order[t->order_count++] = i;
+    qsort_r(t->order, t->order_count, sizeof *t->order, by_bytes, t->c->at);
+}
+
+static void expand(struct thrift *t, uint32_t index)
+{
+    const struct candidate *candidate = &t->c->at[index];
+    const struct grid *grid = &t->c->space->grids[candidate->grid];
+    uint64_t *points = xmalloc(grid->inner_points * sizeof *points);
+    const uint32_t count = candidate_members(t->c, candidate, points);
+    for (uint32_t i = 0; i < count; i++) {
+        ARRAY_GROW(t->at, t->count, t->cap);
+        t->at[t->count++] = (struct found){.candidate = index,
+                                           .weight = grid_departures(grid, points[i]),
+                                           .point = points[i],
+                                           .device_floor = candidate->device_floor};
+    }
+    free(points);
+}
+
+static bool is_less(const struct found *a, const struct found *b)
+{
+    if (b->device_bytes == 0 || a->device_bytes != b->device_bytes)
+        return b->device_bytes == 0 || a->device_bytes < b->device_bytes;
+    if (a->step_s != b->step_s)
+        return a->step_s < b->step_s;
+    return a->weight < b->weight;
+}
+
+/* Those that may take less than the least so far, each with all of the allocator's settings. */
+static void verify(struct thrift *t, const struct found *from, uint32_t count)
+{
+    struct found batch[VERIFIED_AT_ONCE * AXES_MOST];
+    for (uint32_t at = 0; at < count && !stopped(t);) {
+        uint32_t full = 0;
+        for (uint32_t taken = 0; at < count && taken < VERIFIED_AT_ONCE; at++) {
+            uint64_t points[AXES_MOST];
+            const struct found *found = &from[at];
+            const struct grid *grid = &t->c->space->grids[t->c->at[found->candidate].grid];
+            const uint64_t most = t->least.device_bytes;
+            if (isinf(found->step_s) || (most && found->device_floor > most))
+                continue;
+            const uint32_t variants = member_variants(grid, found->point, points);
+            taken++;
+            for (uint32_t v = 0; v < variants; v++) {
+                batch[full] = *found;
+                batch[full].point = points[v];
+                batch[full++].weight = grid_departures(grid, points[v]);
+            }
+        }
+        search_verify(t->c, t->pool, batch, full, t->least.device_bytes);
+        for (uint32_t i = 0; i < full; i++)
+            if (batch[i].device_bytes != UINT64_MAX && is_less(&batch[i], &t->least))
+                t->least = batch[i];
+    }
+}
+
+/* Whether what comes next can neither be the least, nor be among those that are bounded lowest. */
+static bool is_done(const struct thrift *t)
+{
+    if (t->next == t->order_count)
+        return true;
+    const uint64_t floor = t->c->at[t->order[t->next]].device_floor;
+    uint32_t lower = 0;
+    for (uint32_t i = 0; i < t->count; i++)
+        lower += t->at[i].device_floor < floor;
+    return t->least.device_bytes && floor > t->least.device_bytes && lower >= TRIED;
+}
+
+static void find_least(struct thrift *t)
+{
+    sort_candidates(t);
+    while (!stopped(t) && !is_done(t)) {
+        const uint32_t first = t->count;
+        for (uint32_t i = 0; i < EXPANDED_AT_ONCE && t->next < t->order_count; i++)
+            expand(t, t->order[t->next++]);
+        search_simulate(t->c, t->pool, t->at + first, t->count - first);
+        qsort(t->at + first, t->count - first, sizeof *t->at, by_floor);
+        verify(t, t->at + first, t->count - first);
+        if (t->like->progress)
+            t->like->progress(t->like->context, (double)t->next / t->order_count);
+    }
+}
+
+/* What took too much by its class alone has a bound. */
+static struct least least_of(const struct thrift *t, uint64_t least_floor)
+{
+    struct least least = {.found = t->least, .bound = stopped(t) ? least_floor : UINT64_MAX};
+    for (uint32_t i = 0; i < t->c->count; i++)
+        if (isinf(t->c->at[i].step_floor_s) && t->c->at[i].device_floor < least.bound)
+            least.bound = t->c->at[i].device_floor;
+    return least;
+}
+
+/* ---- what fits all the same ---- */
 
 struct trying {
     const struct tuned *tuned;
@@ -70,17 +197,17 @@ static bool is_better(const struct tight_fit *a, const struct tight_fit *b)
     return a->step_s < b->step_s;
 }
 
-static struct tight_fit tightest(struct tuned *out, struct search *all, struct pool *pool)
+static struct tight_fit tightest(struct tuned *out, struct thrift *thrift, struct pool *pool)
 {
     struct tight_fit tried[1 + TRIED * AXES_MOST] = {{.found = out->least.found}};
     struct tuned view = *out;
     struct trying trying = {.tuned = &view, .at = tried};
     uint32_t count = out->least.found.device_bytes > 0;
     uint64_t points[AXES_MOST];
-    if (all->simulated_count)
-        qsort(all->simulated, all->simulated_count, sizeof *all->simulated, by_floor);
-    for (uint32_t i = 0; i < all->simulated_count && i < TRIED; i++) {
-        const struct found *found = &all->simulated[i];
+    if (thrift->count)
+        qsort(thrift->at, thrift->count, sizeof *thrift->at, by_floor);
+    for (uint32_t i = 0; i < thrift->count && i < TRIED; i++) {
+        const struct found *found = &thrift->at[i];
         const struct grid *grid = &out->space.grids[out->candidates.at[found->candidate].grid];
         const uint32_t variants = member_variants(grid, found->point, points);
         for (uint32_t v = 0; v < variants; v++, count++) {
@@ -101,16 +228,11 @@ static struct tight_fit tightest(struct tuned *out, struct search *all, struct p
 
 void least_find(struct tuned *out, const struct search_options *like, struct pool *pool)
 {
-    struct search all;
-    struct search_options options = *like;
-    options.measure = SEARCH_BYTES;
-    options.limit_bytes = UINT64_MAX - 1;
-    options.grain_bytes = 1;
-    options.next = 0;
-    options.pools = false; /* the sixteen that are bounded lowest are of all */
-    search_run(&out->candidates, &options, pool, &all);
-    out->least = least_of(&out->candidates, &all);
-    if (!all.interrupted)
-        out->tight = tightest(out, &all, pool);
-    search_free(&all);
+    struct thrift thrift = {.c = &out->candidates, .like = like, .pool = pool};
+    find_least(&thrift);
+    out->least = least_of(&thrift, out->search.least_floor);
+    if (!stopped(&thrift))
+        out->tight = tightest(out, &thrift, pool);
+    free(thrift.order);
+    free(thrift.at);
 }
