@@ -66,20 +66,23 @@ static bool are_alike(const json_t *a, const json_t *b)
     return alike;
 }
 
-/* Two files, a file and changes, a model and changes: the same difference. */
+/* Two files, their folders, a file and changes, a model and changes: the same difference. */
 static void every_form_says_the_same(void **state)
 {
     (void)state;
     static const char *const members[] = {"settings", "lanes", "kinds", "units", "groups"};
-    json_t *of[3];
+    enum { FORMS = 4 };
+    json_t *of[FORMS];
     assert_int_equal(shardplan("diff %s/a/plan.json %s/b/plan.json --json", folder, folder), 0);
     of[0] = program_object();
     assert_int_equal(shardplan("diff %s/a reshard=never --json", folder), 0); /* its plan.json */
     of[1] = program_object();
     assert_int_equal(shardplan("diff " JOB " reshard=never --json"), 0);
     of[2] = program_object();
+    assert_int_equal(shardplan("diff %s/a %s/b/ --json", folder, folder), 0);
+    of[3] = program_object();
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
-        for (int k = 1; k < 3; k++)
+        for (int k = 1; k < FORMS; k++)
             if (!are_alike(json_object_get(of[0], members[i]), json_object_get(of[k], members[i])))
                 fail_msg("%s of form %d is another", members[i], k);
     const json_t *settings = json_object_get(of[0], "settings");
@@ -87,7 +90,7 @@ static void every_form_says_the_same(void **state)
     const json_t *reshard = json_object_get(settings, "reshard");
     assert_string_equal(json_string_value(json_array_get(reshard, 0)), "default");
     assert_string_equal(json_string_value(json_array_get(reshard, 1)), "never");
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < FORMS; k++)
         json_decref(of[k]);
 }
 

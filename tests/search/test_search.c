@@ -112,6 +112,24 @@ static void check_runners(const struct tuned *t, const struct tried *all, uint32
     }
 }
 
+/* Every job is counted, each once. */
+static void check_jobs(const struct tuned *t)
+{
+    uint64_t jobs = 0;
+    for (uint32_t i = 0; i < t->candidates.count; i++) {
+        const struct candidate *at = &t->candidates.at[i];
+        const struct grid *grid = &t->space.grids[at->grid];
+        uint64_t variants[AXES_MOST];
+        uint64_t *points = xmalloc(grid->inner_points * sizeof *points);
+        const uint64_t own = (uint64_t)candidate_members(&t->candidates, at, points) *
+                             member_variants(grid, at->outer * grid->inner_points, variants);
+        assert_int_equal(at->jobs, own);
+        jobs += own;
+        free(points);
+    }
+    assert_int_equal(t->search.configurations, jobs);
+}
+
 /* Adds up candidates that are excluded with their class. */
 static void compare_with_brute_force(const char *const *pairs, uint32_t *unframed)
 {
@@ -134,6 +152,7 @@ static void compare_with_brute_force(const char *const *pairs, uint32_t *unframe
     assert_true(t.search.configurations <= possible);
     for (uint32_t i = 0; i < t.candidates.count; i++)
         *unframed += !!isinf(t.candidates.at[i].step_floor_s);
+    check_jobs(&t);
     check_runners(&t, tried, count);
     /* beside a front that leaves most of them out */
     const struct tune_options coarse = {.threads = 2};
@@ -268,6 +287,39 @@ static void brute_force_finds_the_same_front(void **state)
     for (size_t i = 0; i < sizeof spaces / sizeof spaces[0]; i++)
         compare_with_brute_force(spaces[i], &unframed);
     assert_true(unframed > 0);
+}
+
+/* Where a byte is missing for what takes least: that, in the shortest step that takes no more. */
+static void brute_force_finds_the_same_least(void **state)
+{
+    (void)state;
+    static const char *const spaces[][32] = {
+        {TOY, "gpus", "4", "strategy", "fsdp2", "optimizer-impl", "fused", "checkpoint-blocks",
+         "all", "units", "blocks", "keep-unsharded", "0", "replicate", "1"},
+        {TOY, "gpus", "4", "strategy", "zero3", "checkpoint-blocks", "all"},
+    };
+    for (size_t k = 0; k < sizeof spaces / sizeof *spaces; k++) {
+        struct settings settings = tune_settings_of(spaces[k]);
+        const struct tune_options options = {.threads = 2};
+        struct tried tried, least = {.device_bytes = UINT64_MAX};
+        struct tuned all, none;
+        assert_int_equal(tune(&settings, &options, &all, NULL), ERR_OK);
+        const struct grid *grid = &all.space.grids[0];
+        for (uint64_t p = 0; p < grid->outer_points * grid->inner_points; p++)
+            if (try_point(&all, grid, p, &tried) &&
+                (tried.device_bytes < least.device_bytes ||
+                 (tried.device_bytes == least.device_bytes && tried.step_s < least.step_s)))
+                least = tried;
+        settings.tune.max_memory = least.device_bytes - 1;
+        settings.tune.headroom = 0;
+        assert_int_equal(tune(&settings, &options, &none, NULL), ERR_OK);
+        assert_int_equal(none.search.front_count, 0);
+        assert_true(least_is_known(&none.least));
+        assert_int_equal(none.least.found.device_bytes, least.device_bytes);
+        assert_true(is_as_long(none.least.found.step_s, least.step_s));
+        tune_free(&all);
+        tune_free(&none);
+    }
 }
 
 /* ---- threads, options ---- */
@@ -452,6 +504,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(brute_force_finds_the_same_front),
+        cmocka_unit_test(brute_force_finds_the_same_least),
         cmocka_unit_test(any_number_of_threads_finds_the_same),
         cmocka_unit_test(what_is_fixed_stays_and_what_is_allowed_moves),
         cmocka_unit_test(a_system_that_is_given_may_be_left),
