@@ -36,7 +36,8 @@ struct estimator {
     struct ledger ledger;       /* likewise */
     uint32_t ledger_accumulate; /* of so many micro-batches */
     struct placer *placer;
-    struct plan *program; /* likewise: of the longer way */
+    struct plan *program;        /* likewise: of the longer way */
+    uint32_t program_accumulate; /* of `strategy`, with so many micro-batches; 0: of none */
 };
 
 struct estimator *estimator_new(const struct graph *graph, const struct stream *stream,
@@ -219,23 +220,37 @@ static enum err_code note_ledger(struct estimator *e, const struct strategy *str
 
 /* ---- what the allocator makes of it ---- */
 
+/* The program of so many micro-batches, which may be there from another setting of the allocator.
+ */
+static enum err_code lower_program(struct estimator *e, const struct strategy *strategy,
+                                   uint32_t count, struct err *err)
+{
+    struct strategy few = *strategy;
+    few.accumulate = count;
+    if (e->program_accumulate == count)
+        return ERR_OK;
+    e->program_accumulate = 0;
+    TRY(lower_nameless(e->graph, e->stream, &few, &e->program, err));
+    e->program_accumulate = count;
+    return ERR_OK;
+}
+
 /* The longer way: the program itself, through the allocator. */
 static enum err_code replay(struct estimator *e, const struct strategy *strategy,
                             const struct estimate_options *wish, struct estimate *out,
                             struct err *err)
 {
     struct memory memory = {.repeats = false};
-    struct strategy few = *strategy;
     struct memory_options options = machine_memory(e->machine);
     const uint64_t enough = wish->enough, outside = out->outside_bytes;
     options.allocator.expandable_segments = wish->expandable_segments;
     options.enough_bytes = enough > outside ? enough - outside : enough > 0;
-    few.accumulate = 0;
-    for (uint32_t count = REPEAT_FEW; few.accumulate < strategy->accumulate && !memory.repeats;
+    uint32_t lowered = 0;
+    for (uint32_t count = REPEAT_FEW; lowered < strategy->accumulate && !memory.repeats;
          count *= 2) {
-        few.accumulate = at_most(count, strategy->accumulate);
-        TRY(lower_nameless(e->graph, e->stream, &few, &e->program, err));
-        e->program->repeats = strategy->accumulate - few.accumulate;
+        lowered = at_most(count, strategy->accumulate);
+        TRY(lower_program(e, strategy, lowered, err));
+        e->program->repeats = strategy->accumulate - lowered;
         if (e->program->repeats > 0 && !plan_repeats(e->program))
             continue;
         TRY(memory_replay(e->program, &options, NULL, NULL, &memory, err));
@@ -345,6 +360,7 @@ enum err_code estimate_with(struct estimator *e, const struct strategy *strategy
     const bool again = (e->wanted & options->wanted) == options->wanted && is_before(e, strategy);
     if (!again) {
         e->wanted = 0;
+        e->program_accumulate = 0;
         TRY(estimate_anew(e, strategy, options->wanted, &e->before, err));
         e->strategy = *strategy;
         e->wanted = options->wanted;

@@ -2,6 +2,7 @@
 #include "memory/replay.h"
 #include "plan/modules.h"
 #include "plan/plan_json.h"
+#include "plan/plan_rank.h"
 #include "tests/support/small_jobs.h"
 #include "tests/support/temp_folder.h"
 
@@ -453,7 +454,23 @@ static void a_file_that_is_no_plan_is_refused(void **state)
     }
     unlink(path_of("a.json"));
     expect_unreadable("a.json", ERR_INVALID, "No such file");
-    expect_unreadable(".", ERR_INVALID, "Is a directory");
+    expect_unreadable(".", ERR_INVALID, "/plan.json: No such file");
+}
+
+static void a_folder_is_the_plan_in_it(void **state)
+{
+    (void)state;
+    char text[4096];
+    struct plan *plan = small_plan();
+    write_plan(plan, NULL, "plan.json");
+    struct plan *again = read_plan(".");
+    assert_same_values(plan, again);
+    assert_non_null(strstr(plan_rank_path(path_of("."), 3, text, sizeof text), "/plan-3.json"));
+    assert_non_null(
+        strstr(plan_rank_path(path_of("plan.json"), 3, text, sizeof text), "/plan-3.json"));
+    plan_free(plan);
+    plan_free(again);
+    unlink(path_of("plan.json"));
 }
 
 static void a_truncated_file_is_refused(void **state)
@@ -569,6 +586,7 @@ int main(void)
         cmocka_unit_test(every_kind_of_rope_comes_back),
         cmocka_unit_test(errors_name_the_member_and_what_is_allowed),
         cmocka_unit_test(a_file_that_is_no_plan_is_refused),
+        cmocka_unit_test(a_folder_is_the_plan_in_it),
         cmocka_unit_test(a_truncated_file_is_refused),
         cmocka_unit_test(a_damaged_file_is_refused_or_harmless),
         cmocka_unit_test(nothing_is_left_where_nothing_can_be_written),
