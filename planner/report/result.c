@@ -93,12 +93,13 @@ static json_t *categories_json(const struct prediction *p, const uint64_t *reque
     return categories;
 }
 
-/* The device or the host: requested bytes at its own peak, and the range of what it must have. */
-static json_t *place_json(const struct memory_moment *peak, const uint64_t *categories,
+/* The device or the host: requested bytes at its own peak, which the first `count` categories sum
+ * to, and the range of what it must have. */
+static json_t *place_json(const struct memory_moment *peak, const uint64_t *categories, int count,
                           uint64_t least, uint64_t most)
 {
     json_t *place = json_object(), *parts = json_object();
-    for (int i = 0; i < CATEGORY_WORKSPACE; i++)
+    for (int i = 0; i < count; i++)
         json_object_set_new(parts, category_name((enum category)i), bytes_json(categories[i]));
     json_object_set_new(place, "requested_bytes", bytes_json(peak->bytes));
     json_object_set_new(place, "least_bytes", bytes_json(least));
@@ -226,10 +227,11 @@ json_t *result_json(const struct settings *settings, const struct job *job,
                                   "nccl_bytes", (json_int_t)p->nccl_bytes, "nccl_source",
                                   machine->profile.of[PROFILE_NCCL_INIT].source));
     json_object_set_new(root, "host_bytes", bytes_json(m->host_bytes));
-    json_object_set_new(
-        root, "device",
-        place_json(&m->device, m->device_categories, p->least_bytes, p->unconstrained_bytes));
-    json_t *host = place_json(&m->host, m->host_categories, m->host.bytes, m->host.bytes);
+    json_object_set_new(root, "device",
+                        place_json(&m->device, m->device_categories, CATEGORY_WORKSPACE,
+                                   p->least_bytes, p->unconstrained_bytes));
+    json_t *host = place_json(&m->host, m->host_categories, CATEGORY_WORKSPACE + 1, m->host.bytes,
+                              m->host.bytes);
     json_object_set_new(host, "pinned_bytes", bytes_json(m->host_pinned_bytes));
     json_object_set_new(host, "held_bytes", bytes_json(m->host_held_bytes));
     json_object_set_new(root, "host", host);

@@ -709,8 +709,9 @@ static const struct setting rows[] = {
 
     /* ---- output ---- */
     {.name = "events", .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "FILE",
-     .help = "Write every allocation and free, one JSON array a line", .field = FIELD(events),
-     .commands = COMMAND(FIT)},
+     .help = "Write every allocation and free, one JSON array a line (the host's end with \" host\" or "
+             "\" pinned\" where the peak is the GPU's)",
+     .field = FIELD(events), .commands = COMMAND(FIT)},
     {.name = "time", .kind = SETTING_FLAG, .group = GROUP_OUTPUT,
      .help = "Also the time of the step and what it is spent on, with the range that 90 of 100 "
              "draws of the profile's numbers within their spreads lie in; `plan` says it anyway",

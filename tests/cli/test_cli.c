@@ -249,41 +249,6 @@ static void the_verdict_is_between_least_and_unconstrained(void **state)
     }
 }
 
-static void fit_events_are_pytorchs(void **state)
-{
-    (void)state;
-    char path[256], *line = NULL;
-    size_t size = 0, next = 0;
-    snprintf(path, sizeof path, "%s/events.jsonl", folder);
-    assert_int_equal(
-        shardplan("fit tests/data/configs/toy-llama --gpus 4 --seq 128 --micro-batch 2 --quiet "
-                  "--autograd recorded --events %s",
-                  path),
-        0);
-    FILE *truth = fopen("tests/data/truth/events.jsonl", "r");
-    assert_non_null(truth);
-    assert_true(getline(&line, &size, truth) > 0); /* toy-w4 is the first row */
-    fclose(truth);
-    json_t *row = json_loads(line, 0, NULL);
-    const json_t *recorded = json_object_get(row, "event_list");
-    FILE *ours = fopen(path, "r");
-    assert_non_null(ours);
-    for (; getline(&line, &size, ours) > 0; next++) {
-        json_t *event = json_loads(line, 0, NULL);
-        const json_t *other = json_array_get(recorded, next);
-        assert_int_equal(json_array_size(event), 5);
-        assert_true(json_equal(json_array_get(event, 0), json_array_get(other, 0)));
-        assert_true(json_equal(json_array_get(event, 1), json_array_get(other, 1)));
-        assert_true(json_equal(json_array_get(event, 2), json_array_get(other, 2)));
-        assert_true(json_equal(json_array_get(event, 4), json_array_get(other, 3)));
-        json_decref(event);
-    }
-    assert_int_equal(next, json_array_size(recorded));
-    fclose(ours);
-    free(line);
-    json_decref(row);
-}
-
 static void plan_leaves_every_file_it_names(void **state)
 {
     (void)state;
@@ -775,7 +740,6 @@ int main(void)
         cmocka_unit_test(patterns_that_freeze_nothing_are_refused),
         cmocka_unit_test(what_is_offloaded_is_on_the_host),
         cmocka_unit_test(the_verdict_is_between_least_and_unconstrained),
-        cmocka_unit_test(fit_events_are_pytorchs),
         cmocka_unit_test(plan_leaves_every_file_it_names),
         cmocka_unit_test(plan_says_how_fast_and_the_files_say_the_same),
         cmocka_unit_test(bad_models_leave_no_output),

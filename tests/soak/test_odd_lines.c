@@ -415,12 +415,56 @@ static const char *wrong_room(json_t *answer)
     return NULL;
 }
 
+static json_int_t integer(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
+/* Of all categories; without those that no tensor is of. */
+static json_int_t sum_of(json_t *categories, bool tensors)
+{
+    json_int_t sum = 0;
+    const char *name;
+    json_t *bytes;
+    json_object_foreach(categories, name,
+                        bytes) if (!tensors || (strcmp(name, "workspace") != 0 &&
+                                                strcmp(name, "outside_allocator") != 0)) sum +=
+        json_integer_value(bytes);
+    return sum;
+}
+
+/* Numbers of one answer that are others' sums. */
+static const char *wrong_sum(json_t *answer)
+{
+    static const char *const places[] = {"device", "host"};
+    json_t *peak = json_object_get(answer, "peak");
+    json_t *categories = json_object_get(answer, "categories");
+    if (!json_is_object(peak) || !json_is_object(categories))
+        return NULL;
+    if (sum_of(categories, true) != integer(peak, "requested_bytes"))
+        return "categories are not what is requested";
+    if (integer(peak, "reserved_bytes") + integer(categories, "outside_allocator") !=
+        integer(peak, "device_bytes"))
+        return "reserved and outside are not the device's";
+    if (integer(answer, "capacity_bytes") - integer(peak, "device_bytes") !=
+        integer(answer, "headroom_bytes"))
+        return "the rest is not the room left";
+    for (int i = 0; i < 2; i++) {
+        json_t *there = json_object_get(answer, places[i]);
+        if (there && sum_of(json_object_get(there, "categories"), false) !=
+                         integer(there, "requested_bytes"))
+            return "a place's categories are not what it is asked for";
+    }
+    return NULL;
+}
+
 static const char *wrong_answer(const struct line *line, const struct outcome *o)
 {
     const char *wrong = NULL;
     if (has(line, "--json") && line->command != COMMAND_EXPORT) {
         json_t *answer = json_loads(o->out, 0, NULL);
         wrong = !json_is_object(answer) && !json_is_array(answer) ? "no JSON" : wrong_room(answer);
+        wrong = wrong ? wrong : wrong_sum(answer);
         json_decref(answer);
     }
     return wrong;
