@@ -133,6 +133,11 @@ static enum err_code read_precision(struct import *im, const struct key_row *row
                : ERR_OK;
 }
 
+static bool has_bucket_cap(const struct settings *s)
+{
+    return s->job.strategy.bucket_cap_mb > 0;
+}
+
 static bool is_uncast(const struct settings *s)
 {
     const struct strategy *strategy = &s->job.strategy;
@@ -376,7 +381,7 @@ static const struct script_setting script[] = {
     {"checkpointing", "model.gradient_checkpointing_enable() for full: %s", checkpoints_by_script,
      false},
     {"freeze", "requires_grad_(False) of %s", NULL, false},
-    {"bucket-cap-mb", "DistributedDataParallelKwargs(bucket_cap_mb=%s)", NULL, false},
+    {"bucket-cap-mb", "DistributedDataParallelKwargs(bucket_cap_mb=%s)", has_bucket_cap, false},
     {"gradient-as-bucket-view", "DistributedDataParallelKwargs(gradient_as_bucket_view=...): %s",
      NULL, false},
     {"static-graph", "DistributedDataParallelKwargs(static_graph=...): %s", NULL, false},

@@ -487,7 +487,7 @@ static const char *read_number(const struct setting *row, const struct settings 
         value == trunc(value) && fabs(value) < INT32_MAX ? word_of(row, (int)value) : NULL;
     if (word)
         return word;
-    return row->initial || given ? number_text(settings, number, buffer) : row->shown;
+    return row->initial || given ? number_text(settings, number, buffer) : NULL;
 }
 
 static const char *read_value(const struct setting *row, const struct settings *settings,

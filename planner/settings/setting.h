@@ -83,7 +83,6 @@ struct setting {
     const char *arg;  /* what stands for the value in --help; FILE and DIR are completed as such */
     const char *help; /* half a line, no final period */
     const char *initial; /* default, as it would be typed; NULL: none, or it depends */
-    const char *shown;   /* what stands for "not given" where there is no `initial` */
     int unset;           /* of a word field that is not given, where there is no `initial` */
     struct setting_field field;
     const struct setting_word *words;

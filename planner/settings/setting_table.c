@@ -466,11 +466,12 @@ static const struct setting rows[] = {
 
     /* ---- DistributedDataParallel ---- */
     {.name = "bucket-cap-mb", .group = GROUP_DDP, .arg = "MIB",
-     .help = "bucket_cap_mb (default 25, and 1 for the first bucket; a value that is given holds "
+     .help = "bucket_cap_mb; default: None, which is 25, and 1 for the first bucket (a number holds "
              "for the first, too)",
-     .shown = "25", .numbers = {REAL(job.strategy.bucket_cap_mb, 0.001, 1048576)},
+     .initial = "default", .words = WORDS(WORD("default", 0)),
+     .numbers = {{NUMBER_REAL, 0.001, 1048576, "MiB", FIELD(job.strategy.bucket_cap_mb), .word = 0}},
      .commands = FOR_JOB, .systems = SYSTEM(DDP), .lacks = "has no buckets", .lacking = FSDP,
-     .axis = "1,5,25,50,100,200"},
+     .axis = "1,5,default,50,100,200"},
     {.name = "gradient-as-bucket-view", .group = GROUP_DDP, .arg = "WHETHER",
      .help = "gradient_as_bucket_view", .initial = "off", .field = FIELD(job.strategy.bucket_view),
      .words = OFF_ON, .commands = FOR_JOB, .systems = SYSTEM(DDP), .lacks = "has no buckets",
