@@ -22,9 +22,10 @@ set style fill solid 1.0 noborder
 # Capacity has its line always: at the top edge where it is far above. Words beside it would lie on
 # what is reserved, which is near it in the jobs that one looks at most.
 there = capacity < top ? capacity : top
-set label 2 sprintf('%.2f', peak) at peak_x,peak center offset 0,0.7 tc rgb '#222222'
+peak_at = peak_x < 0.04 * end_x ? 0.04 * end_x : peak_x > 0.96 * end_x ? 0.96 * end_x : peak_x
+set label 2 sprintf('%.2f', peak) at peak_at,peak center offset 0,0.7 tc rgb '#222222'
 plot for [i = words(categories):1:-1] data using 1:(sum [c = 6:(i + 5)] column(c)) with filledcurves y1=0 lc rgb colour[i] title word(categories, i), \
      data using 1:3 with lines lc rgb '#222222' lw 1.2 title 'allocated, rounded', \
      data using 1:4 with steps lc rgb '#a05195' lw 1.4 title 'reserved by the allocator', \
      data using 1:(there) with lines lc rgb '#c00000' lw 1.5 dt 2 title sprintf(capacity < top ? 'capacity %.2f' : 'capacity %.2f, above', capacity), \
-     data using 1:(host ? $5 : NaN) with lines lc rgb '#937860' lw 2 dt 3 title (host ? 'on the host, pinned' : '')
+     data using 1:(host ? $5 : NaN) with lines lc rgb '#937860' lw 2 dt 3 title (host ? 'on the host' : '')

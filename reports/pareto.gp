@@ -9,7 +9,7 @@ set tics nomirror
 set label 1 title at graph 0, graph 1.08 left noenhanced
 set tmargin 3
 set grid lc rgb '#eeeeee' lw 1
-set key inside right top samplen 1 noenhanced
+set key at graph 1, graph 1.11 right top horizontal samplen 1 noenhanced
 set xlabel 'GiB of a GPU'
 set ylabel 'seconds of a step'
 set xrange [0:limit_gib * 1.05]

@@ -16,6 +16,7 @@ set key at screen 0.815, graph 1 left top reverse Left samplen 1 noenhanced
 set grid xtics lc rgb '#eeeeee' lw 1
 set xrange [0:end_ms * scale]
 set yrange [words(lanes) - 0.4:-0.6]
+set ytics () # none of its own
 set for [i = 1:words(lanes)] ytics add (word(lanes, i) i - 1) noenhanced
 set style fill solid 1.0 noborder
 plot data using (($1 + $2) / 2 * scale):3:($1 * scale):($2 * scale):($3 - 0.36):($3 + 0.36):4 with boxxyerror lc rgb variable notitle, \

@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { CURVE_POINTS = 1000 }; /* the picture is about as many pixels wide */
 
@@ -155,42 +156,36 @@ static void replay(struct curve *curve)
 
 /* ---- the picture ---- */
 
-struct mark { /* where a phase begins */
-    double x;
-    const char *name;
-};
-enum { MARKS_MOST = 41 };
-#define NAME_SHARE 0.09 /* of the picture: "optimizer" */
+#define LETTER_WIDTH 0.0095 /* of a name, as a share of the picture's width */
 
-static uint32_t list_marks(const struct curve *curve, struct mark marks[MARKS_MOST])
-{
-    const struct plan *plan = plan_of(curve);
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < plan->instruction_count && count < MARKS_MOST; i++) {
-        const struct plan_instruction *instruction = &plan->instructions[i];
-        const char *name = instruction->op != PLAN_MARK                  ? NULL
-                           : instruction->arg == PLAN_MARK_AFTER_FORWARD ? "backward"
-                           : instruction->arg == PLAN_MARK_OPTIMIZER     ? "optimizer"
-                           : instruction->arg == PLAN_MARK_MICRO_BATCH   ? "forward"
-                                                                         : NULL;
-        if (name)
-            marks[count++] = (struct mark){place_of(curve, i), name};
-    }
-    return count;
-}
-
-/* Phase borders as vertical lines, with a name where the phase is as wide as that. */
+/* Phase borders as vertical lines, with a name where no other is yet, as far left as the edge
+ * wants. */
 static void write_marks(const struct curve *curve, FILE *script, double top)
 {
-    struct mark marks[MARKS_MOST];
-    const uint32_t count = list_marks(curve, marks);
-    for (uint32_t i = 0; i < count; i++) {
-        const double x = marks[i].x, next = i + 1 < count ? marks[i + 1].x : curve->end;
-        fprintf(script, "set arrow %u from %.9g,0 to %.9g,%f nohead back lc rgb '#bbbbbb' dt 3\n",
-                100 + i, x, x, top);
-        if (next - x >= NAME_SHARE * curve->end)
-            fprintf(script, "set label %u '%s' at %.9g,%f left offset 0.3,-0.8 tc rgb '#777777'\n",
-                    100 + i, marks[i].name, x, top);
+    const struct plan *plan = plan_of(curve);
+    double room = 0; /* begins there */
+    int tag = 100;
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        const struct plan_instruction *instruction = &plan->instructions[i];
+        if (instruction->op != PLAN_MARK)
+            continue;
+        const char *name = instruction->arg == PLAN_MARK_AFTER_FORWARD ? "backward"
+                           : instruction->arg == PLAN_MARK_OPTIMIZER   ? "optimizer"
+                           : instruction->arg == PLAN_MARK_MICRO_BATCH ? "forward"
+                                                                       : NULL;
+        if (!name || tag > 140)
+            continue;
+        const double x = place_of(curve, i);
+        const double width = LETTER_WIDTH * (double)strlen(name) * curve->end;
+        const double at = fmin(x, curve->end - width);
+        fprintf(script, "set arrow %d from %.9g,0 to %.9g,%f nohead back lc rgb '#bbbbbb' dt 3\n",
+                tag, x, x, top);
+        if (at >= room) {
+            fprintf(script, "set label %d '%s' at %.9g,%f left offset 0.3,-0.8 tc rgb '#777777'\n",
+                    tag, name, at, top);
+            room = at + width;
+        }
+        tag++;
     }
 }
 

@@ -149,7 +149,8 @@ static enum err_code write_curves(const struct report *r, const char **note, str
         bool drawn;
         TRY(memory_picture_draw(&picture, (enum memory_axis)axis, r->dir, &drawn, err));
         if (!drawn)
-            *note = "gnuplot is not there or failed: no memory.svg";
+            *note = axis == MEMORY_OVER_TIME ? "gnuplot is not there or failed: no memory-time.svg"
+                                             : "gnuplot is not there or failed: no memory.svg";
     }
     return ERR_OK;
 }

@@ -243,11 +243,19 @@ json_t *result_json(const struct settings *settings, const struct job *job,
 
 /* ---- tables ---- */
 
+/* "  name          1.23", with the numbers below each other though a name is a little longer. */
+static void put_gib(FILE *file, const char *name, uint64_t bytes)
+{
+    const int over = (int)strlen(name) - 24;
+    fprintf(file, "  %-24s%*.2f", name, 10 - (over > 0 ? over : 0), gib(bytes));
+}
+
 static void row(FILE *file, const char *name, uint64_t bytes, uint64_t total)
 {
     if (bytes == 0)
         return;
-    fprintf(file, "  %-24s %9.2f  ", name, gib(bytes));
+    put_gib(file, name, bytes);
+    fputs("  ", file);
     style_bar(file, total ? (double)bytes / (double)total : 0.0, STYLE_BAR);
     fputc('\n', file);
 }
@@ -327,11 +335,12 @@ static void print_host(FILE *file, const struct style *s, const struct job *job,
     const uint32_t ranks = world < node ? world : node;
     if (!(m->host.bytes >> 20)) /* step counters */
         return;
-    fprintf(file, "\n  %son the host, a rank             GiB%s\n", s->dim, s->off);
-    for (int i = 0; i < CATEGORY_WORKSPACE; i++)
-        if (m->host_categories[i] >> 20)
-            fprintf(file, "  %-24s %9.2f\n", category_name((enum category)i),
-                    gib(m->host_categories[i]));
+    fprintf(file, "\n  %son the host, a rank           GiB%s\n", s->dim, s->off);
+    for (int i = 0; i <= CATEGORY_WORKSPACE; i++)
+        if (m->host_categories[i] >> 20) {
+            put_gib(file, palette_category((enum category)i).name, m->host_categories[i]);
+            fputc('\n', file);
+        }
     fprintf(file, "  %-24s %9.2f  %.2f pinned, %.2f pageable\n", "host", gib(m->host.bytes),
             gib(m->host_pinned_bytes), gib(m->host.bytes - m->host_pinned_bytes));
     fprintf(file, "  %-24s %9.2f  pinned memory comes in powers of two; %.2f a node of %u ranks\n",

@@ -564,5 +564,8 @@ enum err_code tune_write(const struct tuned *t, const char *dir, const char **no
     *note = NULL;
     TRY(files_write_json(dir, "tune.json", tune_json(t), err));
     TRY(write_plan(t, dir, note, err));
-    return picture_draw(&picture, t, dir, &drawn, err);
+    TRY(picture_draw(&picture, t, dir, &drawn, err));
+    if (!drawn)
+        *note = "gnuplot is not there or failed: no pareto.svg";
+    return ERR_OK;
 }

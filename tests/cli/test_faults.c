@@ -120,6 +120,7 @@ static void every_command_leaves_whole_files_or_none(void **state)
     need_faults();
     static const char *const faults[] = {"write", "rename", "fork", "thread", "memory"};
     static const char *const commands[] = {
+        "fit least.json --code nanogpt --gpus 2 --seq 6 --events out/events.jsonl",
         "tune least.json --code nanogpt --gpus 2 --seq 6",
         "sweep least.json --code nanogpt --gpus 2 --seq 6 --over micro-batch=1,2 --over reshard",
         "diff one/plan.json two/plan.json",
@@ -138,7 +139,7 @@ static void every_command_leaves_whole_files_or_none(void **state)
         0);
     for (size_t c = 0; c < sizeof commands / sizeof *commands; c++) {
         char line[1024];
-        const char *out = strstr(commands[c], "-o ") ? "" : "-o out";
+        const char *out = strstr(commands[c], " out/") ? "" : "-o out";
         snprintf(line, sizeof line,
                  "rm -rf out; mkdir out; preload $p/shardplan %s -q %s 2>&1" COMPARE, commands[c],
                  out);
