@@ -155,7 +155,7 @@ static struct rank_status read_status(const struct launch *launch, long rank)
 }
 
 /* Replaces this process; what was given goes to the ranks. */
-static void start(const struct launch *launch, int messages)
+static void start(const struct launch *launch, int messages, int output)
 {
     struct arena arena = {0};
     uint32_t passed, count = 0;
@@ -183,6 +183,8 @@ static void start(const struct launch *launch, int messages)
      * only take turns at waiting. */
     setenv("OPENBLAS_NUM_THREADS", "1", 0);
     dup2(messages, STDERR_FILENO);
+    if (output >= 0)
+        dup2(output, STDOUT_FILENO);
     execvp(arguments[0], (char *const *)(uintptr_t)arguments);
     fprintf(stderr, "shardrun: cannot start %s: %s\n", arguments[0], strerror(errno));
     _exit(EXIT_FAILED);
@@ -248,22 +250,41 @@ static bool read_messages(struct messages *m, int from)
     return true;
 }
 
-/* Until the ranks' last message. Who ends us, ends them: a signal to us is one to them, the second
- * of which they cannot ignore. Returns the first one; 0: none came. */
-static int watch(pid_t child, int messages, int signals, struct messages *m)
+/* Prints what ranks print: mpirun says nothing of what it could not write. False as above. */
+static bool pass_on(int from)
 {
-    struct pollfd ready[] = {{.fd = messages, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+    char piece[4096];
+    const ssize_t got = read(from, piece, sizeof piece);
+    if (got <= 0)
+        return got < 0 && errno == EINTR;
+    fwrite(piece, 1, (size_t)got, stdout);
+    fflush(stdout); /* where that fails, standard_output_check_at_exit says so */
+    return true;
+}
+
+/* Until the ranks' last word, of which `output` may be -1. Who ends us, ends them: a signal to us
+ * is one to them, the second of which they cannot ignore. Returns the first one; 0: none came. */
+static int watch(pid_t child, int messages, int output, int signals, struct messages *m)
+{
+    struct pollfd ready[] = {{.fd = messages, .events = POLLIN},
+                             {.fd = output, .events = POLLIN},
+                             {.fd = signals, .events = POLLIN}};
     struct signalfd_siginfo info;
     int first = 0;
-    for (bool open = true; open;) {
-        if (poll(ready, 2, -1) < 0 && errno != EINTR)
+    while (ready[0].fd >= 0 || ready[1].fd >= 0) {
+        if (poll(ready, 3, -1) < 0) {
+            if (errno == EINTR)
+                continue;
             break;
-        if (ready[1].revents & POLLIN && read(signals, &info, sizeof info) == sizeof info) {
+        }
+        if (ready[2].revents & POLLIN && read(signals, &info, sizeof info) == sizeof info) {
             kill(child, first ? SIGKILL : SIGTERM);
             first = first ? first : (int)info.ssi_signo;
         }
-        if (ready[0].revents)
-            open = read_messages(m, messages);
+        if (ready[0].revents && !read_messages(m, messages))
+            ready[0].fd = -1;
+        if (ready[1].revents && !pass_on(output))
+            ready[1].fd = -1;
     }
     if (m->length > 0)
         take_line(m);
@@ -288,16 +309,17 @@ static void explain(const struct launch *launch, const struct messages *m)
 }
 
 /* In the child: a death of ours is the ranks' end, too, whatever we died of. */
-static void become_ranks(const struct launch *launch, const sigset_t *mask, int messages)
+static void become_ranks(const struct launch *launch, const sigset_t *mask, int messages,
+                         int output)
 {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     sigprocmask(SIG_SETMASK, mask, NULL);
-    start(launch, messages);
+    start(launch, messages, output);
 }
 
 static int run(struct launch *launch, struct err *err)
 {
-    int ends[2], status = 0;
+    int ends[2], output[2] = {-1, -1}, status = 0;
     struct messages messages = {.killed = -1};
     sigset_t ending, before;
     setenv(TERMINAL_VARIABLE, isatty(STDOUT_FILENO) ? "1" : "0", 1);
@@ -305,7 +327,8 @@ static int run(struct launch *launch, struct err *err)
     sigprocmask(SIG_BLOCK, &ending, &before);
     make_status(launch);
     const int signals = signalfd(-1, &ending, SFD_CLOEXEC);
-    if (signals < 0 || pipe(ends) != 0)
+    if (signals < 0 || pipe(ends) != 0 ||
+        (launch->ranks > 1 && pipe2(output, O_CLOEXEC) != 0)) /* one rank prints itself */
         return report_error((err_set(err, ERR_IO, "pipe: %s", strerror(errno)), err));
     const pid_t child = fork();
     if (child < 0) {
@@ -314,11 +337,15 @@ static int run(struct launch *launch, struct err *err)
     }
     if (child == 0) {
         close(ends[0]);
-        become_ranks(launch, &before, ends[1]);
+        become_ranks(launch, &before, ends[1], output[1]);
     }
     close(ends[1]);
-    const int ended_by = watch(child, ends[0], signals, &messages);
+    if (output[1] >= 0)
+        close(output[1]);
+    const int ended_by = watch(child, ends[0], output[0], signals, &messages);
     close(ends[0]);
+    if (output[0] >= 0)
+        close(output[0]);
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         ;
     close(signals);

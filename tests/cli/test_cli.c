@@ -559,6 +559,23 @@ static void what_cannot_be_printed_is_a_failure(void **state)
     assert_int_equal(shell("^/shardplan models >&-"), 0); /* whoever closes it wants none */
 }
 
+/* Not only of one rank: mpirun would not say it. */
+static void steps_that_cannot_be_printed_are_a_failure(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        if (ranks > 1 && shell("command -v mpirun") != 0)
+            skip();
+        assert_int_equal(shardplan("plan fsdp2-tutorial --gpus %d -q -o %s/unsaid", ranks, folder),
+                         0);
+        assert_int_equal(
+            shell("^/shardplan run %s/unsaid/plan.json --steps 1 2>&1 >/dev/full", folder), 3);
+        assert_non_null(strstr(program_output(), "standard output: No space left on device"));
+        assert_int_equal(shell("^/shardplan run %s/unsaid/plan.json --steps 1 | grep 1/1", folder),
+                         0);
+    }
+}
+
 static void inputs_without_end_are_refused(void **state)
 {
     (void)state;
@@ -751,6 +768,7 @@ int main(void)
         cmocka_unit_test(lists_are_valid_json),
         cmocka_unit_test(pictures_are_drawn_of_every_system),
         cmocka_unit_test(what_cannot_be_printed_is_a_failure),
+        cmocka_unit_test(steps_that_cannot_be_printed_are_a_failure),
         cmocka_unit_test(inputs_without_end_are_refused),
         cmocka_unit_test(a_file_larger_than_memory_is_an_error),
         cmocka_unit_test(little_stack_is_enough),
