@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,7 +22,8 @@ static void start(const struct run_plan *run, const char *plan_path, const sigse
     const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     const int nowhere = open("/dev/null", O_WRONLY);
     snprintf(steps, sizeof steps, "%u", run->steps);
-    setpgid(0, 0); /* so that a signal reaches mpirun and the ranks, too */
+    setpgid(0, 0); /* a terminal's signal is ours alone: mpirun, asked twice, leaves its ranks */
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
     sigprocmask(SIG_UNBLOCK, signals, NULL);
     if (length > 0 && nowhere >= 0 && dup2(nowhere, STDOUT_FILENO) >= 0) {
         self[length] = '\0';
@@ -31,7 +33,8 @@ static void start(const struct run_plan *run, const char *plan_path, const sigse
     _exit(EXIT_FAILED);
 }
 
-/* Waits for the child, or for a signal that asks us to end: then the child is ended first. */
+/* Waits for the child, or for a signal that asks us to end: then the child is ended first, and its
+ * ranks with it. The signal is ours again as soon as it is not held back any more. */
 static enum err_code await(pid_t child, const sigset_t *signals, int *status, struct err *err)
 {
     for (;;) {
@@ -40,8 +43,9 @@ static enum err_code await(pid_t child, const sigset_t *signals, int *status, st
             return ERR_OK;
         if (signal < 0 || signal == SIGCHLD)
             continue;
-        kill(-child, SIGTERM);
+        kill(child, SIGTERM);
         waitpid(child, status, 0);
+        raise(signal);
         return err_set(err, ERR_DEVICE, "stopped by signal %d", signal);
     }
 }

@@ -12,8 +12,8 @@ struct run_plan {
 };
 
 /* Runs `shardplan run` on the plan, all of its ranks; what they say goes to standard error. A
- * signal that asks to end (cli/ending_signals.h) ends the run and is ERR_DEVICE here, so that the
- * caller can clean up.
+ * signal that asks to end (base/ending_signals.h) ends the run and is ERR_DEVICE here, so that the
+ * caller, who holds it back, can clean up before it comes.
  * ERR_UNSUPPORTED: the device or a kernel is not there. On ERR_OK the caller owns out[rank], the
  * trace of each of the plan's ranks: trace_free. */
 enum err_code run_plan(const struct run_plan *run, const struct plan *plan, struct trace **out,

@@ -121,6 +121,24 @@ static void a_run_that_is_ended_does(void **state)
     end_by_each(arguments);
 }
 
+/* It ends by the signal, as every command does; with nothing left of what it measured with. */
+static void a_calibration_that_is_ended_does(void **state)
+{
+    (void)state;
+    if (shell("command -v mpirun") != 0)
+        skip();
+    const int status =
+        shell("exec 2>&1; mkdir %s/temporary || exit 99; export TMPDIR=%s/temporary; "
+              "^/shardplan calibrate --quick -q -o %s/ended.json & run=$!; "
+              "until ls $TMPDIR/calibrate.*/plan.json >/dev/null 2>&1 || ! kill -0 $run; do "
+              "sleep 0.01; done; kill -TERM $run; wait $run; status=$?; "
+              "ls $TMPDIR | grep calibrate && exit 98; [ -e %s/ended.json ] && exit 97; "
+              "exit $status",
+              folder, folder, folder, folder);
+    if (status != 143)
+        fail_msg("status %d: %s", status, program_output());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -128,6 +146,7 @@ int main(void)
         cmocka_unit_test(what_is_opened_is_no_standard_stream),
         cmocka_unit_test(a_command_that_is_ended_leaves_whole_files),
         cmocka_unit_test(a_run_that_is_ended_does),
+        cmocka_unit_test(a_calibration_that_is_ended_does),
     };
     return cmocka_run_group_tests_name("folders", tests, folder_set_up_undrawn(folder),
                                        folder_tear_down);
