@@ -1,6 +1,7 @@
 /* cost_parts.h - for the files of this folder alone: the parts that kernel_cost.c puts together.
  *
  *     gemm_cost.c  attention_cost.c   arithmetic, and the clock it runs at
+ *     traffic.c                       bytes that they move
  *     row_cost.c   walk.c             kernels that are slower than the bytes they move
  */
 #ifndef SHARDPLAN_COST_PARTS_H
@@ -12,6 +13,18 @@
 
 /* What the kernel multiplies. */
 struct gemm gemm_of(const struct kernel *kernel, const struct profile *profile);
+
+/* ---- traffic ---- */
+
+enum efficiency { NOT_LISTED, BY_STREAM, BY_REDUCE, BY_INDEX };
+
+/* How often a kernel reads its inputs and writes its outputs, and how well. What is not listed
+ * does each once, at streaming speed. Passes are counted in ATen's CUDA sources. */
+struct traffic {
+    enum efficiency efficiency;
+    double reads, writes;
+};
+struct traffic traffic_of(const struct kernel *kernel);
 
 /* ---- attention ---- */
 

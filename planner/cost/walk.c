@@ -32,7 +32,7 @@ enum { INPUTS = 4 }; /* of an elementwise kernel: `where` has three */
 
 /* What kind of loop a work runs in. */
 enum loop {
-    LOOP_OTHER,       /* its own: see traffics in kernel_cost.c */
+    LOOP_OTHER,       /* its own: see traffics in traffic.c */
     LOOP_ELEMENTWISE, /* TensorIterator's */
     LOOP_REORDER,     /* the same, of a transposed operand */
     LOOP_CAT,         /* CatArrayBatchedCopy: threads do half as many elements */

@@ -12,6 +12,9 @@
 /* Index of the value on the axis; its count: there is none. */
 uint32_t axis_find(const struct grid_axis *axis, const char *text);
 
+/* Points of the axes from `from` to before `to`. */
+uint64_t grid_count_points(const struct grid *grid, uint32_t from, uint32_t to);
+
 /* The system to begin with where none was given: one that can be said. */
 enum err_code said_system(const struct space_options *options, struct settings *base,
                           struct err *err);

@@ -35,32 +35,6 @@ static bool stopped(const struct tuning *t)
     return t->options->stop && *t->options->stop;
 }
 
-void tuned_settings(const struct tuned *tuned, const struct found *found, struct settings *out)
-{
-    grid_chosen(&tuned->space.grids[tuned->candidates.at[found->candidate].grid], found->point,
-                out);
-}
-
-enum err_code tuned_predict(const struct tuned *tuned, const struct settings *settings, bool whole,
-                            uint32_t draws, struct tuned_prediction *out, struct err *err)
-{
-    *out = (struct tuned_prediction){.machine = tuned->machine};
-    out->machine.expandable_segments = settings->expandable_segments;
-    TRY(settings_job(settings, &tuned->job.config, &out->job, err));
-    TRY((whole ? predict : predict_few)(&out->job, &out->machine, &out->prediction, err));
-    const enum err_code rc =
-        step_time(&out->prediction, &out->job, &out->machine, draws, &out->time, err);
-    if (rc != ERR_OK)
-        prediction_free(&out->prediction);
-    return rc;
-}
-
-void tuned_prediction_free(struct tuned_prediction *prediction)
-{
-    step_time_free(&prediction->time);
-    prediction_free(&prediction->prediction);
-}
-
 /* ---- which of those that are as good ----
  *
  * Two settings of one job share most of their errors: if the GPU is slower than the profile says,
