@@ -99,6 +99,7 @@ static struct row *read_runs(size_t *count)
 struct agreement { /* of pairs and of groups */
     uint32_t concordant, discordant, tied, groups;
     double regret, worst;
+    double apart; /* by which predictions of discordant ones differ, at most */
 };
 
 /* Kendall's tau-b: pairs in the same order less pairs in the other, of those that are not tied. */
@@ -114,10 +115,13 @@ static void compare_pair(const struct row *a, const struct row *b, struct agreem
     const double order = (a->measured - b->measured) * (a->predicted - b->predicted);
     if (order > 0)
         out->concordant++;
-    else if (order < 0)
-        out->discordant++;
-    else
+    else if (order == 0)
         out->tied++;
+    if (order >= 0)
+        return;
+    out->discordant++;
+    out->apart =
+        fmax(out->apart, fmax(a->predicted / b->predicted, b->predicted / a->predicted) - 1);
 }
 
 static void add(const struct agreement *group, struct agreement *all)
@@ -128,6 +132,7 @@ static void add(const struct agreement *group, struct agreement *all)
     all->groups++;
     all->regret += group->regret;
     all->worst = fmax(all->worst, group->regret);
+    all->apart = fmax(all->apart, group->apart);
 }
 
 static struct agreement compare_group(struct row *const *rows, uint32_t count)
@@ -183,6 +188,9 @@ static void print_all(const struct agreement *a)
            "what is predicted\nto be the fastest: mean %.1f %%, largest %.1f %%\n",
            a->groups, a->concordant + a->discordant + a->tied, tau(a), a->concordant, a->discordant,
            a->tied, 100 * a->regret / a->groups, 100 * a->worst);
+    if (a->discordant)
+        printf("Those in the other order are predicted to differ by %.1f %% at most.\n",
+               100 * a->apart);
 }
 
 int main(void)
