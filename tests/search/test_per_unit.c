@@ -159,7 +159,7 @@ static void nothing_is_searched_where_nothing_binds(void **state)
 static void of_another_system_nothing_is_said(void **state)
 {
     (void)state;
-    static const char *const pairs[] = {"model",          "gpt2-medium", "micro-batch", "8",
+    static const char *const pairs[] = {"model",          "gpt2-medium", "micro-batch", "4",
                                         "checkpointing",  "none",        "offload",     "none",
                                         "optimizer-impl", "fused",       NULL};
     const struct tune_options options = {.threads = 2};
