@@ -378,7 +378,7 @@ static void print_per_unit(FILE *file, const struct tuned *t)
     if (p->last)
         fprintf(file,
                 "the last %u of %u units unsharded, which no choice of them betters by more "
-                "than is known",
+                "than predictions tell apart",
                 set->count, p->of.units);
     else
         fprintf(file, "%u of %u units unsharded", set->count, p->of.units);
@@ -387,7 +387,8 @@ static void print_per_unit(FILE *file, const struct tuned *t)
                 100 * (1 - set->step_s / p->of.last.step_s), p->of.last.count);
     if (!p->taken)
         fprintf(file, ": %+.2f %% step, %s", 100 * (set->step_s / t->chosen.step_s - 1),
-                set->step_s < t->chosen.step_s ? "less than is known, so not taken" : "not taken");
+                set->step_s < t->chosen.step_s ? "less than predictions tell apart, so not taken"
+                                               : "not taken");
     fprintf(file, "\n                        %u choices simulated: ", p->simulated);
     if (p->of.closed)
         fprintf(file, "the fastest that fits, proven\n");
@@ -438,8 +439,8 @@ static void print_choice(FILE *file, const struct tuned *t, const struct style *
         (t->chosen.point != best->point || t->chosen.candidate != best->candidate))
         fprintf(file,
                 "  the fastest           %s\n"
-                "                        %.2f %% faster (less than is known), with %u settings "
-                "off their defaults instead of %u, and %.2f GiB\n",
+                "                        %.2f %% faster, less than predictions tell apart, with %u "
+                "settings off their defaults instead of %u, and %.2f GiB\n",
                 change_of(t, best, change), 100 * (1 - best->step_s / t->chosen.step_s),
                 best->weight, t->chosen.weight, gib(best->device_bytes));
     print_per_unit(file, t);
