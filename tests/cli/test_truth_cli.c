@@ -185,7 +185,9 @@ static void expect_all(const char *name, const json_t *ours, const json_t *their
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)theirs, key, value)
+    {
         expect_equal(name, key, json_object_get(ours, key), value);
+    }
 }
 
 /* Bytes and order; names are held to recordings elsewhere (test_truth*.c). */
