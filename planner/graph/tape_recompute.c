@@ -140,8 +140,9 @@ static bool saves_inputs_only(const struct tape *tape, uint32_t index)
 /* Of modules within the block those that are wrapped on their own: their hooks run again. */
 static bool is_unit_within(const struct graph *graph, struct graph_item item)
 {
-    return (item.kind == ITEM_ENTER || item.kind == ITEM_EXIT) &&
-           graph->modules[item.arg].role == ROLE_EXPERTS;
+    const bool border = item.kind == ITEM_ENTER || item.kind == ITEM_EXIT;
+    return border && (graph->modules[item.arg].role == ROLE_EXPERTS ||
+                      graph->modules[item.arg].role == ROLE_INNER);
 }
 
 static void run_items(struct tape *tape, const struct region *region, uint32_t end, bool early)

@@ -115,20 +115,17 @@ static enum err_code check_gradients(const struct job *job, struct graph **out, 
     return ERR_OK;
 }
 
-/* Units within blocks: their hooks would run again where a block does, and would be traced with it
- * where it is compiled. Frees the graph that it refuses. */
+/* Units within blocks, whose hooks would be traced with a compiled block. Frees the graph that it
+ * refuses. */
 static enum err_code check_inner(const struct job *job, struct graph **out, struct err *err)
 {
     const struct tape_options tape = job_tape(job);
-    const char *option = tape.checkpointing ? "--checkpointing"
-                         : tape.compiled    ? "--compile"
-                                            : NULL;
-    for (uint32_t m = 0; m < (*out)->module_count && option; m++) {
+    for (uint32_t m = 0; m < (*out)->module_count && tape.compiled; m++) {
         if ((*out)->modules[m].role != ROLE_INNER)
             continue;
-        const enum err_code rc =
-            err_set(err, ERR_UNSUPPORTED, "--units %u would wrap %s, which %s is not planned with",
-                    job->strategy.unit_elements, (*out)->modules[m].name, option);
+        const enum err_code rc = err_set(
+            err, ERR_UNSUPPORTED, "--units %u would wrap %s, which --compile is not planned with",
+            job->strategy.unit_elements, (*out)->modules[m].name);
         graph_free(*out);
         *out = NULL;
         return rc;

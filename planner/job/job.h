@@ -32,7 +32,7 @@ struct model_job job_model(const struct job *job);
 enum err_code job_check(const struct job *job, struct err *err);
 
 /* The graph of a job's forward pass, as the strategy's system makes it of the model. Errors are
- * model_build's; ERR_UNSUPPORTED: units within blocks that are checkpointed or compiled. The caller
+ * model_build's; ERR_UNSUPPORTED: units within blocks that are compiled. The caller
  * owns *out: graph_free. */
 enum err_code job_graph(const struct job *job, struct graph **out, struct err *err);
 

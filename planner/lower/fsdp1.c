@@ -47,11 +47,13 @@ static void pre_forward(struct lowering *low, uint32_t module)
 {
     const struct fsdp1 *f = fsdp1_of(low);
     struct handle *handle = fsdp1_handle_at(low, module);
-    if (!handle)
+    const bool again = low->here.phase == PLAN_BACKWARD;
+    if (!handle || (again && handle->ran_pre_backward))
         return;
     if (!handle->prefetched) {
         fsdp1_unshard(low, handle);
-        fsdp1_make_views(low, handle, module);
+        if (!again) /* no gradient comes back to the views of a forward that runs again */
+            fsdp1_make_views(low, handle, module);
     }
     handle->needs_pre_forward = false;
     emit_sync(low, LANE_COMPUTE, f->unshard);
@@ -69,9 +71,11 @@ static void post_forward(struct lowering *low, uint32_t module)
 {
     struct fsdp1 *f = low->state;
     struct handle *handle = fsdp1_handle_at(low, module);
-    if (!handle)
+    const bool again = low->here.phase == PLAN_BACKWARD;
+    if (!handle || (again && handle->ran_pre_backward))
         return;
-    handle->backward_index = f->backward_count;
+    if (!again || handle->backward_index == 0) /* which record_post_forward takes for none */
+        handle->backward_index = f->backward_count;
     f->backward_order[f->backward_count++] = handle->unit;
     fsdp1_reshard(low, handle, f->reshards && handle->unit != 0);
     fsdp1_expose_host(low, handle);

@@ -435,7 +435,7 @@ void fsdp1_set_up(struct lowering *low)
     f->handle_count = f->wrapping.units;
     f->handles = arena_alloc(&low->scratch, f->handle_count * sizeof *f->handles);
     f->forward_order = none_array(low, f->handle_count);
-    f->backward_order = none_array(low, f->handle_count);
+    f->backward_order = none_array(low, 2 * f->handle_count); /* units in checkpoints twice */
     f->views = arena_alloc(&low->scratch, f->handle_count * sizeof *f->views);
     f->free_events = none_array(low, 4 * f->handle_count + 16);
     for (uint32_t u = 0; u < f->handle_count; u++) {
