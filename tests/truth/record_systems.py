@@ -262,7 +262,7 @@ class Fsdp1(Steady):
     def shard(self, model, blocks):
         s = self.s
         self.prepare(model)
-        Log.current.units = {id(m): models.plain_name(name).replace("_checkpoint_wrapped_module.", "") or "root"
+        Log.current.units = {id(m): models.plain_name(name).replace("._checkpoint_wrapped_module", "") or "root"
                              for name, m in model.named_modules()}
         mesh = None
         ignored = recorder.matching(model, s.get("ignore"))
