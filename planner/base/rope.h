@@ -27,7 +27,8 @@ enum rope_scaling {
 
 #define ROPE_LAYOUT_MAP(X)                                                                         \
     X(COMPLEX, "complex")         /* (1, s, 1, d/2): exp(i t f_j), torchtitan's freqs_cis */       \
-    X(FREQUENCIES, "frequencies") /* (d/2): f_j, transformers' inv_freq */
+    X(FREQUENCIES, "frequencies") /* (d/2): f_j, transformers' inv_freq */                         \
+    X(SINES, "sines")             /* (n, d): sin(t f_j) of all pairs, then their cos: GPT-J's */
 
 enum rope_layout {
 #define X(name, text) ROPE_##name,

@@ -151,7 +151,8 @@ uint32_t op_masked_no_grad(struct graph *graph, uint32_t x, uint32_t mask, float
 /* `number` put into places `ids` of the rows of x, which is changed. */
 void op_put_number(struct graph *graph, uint32_t x, uint32_t ids, float number);
 /* A copy of x repeated along dim `dim` of `repeated`, which x is without. */
-uint32_t op_repeat_no_grad(struct graph *graph, uint32_t x, struct shape repeated, uint32_t dim);
+uint32_t op_repeat_no_grad(struct graph *graph, enum aten aten, uint32_t x, struct shape repeated,
+                           uint32_t dim);
 /* From none: every element is `number`, which may be -INFINITY. */
 uint32_t op_fill(struct graph *graph, enum aten aten, enum dtype dtype, struct shape shape,
                  float number);

@@ -4,6 +4,7 @@
 #include "graph/op_class.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* addmm's generated node names what it saves by its own arguments (mat1, mat2), mm's (self, mat2):
  * both let go in the alphabet's order. */
@@ -222,10 +223,15 @@ uint32_t op_matmul(struct graph *graph, uint32_t x, uint32_t y)
     const struct shape other = *shape_of(graph, in[1]);
     in[1] = op_expand(graph, in[1], SHAPE(s.dim[0], s.dim[1], other.dim[2], other.dim[3]));
     const uint32_t left = batches(graph, in[0], &copy[0]), right = batches(graph, in[1], &copy[1]);
+    const struct graph_autocast casts = graph->autocast;
+    graph->autocast.passing_count = 0; /* they are who called's, and outlive the copies */
     const uint32_t product = op_bmm(graph, left, right);
     for (uint32_t i = 2; i-- > 0;)
         if (copy[i] != GRAPH_NONE)
             graph_drop(graph, copy[i]);
+    graph->autocast.passing_count = casts.passing_count;
+    memcpy(graph->autocast.passing, casts.passing, sizeof casts.passing);
+    graph_call_done(graph, OP_BMM);
     return op_reshape(graph, product, with_last(s, last_dim(shape_of(graph, y))));
 }
 

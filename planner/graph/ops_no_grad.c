@@ -38,9 +38,10 @@ uint32_t op_sum_last_no_grad(struct graph *graph, uint32_t x)
                             (struct kernel_attr){.dim = shape.rank});
 }
 
-uint32_t op_repeat_no_grad(struct graph *graph, uint32_t x, struct shape repeated, uint32_t dim)
+uint32_t op_repeat_no_grad(struct graph *graph, enum aten aten, uint32_t x, struct shape repeated,
+                           uint32_t dim)
 {
-    return outside_autograd(graph, WORK_REPEAT, ATEN_CLONE, dtype_of(graph, x), repeated, 1, &x,
+    return outside_autograd(graph, WORK_REPEAT, aten, dtype_of(graph, x), repeated, 1, &x,
                             (struct kernel_attr){.dim = dim});
 }
 

@@ -9,8 +9,8 @@
 uint32_t build_input(struct graph *graph, const struct model_config *config, enum input_kind kind,
                      struct shape shape);
 
-/* A buffer with what RoPE on the first `dim` numbers of a head needs: a table (1, s, 1, dim/2) or
- * frequencies (dim/2), by `layout`. */
+/* A buffer with what RoPE on the first `dim` numbers of a head needs: a table (1, s, 1, dim/2),
+ * frequencies (dim/2), or a table (max_positions, dim), by `layout`. */
 uint32_t build_rope(struct graph *graph, const struct model_config *config,
                     const struct model_job *job, enum rope_layout layout, uint32_t dim);
 

@@ -37,7 +37,9 @@ static enum err_code check_hf(const struct family *family, const struct model_co
             "--attention eager: %s writes attention in Python in a way of its own, which "
             "is not planned",
             family->name);
-    if (job->seq == 1 && (c->sinks || c->arch == ARCH_GEMMA2 || job->attention == ATTENTION_EAGER))
+    const bool in_python = c->sinks || c->arch == ARCH_GEMMA2 || c->arch == ARCH_GPTJ ||
+                           c->arch == ARCH_MPT || job->attention == ATTENTION_EAGER;
+    if (job->seq == 1 && in_python)
         return err_set(
             err, ERR_UNSUPPORTED,
             "--seq 1: of a single token %s's attention, which is written in Python, copies "

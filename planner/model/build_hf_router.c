@@ -158,7 +158,7 @@ static struct grouped choose_groups(struct graph *graph, const struct model_conf
     uint32_t wide = g.mask = op_fill(graph, ATEN_ZEROS_LIKE, dtype, groups, 0.0F);
     op_put_number(graph, g.mask, g.best, 1.0F);
     if (c->groups > 1) { /* one, expanded, reshapes without a copy */
-        g.experts = op_repeat_no_grad(graph, g.mask,
+        g.experts = op_repeat_no_grad(graph, ATEN_CLONE, g.mask,
                                       SHAPE(all.dim[0], c->groups, c->experts / c->groups), 2);
         wide = graph_view(graph, g.experts, all);
     }

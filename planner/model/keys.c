@@ -373,7 +373,8 @@ static enum err_code take_value(const struct reader *r, const struct key *key, c
 }
 
 /* "rope_parameters.b" is key b of the object that RoPE has, under either of its names, and
- * "rope_parameters.a.b" that of an object a in it; *value is NULL when it is absent. */
+ * "rope_parameters.a.b" that of an object a in it; "a.b" is key b of the file's object a. *value is
+ * NULL when it is absent. */
 static enum err_code look_up(const struct reader *r, const char *name, const json_t **value)
 {
     static const char rope[] = "rope_parameters.";
@@ -389,6 +390,12 @@ static enum err_code look_up(const struct reader *r, const char *name, const jso
             object = json_object_get(object, inner);
             name = dot + 1;
         }
+    } else if (name && strchr(name, '.')) {
+        char part[32];
+        const char *dot = strchr(name, '.');
+        snprintf(part, sizeof part, "%.*s", (int)(dot - name), name);
+        object = json_object_get(r->root, part);
+        name = dot + 1;
     }
     *value = name ? json_object_get(object, name) : NULL;
     return ERR_OK;

@@ -82,6 +82,8 @@
     X(GPT2, gpt2)                                                                                  \
     X(GPT_BIGCODE, gpt_bigcode)                                                                    \
     X(GPT_NEOX, gpt_neox)                                                                          \
+    X(GPTJ, gptj)                                                                                  \
+    X(MPT, mpt)                                                                                    \
     X(FALCON, falcon)                                                                              \
     X(OPT, opt)                                                                                    \
     X(ROBERTA, roberta)                                                                            \

@@ -44,7 +44,8 @@ static enum err_code check_rope(const struct buffer_values *values, const struct
                                 uint32_t i, struct err *err)
 {
     const struct rope *rope = &values->rope;
-    const bool complex = values->layout == ROPE_COMPLEX;
+    const bool complex = values->layout == ROPE_COMPLEX, sines = values->layout == ROPE_SINES;
+    const uint32_t rank = complex ? 4 : sines ? 2 : 1, last = sines ? rope->dim : rope->dim / 2;
     const struct shape *shape = &buffer->shape;
     uint32_t count;
     const struct rope_number *numbers = rope_numbers(&count);
@@ -54,9 +55,8 @@ static enum err_code check_rope(const struct buffer_values *values, const struct
     if (!(rope->theta >= 1) || !isfinite(rope->theta) || rope->dim == 0 || rope->dim % 2)
         return err_set(err, ERR_INTERNAL, "module buffer %u: RoPE of theta %g on %u numbers", i,
                        (double)rope->theta, rope->dim);
-    if (buffer->dtype != (complex ? DTYPE_COMPLEX64 : DTYPE_FP32) ||
-        shape->rank != (complex ? 4U : 1U) || shape->dim[shape->rank - 1] != rope->dim / 2 ||
-        (complex && (shape->dim[0] != 1 || shape->dim[2] != 1)))
+    if (buffer->dtype != (complex ? DTYPE_COMPLEX64 : DTYPE_FP32) || shape->rank != rank ||
+        shape->dim[rank - 1] != last || (complex && (shape->dim[0] != 1 || shape->dim[2] != 1)))
         return err_set(err, ERR_INTERNAL, "module buffer %u: RoPE on %u numbers does not fill it",
                        i, rope->dim);
     if (rope->scaling == ROPE_LONGROPE && rope->dim / 2 > ROPE_PAIRS_MAX)

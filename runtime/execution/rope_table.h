@@ -16,4 +16,7 @@ void rope_frequencies(const struct rope *rope, float *out);
  * real part first, into `out`. */
 void rope_table(const struct rope *rope, uint32_t positions, float *out);
 
+/* sin(t f_j) of all pairs and then cos(t f_j), of the same t: (positions, dim) into `out`. */
+void rope_sines(const struct rope *rope, uint32_t positions, float *out);
+
 #endif

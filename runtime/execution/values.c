@@ -174,6 +174,8 @@ void values_of_buffer(const struct buffer_values *values, const struct shape *sh
         fill(values->number, shape_elements(shape), out);
     else if (values->kind == VALUES_ROPE && values->layout == ROPE_COMPLEX)
         rope_table(&values->rope, shape->dim[1], out);
+    else if (values->kind == VALUES_ROPE && values->layout == ROPE_SINES)
+        rope_sines(&values->rope, shape->dim[0], out);
     else if (values->kind == VALUES_ROPE)
         rope_frequencies(&values->rope, out);
     else
