@@ -1,0 +1,85 @@
+/* test_parts.c - models in the files of others, and under the names of code that came with them. */
+#include "model/config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct model_config from_text(const char *text)
+{
+    struct model_config config;
+    struct err err = {0};
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(root);
+    if (model_config_from_json(root, "text", &config, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+    json_decref(root);
+    return config;
+}
+
+/* As llava-hf's files: sizes that the class has are not written. Counts are transformers' (5.23, on
+ * the meta device) of each class without any argument. */
+static void what_a_part_of_a_file_leaves_out_is_the_classs(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *type;
+        double parameters;
+    } parts[] = {
+        {"llama", 6738415616},       {"mistral", 7241732096}, {"qwen2", 12049846272},
+        {"qwen3", 12049461248},      {"gemma", 8537680896},   {"gemma2", 2614341888},
+        {"gemma3_text", 2628658432}, {"phi3", 3821079552},    {"mixtral", 46702792704},
+        {"granite", 6738415616},
+    };
+    char text[512];
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        snprintf(text, sizeof text,
+                 "{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"%s\"}}",
+                 parts[i].type);
+        const struct model_config c = from_text(text);
+        assert_true(model_config_parameters(&c) == parts[i].parameters);
+    }
+}
+
+/* OpenGVLab/InternVL2_5-1B and moonshotai/Kimi-K2-Instruct name what came with them; the first has
+ * Qwen2.5-0.5B with other tokens, its head on its own. Of the second transformers counts, as
+ * "deepseek_v3", 1,026,408,209,408. */
+static void files_of_code_that_came_with_a_model_are_read_as_the_class_they_follow(void **state)
+{
+    (void)state;
+    char text[512];
+    const struct model_config internvl = from_text(
+        "{\"model_type\": \"internvl_chat\", \"llm_config\": {\"model_type\": \"qwen2\", "
+        "\"hidden_size\": 896, \"num_hidden_layers\": 24, \"num_attention_heads\": 14, "
+        "\"num_key_value_heads\": 2, \"intermediate_size\": 4864, \"vocab_size\": 151674, "
+        "\"rms_norm_eps\": 1e-6, \"rope_theta\": 1e6}}");
+    assert_true(model_config_parameters(&internvl) == 629697920);
+    assert_true(model_note(&internvl, 0, text, sizeof text));
+    assert_non_null(strstr(text, "the text model of a \"internvl_chat\" is planned alone"));
+    const struct model_config kimi = from_text(
+        "{\"model_type\": \"kimi_k2\", \"hidden_size\": 7168, \"num_hidden_layers\": 61, "
+        "\"num_attention_heads\": 64, \"num_key_value_heads\": 64, \"intermediate_size\": 18432, "
+        "\"moe_intermediate_size\": 2048, \"n_routed_experts\": 384, \"first_k_dense_replace\": 1, "
+        "\"n_group\": 1, \"topk_group\": 1, \"routed_scaling_factor\": 2.827, "
+        "\"rope_theta\": 50000.0, \"vocab_size\": 163840}");
+    assert_int_equal(kimi.arch, ARCH_DEEPSEEK_V3);
+    assert_true(model_config_parameters(&kimi) == 1026408209408);
+    assert_true(model_note(&kimi, 0, text, sizeof text));
+    assert_string_equal(text, "planned is DeepseekV3ForCausalLM, whose architecture a \"kimi_k2\" "
+                              "has, not the code that comes with the checkpoint");
+    assert_false(model_note(&kimi, 1, text, sizeof text));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_part_of_a_file_leaves_out_is_the_classs),
+        cmocka_unit_test(files_of_code_that_came_with_a_model_are_read_as_the_class_they_follow),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
