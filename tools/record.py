@@ -992,7 +992,8 @@ def loss_of(output, loss):
         return output
     if getattr(output, "loss", None) is not None:
         return output.loss
-    fail("the model's output has no loss: let build() return (model, inputs, loss), where loss(output) is a scalar")
+    fail("the model's output has no loss: build(batch, seq) of record.py FILE.py:build returns (model, inputs, loss), where "
+         "loss(output) is a scalar")
 
 
 def call_model(model, inputs):

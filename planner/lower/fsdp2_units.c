@@ -34,6 +34,23 @@ static enum err_code check_not_in_backward(const char *globs, const struct graph
     return ERR_OK;
 }
 
+/* Where hooks find no tensor in what the model returns, nothing gathers a root again that forward
+ * resharded. */
+static enum err_code check_root(const struct strategy *s, const struct stream *stream,
+                                struct err *err)
+{
+    if (s->reshard != RESHARD_ALWAYS && s->reshard != RESHARD_INT)
+        return ERR_OK;
+    for (uint32_t i = 0; i < stream->step_count; i++)
+        if (stream->steps[i].kind == STEP_PRE_BACKWARD && stream->steps[i].arg == MODULE_ROOT)
+            return ERR_OK;
+    return err_set(err, ERR_INVALID,
+                   "--reshard: fully_shard finds no tensor in what the model returns, and does not "
+                   "gather its own parameters for backward: --reshard default, which leaves them "
+                   "whole, or let it return a tensor, or tuples, dictionaries or dataclasses of "
+                   "them");
+}
+
 /* A pattern that names no unit is a mistake: units of two blocks go by the first's name. */
 static enum err_code check_keep_units(const struct strategy *s, const struct graph *graph,
                                       struct err *err)
@@ -221,6 +238,7 @@ enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
         return err_set(err, ERR_INVALID,
                        "--reshard %u does not divide the %u ranks of the shard group",
                        s->reshard_ranks, shard);
+    TRY(check_root(s, stream, err));
     TRY(check_version(s, graph->torch, err));
     TRY(check_scalars(s, graph, err));
     TRY(check_ignored(s, graph, err));

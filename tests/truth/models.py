@@ -13,7 +13,6 @@ import argparse
 import collections
 import dataclasses
 import contextlib
-import functools
 import gzip
 import importlib.util
 import json
@@ -513,8 +512,6 @@ def source_of(m):
 def recorded_model(m):
     make, names = source_of(m)
     model, inputs, loss = make(m["batch"], m["seq"])
-    if loss is None and not isinstance(inputs, dict):       # the model's output is one, or has one
-        loss = functools.partial(tool().loss_of, loss=None)
     model.recorded_inputs, model.recorded_loss = inputs, loss
     return model, [model.get_submodule(name) for name in names]
 

@@ -338,6 +338,9 @@ def one_step(system, log, model, optimizer, inputs, live):
                 log.segment = "loss"
                 loss = system.loss(output)
                 del output
+            elif s.get("code") == "recorded":      # its output is one, or has one
+                loss = models.tool().loss_of(system.forward(model, inputs), None)
+                live["after_logits"] = None
             elif isinstance(inputs, dict):
                 loss = system.forward(model, inputs).loss
                 live["after_logits"] = None
