@@ -1451,11 +1451,13 @@ class Building(TorchDispatchMode):
         self.drawing, self.to = getattr(nn.init, "_no_grad_trunc_normal_", None), nn.Module.to
         nn.init._no_grad_trunc_normal_ = lambda tensor, *args, **kwargs: tensor
         nn.Module.to = moved
+        self.tolist = tolist = torch.Tensor.tolist      # of tensors that are not fake it reads memory itself
+        torch.Tensor.tolist = lambda tensor: tolist(self.values.get(tensor, tensor))
         FakeTensorMode.__deepcopy__ = lambda mode, memo: mode
         return super().__enter__()
 
     def __exit__(self, *exception):
-        nn.init._no_grad_trunc_normal_, nn.Module.to = self.drawing, self.to
+        nn.init._no_grad_trunc_normal_, nn.Module.to, torch.Tensor.tolist = self.drawing, self.to, self.tolist
         del FakeTensorMode.__deepcopy__
         return super().__exit__(*exception)
 
