@@ -28,11 +28,12 @@ const struct command_about *command_about(enum command command)
                            "gpus=8..64x2), a setting alone (its usual values), or a number of the "
                            "profile (profile.nic_bytes_per_s=x0.5,x1,x2). Exit status: 0 something "
                            "fits, 1 nothing does, 2 bad input."},
-        [COMMAND_DIFF] = {"diff", "shardplan diff", "what changed between two plans or settings",
-                          "Two jobs side by side: settings, bytes by category and phase, time by "
-                          "lane and kind, and unit by unit. Each of A and B is a plan.json (or a "
-                          "folder with one) or a model (with the options); B may also be changes to A, such as "
-                          "reshard=never,micro-batch=2. Exit status: 0 done, 2 bad input."},
+        [COMMAND_DIFF] =
+            {"diff", "shardplan diff", "what changed between two plans or settings",
+             "Two jobs side by side: settings, bytes by category and phase, time by "
+             "lane and kind, and unit by unit. Each of A and B is a plan.json (or a "
+             "folder with one) or a model (with the options); B may also be changes to A, such as "
+             "reshard=never,micro-batch=2. Exit status: 0 done, 2 bad input."},
         [COMMAND_RUN] = {"run", "shardplan run", "execute a plan on real ranks and record it",
                          "Executes a plan, each rank as a process on the host or on a GPU of its "
                          "own, and records the last step."},
