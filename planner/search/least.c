@@ -143,7 +143,8 @@ static void find_least(struct thrift *t)
         for (uint32_t i = 0; i < EXPANDED_AT_ONCE && t->next < t->order_count; i++)
             expand(t, t->order[t->next++]);
         search_simulate(t->c, t->pool, t->at + first, t->count - first);
-        qsort(t->at + first, t->count - first, sizeof *t->at, by_floor);
+        if (t->count > first)
+            qsort(t->at + first, t->count - first, sizeof *t->at, by_floor);
         verify(t, t->at + first, t->count - first);
         if (t->like->progress)
             t->like->progress(t->like->context, (double)t->next / t->order_count);
