@@ -53,7 +53,7 @@ static void emit_kernel(struct tape *tape, const struct tape_program *p, const s
         const struct tape_memory *memory = &p->memory[operand.place];
         operand.place = memory->from == TAPE_MEMORY_PLACE ? memory->of : buffers[operand.place];
         assert(memory->from == TAPE_MEMORY_PLACE || tape->holds[operand.place] > 0);
-        kernel_table_operand(table, &operand);
+        tape_operand(tape, operand);
         kernel.bytes += (double)shape_bytes(&operand.shape, (enum dtype)operand.dtype);
     }
     kernel.operands = NULL;

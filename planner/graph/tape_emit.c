@@ -292,8 +292,7 @@ static double operand_bytes(const struct operand *operand)
     return (double)shape_bytes(&operand->shape, (enum dtype)operand->dtype);
 }
 
-/* Kernels outlive the graph: what says where its tensors lie is copied to the table. */
-static void add_operand(struct tape *tape, struct operand operand)
+void tape_operand(struct tape *tape, struct operand operand)
 {
     if (operand.layout) {
         const struct strides strides = *operand.layout;
@@ -323,13 +322,13 @@ void tape_kernel(struct tape *tape, enum work_kind work, enum aten aten, double 
         if (in[i].place == GRAPH_NONE)
             continue;
         assert(is_alive(tape, &in[i]));
-        add_operand(tape, in[i]);
+        tape_operand(tape, in[i]);
         kernel.bytes += operand_bytes(&in[i]);
         kernel.ins++;
     }
     for (uint32_t i = 0; i < outs; i++) {
         assert(is_alive(tape, &out[i]));
-        add_operand(tape, out[i]);
+        tape_operand(tape, out[i]);
         kernel.bytes += operand_bytes(&out[i]);
         kernel.outs++;
         if (flops < 0 && i == 0)

@@ -44,6 +44,9 @@ struct operand tape_birth_pitched(struct tape *tape, enum aten aten, enum dtype 
                                   struct shape shape, uint32_t pitch);
 void tape_kernel(struct tape *tape, enum work_kind work, enum aten aten, double flops, uint32_t ins,
                  const struct operand *in, uint32_t outs, const struct operand *out);
+/* The next operand of the kernel that is added next. Kernels outlive the graph, and what compiled
+ * it: what says where a tensor lies is copied to their table. */
+void tape_operand(struct tape *tape, struct operand operand);
 /* The last kernel's attr.p is `number`, and not that of its op. */
 void tape_number(struct tape *tape, float number);
 /* Ends a transient that tape_call or tape_birth made. */

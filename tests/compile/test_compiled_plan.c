@@ -3,6 +3,7 @@
 #include "tests/support/compiled_block.h"
 #include "tests/support/small_jobs.h"
 
+#include "base/layout.h"
 #include "compile/compile.h"
 
 #include <setjmp.h>
@@ -85,12 +86,27 @@ static void blocks_keep_what_was_saved(void **state)
 
 /* ---- plans ---- */
 
+/* Strides are the plan's own, and not of a graph that is gone. */
+static void check_strides(const struct plan *plan)
+{
+    for (uint32_t k = 0; k < plan->kernel_count; k++) {
+        const struct kernel *kernel = plan_kernel(plan, k);
+        for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++) {
+            const struct operand *o = &kernel->operands[i];
+            for (uint32_t d = 0; o->layout && !layout_is_unknown(o->layout) && d < o->shape.rank;
+                 d++)
+                assert_true(o->layout->of[d] < 1 << 30);
+        }
+    }
+}
+
 static void check_plan(const struct job *job)
 {
     struct err err = {0};
     struct plan *plan;
     if (job_plan(job, &plan, NULL, &err) != ERR_OK || plan_verify(plan, &err) != ERR_OK)
         fail_msg("%s", err.text);
+    check_strides(plan);
     plan_free(plan);
 }
 
@@ -110,10 +126,14 @@ static void plans_hold_together(void **state)
             job.tape.checkpointed_number = 1;
             check_plan(&job);
             if (archs[a] == ARCH_GPT2)
-                continue; /* it has dropouts there */
-            job.model.code = CODE_HF;
+                continue;             /* it has dropouts there */
             job.config.head_dim = 16; /* a multiple of 8: nothing is padded */
             job.config.hidden = 16 * job.config.heads;
+            const uint32_t shared = job.config.kv_heads;
+            job.config.kv_heads = 1; /* read again and again: by strides of 0 */
+            check_plan(&job);
+            job.config.kv_heads = shared;
+            job.model.code = CODE_HF;
             check_plan(&job);
         }
 }
