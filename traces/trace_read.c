@@ -272,7 +272,8 @@ static void keep_begin(struct reader *r, const struct raw_event *raw)
 /* Ends the youngest open span of the lane; an E without B says nothing. */
 static void keep_end(struct reader *r, const struct raw_event *raw)
 {
-    uint32_t *youngest = &r->youngest[keep_lane(r, raw)];
+    const uint32_t lane = keep_lane(r, raw); /* first: a new one moves them all */
+    uint32_t *youngest = &r->youngest[lane];
     const double end_s = raw->ts / 1e6;
     if (*youngest != FIND_NONE) {
         struct open_span *span = &r->open[*youngest];
