@@ -519,9 +519,12 @@ static void add_acts(struct building *b)
 
 static void mark_kept(struct building *b, const uint32_t *nodes, uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++)
-        if (nodes[i] != JOINT_NONE)
-            b->program->memory[memory_of(b, found_at(b, nodes[i]))].kept = true;
+    for (uint32_t i = 0; i < count; i++) {
+        if (nodes[i] == JOINT_NONE)
+            continue;
+        const uint32_t memory = memory_of(b, found_at(b, nodes[i])); /* first: it may move them */
+        b->program->memory[memory].kept = true;
+    }
 }
 
 static void open_building(struct building *b, const struct joint *joint,
