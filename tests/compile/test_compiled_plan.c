@@ -230,9 +230,6 @@ static void what_is_not_planned_is_refused(void **state)
     expect_refusal(&job, "--compile");
     job = small_job(ARCH_LLAMA);
     job.tape.compiled = true;
-    job.model.autocast = true;
-    expect_refusal(&job, "--autocast");
-    job.model.autocast = false;
     job.strategy.system = SYSTEM_FSDP1;
     expect_refusal(&job, "--use-orig-params");
 }

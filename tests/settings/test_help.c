@@ -248,7 +248,7 @@ static void mistakes_are_answered_with_the_nearest(void **state)
         {"fit gpt2 --dtype bf16", "did you mean --param-dtype ("},
         {"fit gpt2 --tp 2", "tensor parallelism is not planned"},
         {"calibrate --dtype bf16", "`shardplan calibrate` does not have it"},
-        {"diff gpt2", "A and B are needed (A: a plan.json, or a model"},
+        {"diff gpt2", "A and B are needed (A: a plan.json or its folder"},
         {"tune gpt2 --max-memory 60", "--max-memory 60: allowed are sizes such as 500MB, 1MiB"},
         {"fit --model gpt2", "--model: `shardplan fit` takes it without its name: MODEL"},
         {"fit gpt2 --goodput", "it belongs to `shardplan plan`"},

@@ -88,7 +88,7 @@ struct job small_job_of_kind(int kind)
         s->accumulate = 2;
         break;
     case 13:
-        job.model.frozen = "*layers.0*,*h.0*,*layer.0*,*block.0*";
+        job.model.frozen = "*layers.0*,*h.0*,*layer.0*,*block.0*,*blocks.0*";
         break;
     default:
         break;
