@@ -225,9 +225,9 @@ struct graph {
     const struct graph_leaf *leaves; /* the last that was said first; NULL: none */
     const char *sequences; /* globs of nn.Sequentials: modules like others, whose children have
                               numbers for names as those of lists do; NULL: none. Lent */
-    const char *uncalled; /* a module that its children are called past; NULL: none. Lent */
-    const char *apart;    /* a module that is not called by the one it is in, but by the one around
-                             that,    earlier; NULL: none. Lent */
+    const char *uncalled;  /* a module that its children are called past; NULL: none. Lent */
+    const char *apart;     /* a module that is not called by the one it is in, but by the one around
+                              that,    earlier; NULL: none. Lent */
     const char *frozen;
     bool all_frozen; /* while building: parameters declared now are not trained */
     struct graph_lora lora;
