@@ -51,6 +51,7 @@ import functools
 import gc
 import gzip
 import importlib.util
+import inspect
 import itertools
 import json
 import os
@@ -1292,12 +1293,22 @@ def load(args):
     build = getattr(module, name, None)
     if build is None:
         fail(f"{path} has no function {name}")
+    wanted = f"{name}(batch, seq) returns (model, inputs) or (model, inputs, loss): the module, its arguments, what makes a " \
+             f"scalar of its output (the head of record.py says more)"
+    try:
+        inspect.signature(build).bind(1, 1)
+    except TypeError as error:
+        fail(f"{path}: {name}: {error}; {wanted}")
+    except ValueError:      # a function of C has no signature
+        pass
     built = []
 
     def make(batch, seq):
         with Building():
             got = build(batch, seq)
         as_real()
+        if not isinstance(got, (tuple, list)) or len(got) not in (2, 3) or not isinstance(got[0], torch.nn.Module):
+            fail(f"{path}: {name}: it returned {type(got).__name__}; {wanted}")
         got = tuple(got) + (None,) * (3 - len(got))
         if built:       # one model, whatever the batch
             return (built[0],) + got[1:]

@@ -161,8 +161,8 @@ enum err_code import_set(struct import *im, const char *setting, const char *val
         return ERR_OK; /* a default of the framework that nobody asks for */
     if (!target) {
         const char *system = system_name(im->settings->job.strategy.system);
-        const bool neutral =
-            row->neutral && node->text && import_same_word(im->framework, row->neutral, node->text);
+        const bool neutral = row && row->neutral && node->text &&
+                             import_same_word(im->framework, row->neutral, node->text);
         if (neutral)
             import_note(im, NOTE_IDLE, path, node, NULL);
         else if (exists(im, setting))

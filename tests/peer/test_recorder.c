@@ -87,6 +87,7 @@ static void mistakes_are_said_and_nothing_is_left(void **state)
     } cases[] = {
         {"", "give --hf CONFIG_OR_DIR or FILE.py:build"},
         {DATA "dit.py:make", "has no function make"},
+        {DATA "dit.py:DiT", "DiT(batch, seq) returns (model, inputs)"},
         {DATA "dit.py:build --batch two", "numbers are needed"},
         {DATA "dit.py:build --checkpointing some", "allowed are none, full, selective"},
     };
