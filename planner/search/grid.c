@@ -104,10 +104,10 @@ uint32_t grid_inner_departures(const struct grid *grid, uint64_t inner)
 
 uint32_t grid_changes(const struct grid *grid, uint64_t point)
 {
-    return count_away(grid, point, 0, grid->axis_count, true);
+    return grid->other_system + count_away(grid, point, 0, grid->axis_count, true);
 }
 
 uint32_t grid_outer_changes(const struct grid *grid, uint64_t outer)
 {
-    return count_away(grid, outer, 0, grid->inner, true);
+    return grid->other_system + count_away(grid, outer, 0, grid->inner, true);
 }

@@ -173,11 +173,13 @@ static int by_tokens(const void *x, const void *y)
     return (a->changes > b->changes) - (a->changes < b->changes);
 }
 
-/* Whether b is no better than a in anything. */
-static bool dominates(const struct remedy *a, const struct remedy *b)
+/* Whether b is no better than a in anything. What is in other dtypes is no like for like, and hides
+ * nothing of another kind. */
+static bool dominates(const struct finder *f, const struct remedy *a, const struct remedy *b)
 {
-    return a->tokens_per_s >= b->tokens_per_s && a->device_bytes <= b->device_bytes &&
-           a->changes <= b->changes && a->gpus <= b->gpus &&
+    const enum kind kind = kind_of(f, a);
+    return (kind == ON_THESE_GPUS || kind == kind_of(f, b)) && a->tokens_per_s >= b->tokens_per_s &&
+           a->device_bytes <= b->device_bytes && a->changes <= b->changes && a->gpus <= b->gpus &&
            a->changes_numerics <= b->changes_numerics;
 }
 
@@ -191,8 +193,8 @@ static void drop_dominated(struct finder *f)
 {
     for (uint32_t i = f->count; i-- > 0;)
         for (uint32_t k = 0; k < f->count; k++)
-            if (k != i && dominates(&f->found[k], &f->found[i]) &&
-                (k < i || !dominates(&f->found[i], &f->found[k]))) {
+            if (k != i && dominates(f, &f->found[k], &f->found[i]) &&
+                (k < i || !dominates(f, &f->found[i], &f->found[k]))) {
                 remove_at(f, i);
                 break;
             }

@@ -366,8 +366,9 @@ static enum err_code new_grid(struct space *space, const struct settings *settin
                               struct err *err)
 {
     struct grid *grid = &space->grids[space->grid_count];
-    *grid = (struct grid){.base = *settings};
-    if (system != settings->job.strategy.system) {
+    *grid =
+        (struct grid){.base = *settings, .other_system = system != settings->job.strategy.system};
+    if (grid->other_system) {
         if (!has_what_is_given(space, settings, system))
             return ERR_OK;
         TRY(settings_set(&grid->base, SYSTEM, system_name(system), err));
@@ -393,7 +394,7 @@ static enum err_code new_grid(struct space *space, const struct settings *settin
             space->refused = why;
         return ERR_OK;
     }
-    if (system != settings->job.strategy.system &&
+    if (grid->other_system &&
         (!can_do(space, options, grid) || !may_train_so(space, settings, options, grid))) {
         space->unsaid = before;
         return ERR_OK;

@@ -31,8 +31,9 @@ struct grid { /* points are numbers in mixed radix, the last axis running fastes
     struct settings base;
     struct grid_axis axes[AXES_MOST];
     uint32_t axis_count;
-    uint32_t inner; /* the first of the axes, at the end, that leave the work of a step as it is:
-                       how far ahead things are fetched, and how memory is handed out */
+    bool other_system; /* than was asked for: a change of every point, beside those of axes */
+    uint32_t inner;    /* the first of the axes, at the end, that leave the work of a step as it is:
+                          how far ahead things are fetched, and how memory is handed out */
     uint64_t outer_points, inner_points; /* before and from there on: what a point / inner_points
                                             and point % inner_points count */
 };
