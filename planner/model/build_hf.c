@@ -471,3 +471,27 @@ void hf_loss_scaled(struct graph *graph, uint32_t hidden, uint32_t scaled, uint3
         graph_drop(graph, scaled);
     hf_return(graph, logits, GRAPH_NONE);
 }
+
+uint32_t hf_wte(struct graph *graph, const struct model_config *c, uint32_t tokens,
+                uint32_t *weight)
+{
+    const uint32_t module = graph_module(graph, ROLE_EMBEDDING, "transformer.wte");
+    *weight =
+        graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "transformer.wte.weight");
+    graph_enter(graph, module, tokens);
+    const uint32_t rows = op_embedding(graph, tokens, *weight);
+    graph_exit(graph, module, rows);
+    return rows;
+}
+
+void hf_head(struct graph *graph, uint32_t module, uint32_t hidden, struct linear head,
+             uint32_t labels)
+{
+    const uint32_t kept = hf_logits_kept(graph, hidden);
+    graph_enter(graph, module, kept);
+    graph_call_begin(graph, "%s", graph->modules[module].name);
+    const uint32_t logits = apply_linear(graph, kept, head);
+    graph_call_end(graph);
+    graph_exit(graph, module, logits);
+    hf_loss(graph, hidden, logits, labels);
+}

@@ -194,6 +194,10 @@ uint32_t hf_dropout_beside(struct graph *graph, uint32_t x, float p, uint32_t pa
 /* repeat_kv: (b, s, k, d) as (b, a, s, d), k heads repeated. */
 uint32_t hf_repeat_heads(struct graph *graph, uint32_t x, uint32_t heads);
 
+/* The module transformer.wte: its weight (v, h) in *weight, rows of it (b, s, h) by `tokens`. */
+uint32_t hf_wte(struct graph *graph, const struct model_config *config, uint32_t tokens,
+                uint32_t *weight);
+
 /* hidden[:, slice(0, None), :] (b, s, h), of which logits are wanted: all. */
 uint32_t hf_logits_kept(struct graph *graph, uint32_t hidden);
 
@@ -241,6 +245,9 @@ void hf_return(struct graph *graph, uint32_t logits, uint32_t other);
  * the mean over all b·s rows. Then the root module returns: what the head was given (`hidden`) goes
  * with its frame, and the logits with its output. */
 void hf_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t labels);
+/* The head's module, on hidden states (b, s, h) whose logits are wanted, and that loss. */
+void hf_head(struct graph *graph, uint32_t module, uint32_t hidden, struct linear head,
+             uint32_t labels);
 /* The same where the head was given `scaled` instead, which goes behind it. */
 void hf_loss_scaled(struct graph *graph, uint32_t hidden, uint32_t scaled, uint32_t logits,
                     uint32_t labels);

@@ -121,12 +121,8 @@ void hf_gpt2_build(struct graph *graph, const struct model_config *c, const stru
         graph_buffer(graph, DTYPE_BOOL, SHAPE(c->max_positions, c->max_positions),
                      &(struct buffer_values){.kind = VALUES_ZEROS});
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
-    const uint32_t embeddings = graph_module(graph, ROLE_EMBEDDING, "transformer.wte");
-    const uint32_t wte =
-        graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "transformer.wte.weight");
-    graph_enter(graph, embeddings, tokens);
-    const uint32_t token = op_embedding(graph, tokens, wte);
-    graph_exit(graph, embeddings, token);
+    uint32_t wte;
+    const uint32_t token = hf_wte(graph, c, tokens, &wte);
     const uint32_t wpe = graph_param(graph, PARAM_WEIGHT, SHAPE(c->max_positions, c->hidden),
                                      "transformer.wpe.weight");
     const uint32_t positions = hf_positions(graph, job);
@@ -164,13 +160,7 @@ void hf_gpt2_build(struct graph *graph, const struct model_config *c, const stru
     const struct linear head = c->tied
                                    ? (struct linear){wte, GRAPH_NONE}
                                    : build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);
-    const uint32_t kept = hf_logits_kept(graph, normed);
-    graph_enter(graph, module, kept);
-    graph_call_begin(graph, "lm_head");
-    const uint32_t logits = apply_linear(graph, kept, head);
-    graph_call_end(graph);
-    graph_exit(graph, module, logits);
-    hf_loss(graph, normed, logits, labels);
+    hf_head(graph, module, normed, head, labels);
 }
 
 void build_hf_gpt2(struct graph *graph, const struct model_config *c, const struct model_job *job)

@@ -211,12 +211,8 @@ static void build(struct graph *graph, const struct model_config *c, const struc
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
     const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
-    const uint32_t embeddings = graph_module(graph, ROLE_EMBEDDING, "transformer.wte");
-    const uint32_t wte =
-        graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "transformer.wte.weight");
-    graph_enter(graph, embeddings, tokens);
-    const uint32_t embedded = op_embedding(graph, tokens, wte);
-    graph_exit(graph, embeddings, embedded);
+    uint32_t wte;
+    const uint32_t embedded = hf_wte(graph, c, tokens, &wte);
     struct inputs in = {.bias = alibi(graph, c)};
     const uint32_t added = hf_eager_mask(graph, job, hf_window_mask(graph, job, HF_NO_WINDOW));
     in.mask = op_no_grad(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_BOOL, graph->tensors[added].shape, 1,
@@ -238,13 +234,7 @@ static void build(struct graph *graph, const struct model_config *c, const struc
     const struct linear head = c->tied
                                    ? (struct linear){wte, GRAPH_NONE}
                                    : build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);
-    const uint32_t kept = hf_logits_kept(graph, normed);
-    graph_enter(graph, head_module, kept);
-    graph_call_begin(graph, "lm_head");
-    const uint32_t logits = apply_linear(graph, kept, head);
-    graph_call_end(graph);
-    graph_exit(graph, head_module, logits);
-    hf_loss(graph, normed, logits, labels);
+    hf_head(graph, head_module, normed, head, labels);
 }
 
 static const struct key keys[] = {
