@@ -347,7 +347,7 @@ static const struct setting rows[] = {
     {.name = "reshard-after-backward", .group = GROUP_FSDP2, .arg = "WHEN",
      .help = "set_reshard_after_backward(True) likewise", .initial = "each",
      .field = FIELD(job.strategy.reshard_last), .words = EACH_LAST, .commands = FOR_JOB,
-     .systems = SYSTEM(FSDP2)},
+     .systems = SYSTEM(FSDP2), .wide = "each,last"},
     {.name = "reduce-buffers", .group = GROUP_FSDP2, .arg = "N",
      .help = "set_reduce_scatter_max_input_buffers: how many may be in flight", .initial = "1",
      .numbers = {INTEGER(job.strategy.reduce_buffers, 1, 1024)}, .commands = FOR_JOB,

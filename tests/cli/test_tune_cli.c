@@ -247,6 +247,25 @@ static void what_spends_memory_is_taken_back(void **state)
            1, "--checkpointing full --checkpoint-blocks all");
 }
 
+/* One of FSDP2's flags, which a training loop has to set: where it was allowed there are twice the
+ * points, and none is faster without it. */
+static void flags_are_opened_by_allow(void **state)
+{
+    (void)state;
+    double step[2], count[2];
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(shardplan("tune " TOY " --global-batch 16 --json%s",
+                                   i ? " --allow reshard-after-backward" : ""),
+                         0);
+        json_t *answer = program_object();
+        count[i] = number(json_object_get(answer, "search"), "points");
+        step[i] = number(json_object_get(answer, "fastest"), "step_s");
+        json_decref(answer);
+    }
+    assert_true(count[1] == 2 * count[0]);
+    assert_true(step[1] <= step[0]);
+}
+
 /* What shards states under DDP is opened by --allow, and where nothing else helps. What has no
  * values is said not to have been searched. */
 static void what_is_not_searched_is_opened_or_said(void **state)
@@ -279,6 +298,7 @@ int main(void)
         cmocka_unit_test(kept_units_are_exported),
         cmocka_unit_test(what_spends_memory_is_taken_back),
         cmocka_unit_test(what_is_not_searched_is_opened_or_said),
+        cmocka_unit_test(flags_are_opened_by_allow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
