@@ -59,8 +59,9 @@ static enum err_code export_choice(const struct settings *settings, struct err *
 }
 
 /* What the framework of --to cannot say, of settings of this command. */
-static enum err_code refuses(void *context, const struct settings *settings, uint64_t *rows,
-                             uint64_t *idle, char *list, size_t size, struct err *err)
+static enum err_code refuses(void *context, const struct settings *settings,
+                             uint64_t rows[SETTINGS_ROW_WORDS], uint64_t idle[SETTINGS_ROW_WORDS],
+                             char *list, size_t size, struct err *err)
 {
     const enum export_target *to = context;
     struct settings planned = *settings;

@@ -208,8 +208,8 @@ static struct settings in_effect(const struct settings *settings)
 }
 
 struct refused { /* settings that the file gives otherwise */
-    uint64_t rows[SETTINGS_MOST_ROWS / 64];
-    uint64_t idle[SETTINGS_MOST_ROWS / 64]; /* ... where that has no effect */
+    uint64_t rows[SETTINGS_ROW_WORDS];
+    uint64_t idle[SETTINGS_ROW_WORDS]; /* ... where that has no effect */
     char list[800];
     struct settings would; /* as the file gives them */
 };
@@ -536,8 +536,9 @@ enum err_code export_plan(const struct settings *settings, const struct plan *pl
     return rc;
 }
 
-enum err_code export_refused(const struct settings *settings, const char *to, uint64_t *rows,
-                             uint64_t *idle, char *list, size_t size, struct err *err)
+enum err_code export_refused(const struct settings *settings, const char *to,
+                             uint64_t rows[SETTINGS_ROW_WORDS], uint64_t idle[SETTINGS_ROW_WORDS],
+                             char *list, size_t size, struct err *err)
 {
     struct exported unwritten = {.text = NULL};
     struct refused refused;

@@ -30,13 +30,14 @@ struct exported { /* zero-initialise; export_free */
 enum err_code export_plan(const struct settings *settings, const struct plan *plan, const char *to,
                           struct exported *out, struct err *err);
 
-/* Which settings export_plan would refuse: a bit a row of the table in `rows` (SETTINGS_MOST_ROWS /
- * 64 words), and each by name in `list`, as "--clip off (it would be 1)". In `idle` those that no
- * key says, but that have no effect beside the others (checkpointed blocks without checkpointing):
- * they stand in the file as options of ours. Errors are those of export_plan that no single setting
- * is to blame for: such as a system that it cannot run. */
-enum err_code export_refused(const struct settings *settings, const char *to, uint64_t *rows,
-                             uint64_t *idle, char *list, size_t size, struct err *err);
+/* Which settings export_plan would refuse: a bit a row of the table in `rows`, and each by name in
+ * `list`, as "--clip off (it would be 1)". In `idle` those that no key says, but that have no
+ * effect beside the others (checkpointed blocks without checkpointing): they stand in the file as
+ * options of ours. Errors are those of export_plan that no single setting is to blame for: such as
+ * a system that it cannot run. */
+enum err_code export_refused(const struct settings *settings, const char *to,
+                             uint64_t rows[SETTINGS_ROW_WORDS], uint64_t idle[SETTINGS_ROW_WORDS],
+                             char *list, size_t size, struct err *err);
 
 /* The same settings with what the framework would make of each that is refused. Texts are in the
  * arena, or those of `settings`. */

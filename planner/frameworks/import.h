@@ -47,7 +47,7 @@ struct import { /* zero-initialise; import_free */
     uint32_t given_count, own_count;   /* of those, the first that the file itself carries */
     struct note *notes;                /* owned */
     uint32_t note_count, note_cap;
-    uint64_t set[SETTINGS_MOST_ROWS / 64]; /* a bit a row: by a key */
+    uint64_t set[SETTINGS_ROW_WORDS]; /* a bit a row: by a key */
 };
 
 /* Sets what a file says, except what `given` (the command line) says: then that is listed. Texts in

@@ -42,8 +42,10 @@ struct grid { /* points are numbers in mixed radix, the last axis running fastes
  * of the settings' table that cannot be said, and their names; in `idle` a bit for each that would
  * be otherwise, too, but has no effect beside the others. ERR_UNSUPPORTED: not the system at all.
  */
-typedef enum err_code space_refuses(void *context, const struct settings *settings, uint64_t *rows,
-                                    uint64_t *idle, char *list, size_t size, struct err *err);
+typedef enum err_code space_refuses(void *context, const struct settings *settings,
+                                    uint64_t rows[SETTINGS_ROW_WORDS],
+                                    uint64_t idle[SETTINGS_ROW_WORDS], char *list, size_t size,
+                                    struct err *err);
 
 /* What the reader would make of settings: *would, whose texts are in the arena. */
 typedef enum err_code space_would(void *context, const struct settings *settings,

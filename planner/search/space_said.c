@@ -7,9 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ROW_WORDS = SETTINGS_MOST_ROWS / 64 };
-
-static bool is_row(const uint64_t rows[ROW_WORDS], const struct setting *row)
+static bool is_row(const uint64_t rows[SETTINGS_ROW_WORDS], const struct setting *row)
 {
     uint32_t count;
     const size_t i = (size_t)(row - setting_rows(&count));
@@ -30,7 +28,7 @@ static void note_once(struct space *space, const char **list, const char *note)
 
 bool said_at_all(const struct grid *grid, const struct space_options *options, struct err *err)
 {
-    uint64_t rows[ROW_WORDS], idle[ROW_WORDS];
+    uint64_t rows[SETTINGS_ROW_WORDS], idle[SETTINGS_ROW_WORDS];
     char list[NUMBER_TEXT];
     return !options->refuses || options->refuses(options->context, &grid->base, rows, idle, list,
                                                  sizeof list, err) == ERR_OK;
@@ -69,7 +67,7 @@ enum said { SAID, IDLE, REFUSED };
 static enum said is_said(const struct space_options *options, const struct settings *settings,
                          const struct setting *row)
 {
-    uint64_t rows[ROW_WORDS], idle[ROW_WORDS];
+    uint64_t rows[SETTINGS_ROW_WORDS], idle[SETTINGS_ROW_WORDS];
     char list[NUMBER_TEXT];
     if (options->refuses(options->context, settings, rows, idle, list, sizeof list, NULL) !=
             ERR_OK ||
@@ -181,7 +179,7 @@ static bool is_axis(const struct grid *grid, const struct setting *row)
 /* Settings of the base that cannot be said, that nobody gave and that are no axes become what the
  * reader has for them. */
 static void adopt(struct space *space, struct grid *grid, const struct space_options *options,
-                  const struct settings *first, const uint64_t rows[ROW_WORDS])
+                  const struct settings *first, const uint64_t rows[SETTINGS_ROW_WORDS])
 {
     uint32_t count;
     struct settings would;
@@ -205,7 +203,7 @@ static void adopt(struct space *space, struct grid *grid, const struct space_opt
 bool said_settled(struct space *space, struct grid *grid, const struct space_options *options,
                   char *list, size_t size, struct err *err)
 {
-    uint64_t rows[ROW_WORDS], idle[ROW_WORDS];
+    uint64_t rows[SETTINGS_ROW_WORDS], idle[SETTINGS_ROW_WORDS];
     struct settings first;
     if (!options->refuses)
         return true;

@@ -178,11 +178,11 @@ static void choose(struct tuning *t)
 static bool can_say(void *context, const struct settings *settings)
 {
     const struct tuning *t = context;
-    uint64_t rows = 0, idle = 0;
-    char list[256];
-    return t->options->refuses(t->options->refuses_context, settings, &rows, &idle, list,
-                               sizeof list, NULL) == ERR_OK &&
-           rows == 0;
+    uint64_t rows[SETTINGS_ROW_WORDS], idle[SETTINGS_ROW_WORDS];
+    char list[256]; /* of each in `rows` */
+    return t->options->refuses(t->options->refuses_context, settings, rows, idle, list, sizeof list,
+                               NULL) == ERR_OK &&
+           !list[0];
 }
 
 static void choose_units(struct tuning *t)

@@ -12,7 +12,11 @@
 #include "machine/profile.h"
 #include "settings/setting.h"
 
-enum { SETTINGS_MOST_FILES = 16, SETTINGS_MOST_ROWS = 192 };
+enum {
+    SETTINGS_MOST_FILES = 16,
+    SETTINGS_MOST_ROWS = 192,
+    SETTINGS_ROW_WORDS = SETTINGS_MOST_ROWS / 64 /* a bit a row */
+};
 
 struct text_list {
     const char *at[SETTINGS_MOST_FILES];
@@ -80,7 +84,7 @@ struct sweep_settings { /* as typed: search/axis.h reads them */
 
 struct settings { /* copied freely: it owns nothing, texts are lent */
     enum command command;
-    uint64_t given[SETTINGS_MOST_ROWS / 64]; /* a bit a row: set by other than its default */
+    uint64_t given[SETTINGS_ROW_WORDS]; /* a bit a row: set by other than its default */
     const char *model;
     const char *from;      /* a framework's file that settings were taken from; NULL */
     const char *unplanned; /* what it asks for beyond any plan, in lines: whoever gives a verdict

@@ -193,8 +193,9 @@ static void other_numerics_are_the_last_resort(void **state)
 }
 
 /* Somebody who knows no other system, nor checkpointing. */
-static enum err_code refuse(void *context, const struct settings *settings, uint64_t *rows,
-                            uint64_t *idle, char *list, size_t size, struct err *err)
+static enum err_code refuse(void *context, const struct settings *settings,
+                            uint64_t rows[SETTINGS_ROW_WORDS], uint64_t idle[SETTINGS_ROW_WORDS],
+                            char *list, size_t size, struct err *err)
 {
     uint32_t *asked = context, count;
     (void)size;

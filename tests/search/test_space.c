@@ -118,8 +118,9 @@ static void systems_that_cannot_are_left_out(void **state)
 
 /* ---- what cannot be said ---- */
 
-static enum err_code refuse_as(void *context, const struct settings *settings, uint64_t *rows,
-                               uint64_t *idle, char *list, size_t size, struct err *err)
+static enum err_code refuse_as(void *context, const struct settings *settings,
+                               uint64_t rows[SETTINGS_ROW_WORDS], uint64_t idle[SETTINGS_ROW_WORDS],
+                               char *list, size_t size, struct err *err)
 {
     struct settings planned = *settings;
     planned.command = COMMAND_PLAN;
@@ -221,7 +222,7 @@ static void what_has_no_effect_is_asked_about_where_it_has(void **state)
         for (uint32_t g = 0; g < t.space.grid_count; g++)
             for (uint64_t p = 0; p < t.space.grids[g].outer_points; p++) {
                 struct settings point;
-                uint64_t rows[SETTINGS_MOST_ROWS / 64], idle[SETTINGS_MOST_ROWS / 64];
+                uint64_t rows[SETTINGS_ROW_WORDS], idle[SETTINGS_ROW_WORDS];
                 char list[256];
                 grid_settings(&t.space.grids[g], p * t.space.grids[g].inner_points, &point);
                 assert_int_equal(refuse_as(targets[i], &point, rows, idle, list, sizeof list, &err),
