@@ -18,7 +18,7 @@ struct remedy {
     char change[256]; /* as options: "--checkpointing full" */
     uint32_t changes; /* their number */
     uint32_t gpus;
-    char cost[256];        /* in words what else it changes; empty: nothing */
+    char cost[320];        /* in words what else it changes; empty: nothing */
     bool changes_numerics; /* that among it, or the tokens of a step */
     bool tight;            /* fits with less free than predictions have been off by (predict.h) */
     uint64_t device_bytes; /* new peak */
