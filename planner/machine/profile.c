@@ -504,6 +504,7 @@ static enum err_code apply(const char *where, json_t *root, struct profile *prof
         made.of[PROFILE_STEPS] = (struct quantity){.source = "no training measured on this card"};
     made.texts = xrealloc(made.texts, (made.text_count + 1) * sizeof(json_t *));
     made.texts[made.text_count++] = json_incref(root);
+    made.begun_with = json_string_value(gpu);
     const char *member;
     json_t *value;
     json_object_foreach(root, member, value)

@@ -150,6 +150,8 @@ enum clock { CLOCK_SUSTAINED, CLOCK_BURST };
 
 struct profile { /* filled by profile_find or profile_read; the strings live as long as it does */
     char name[64], title[64];
+    const char
+        *begun_with; /* "gpu" of what was read last; NULL: that is on top of what was there */
     enum gpu_generation generation;
     enum fabric_link link;
     enum fabric_network network;

@@ -1,7 +1,6 @@
 /* settings_resolve.c - see settings_resolve.h. */
 #include "settings/settings_resolve.h"
 
-#include "base/json_file.h"
 #include "machine/builtin.h"
 
 #include <inttypes.h>
@@ -74,23 +73,23 @@ static bool is_given(const struct settings *settings, const char *name)
 }
 
 /* A profile with a "gpu" of its own begins anew: what was chosen beside it would be lost. */
-static enum err_code check_profile(const struct settings *settings, struct err *err)
+static enum err_code read_profile(const struct settings *settings, struct profile *profile,
+                                  struct err *err)
 {
-    json_t *root = settings->profile ? json_file_read(settings->profile, NULL) : NULL;
-    const char *own = json_string_value(json_object_get(root, "gpu"));
-    enum err_code rc = ERR_OK;
+    TRY(profile_read(settings->profile, profile, err));
+    const char *own = profile->begun_with;
     if (own && is_given(settings, "gpu") &&
         builtin_find(builtin_gpus(), own) != builtin_find(builtin_gpus(), settings->gpu))
-        rc = err_set(err, ERR_INVALID,
-                     "--gpu %s: %s is of another one (\"gpu\": \"%.100s\"); leave one of them out",
-                     settings->gpu, settings->profile, own);
-    else if (own && settings->node && is_given(settings, "node"))
-        rc = err_set(err, ERR_INVALID,
-                     "--node %s: %s begins with a card and its usual node (\"gpu\": \"%.100s\"); "
-                     "leave \"gpu\" out and give --gpu",
-                     settings->node, settings->profile, own);
-    json_decref(root);
-    return rc;
+        return err_set(
+            err, ERR_INVALID,
+            "--gpu %s: %s is of another one (\"gpu\": \"%.100s\"); leave one of them out",
+            settings->gpu, settings->profile, own);
+    if (own && settings->node && is_given(settings, "node"))
+        return err_set(err, ERR_INVALID,
+                       "--node %s: %s begins with a card and its usual node (\"gpu\": "
+                       "\"%.100s\"); leave \"gpu\" out and give --gpu",
+                       settings->node, settings->profile, own);
+    return ERR_OK;
 }
 
 enum err_code settings_machine(const struct settings *settings, struct machine *out,
@@ -101,12 +100,11 @@ enum err_code settings_machine(const struct settings *settings, struct machine *
         .gpus_per_node = settings->gpus_per_node,
         .expandable_segments = settings->expandable_segments,
     };
-    TRY(check_profile(settings, err));
     TRY(profile_find(settings->gpu, &out->profile, err));
     if (settings->node)
         rc = profile_set_node(settings->node, &out->profile, err);
     if (rc == ERR_OK && settings->profile)
-        rc = profile_read(settings->profile, &out->profile, err);
+        rc = read_profile(settings, &out->profile, err);
     out->profile.clock = settings->clock;
     out->profile.attention = settings->attention;
     if (settings->attention == ATTENTION_AUTO &&

@@ -284,6 +284,15 @@ static void mistakes_are_answered_with_the_nearest(void **state)
         strstr(program_output(), "shardrun: --timeout inf: allowed are numbers 0 ... 1e+07"));
 }
 
+/* It is read once. */
+static void a_profile_may_come_from_a_pipe(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("echo '{\"nics\": 2}' | ^/shardplan fit gpt2 --seq 128 --profile "
+                           "/dev/stdin 2>&1"),
+                     0);
+}
+
 /* One GPU, however spelled, and one model: the same prediction and the same echo but for the name.
  */
 static void other_spellings_are_the_same_job(void **state)
@@ -313,6 +322,7 @@ int main(void)
         cmocka_unit_test(every_command_has_version_json_and_quiet),
         cmocka_unit_test(mistakes_are_answered_with_the_nearest),
         cmocka_unit_test(other_spellings_are_the_same_job),
+        cmocka_unit_test(a_profile_may_come_from_a_pipe),
     };
     return cmocka_run_group_tests_name("help", tests, NULL, NULL);
 }
