@@ -31,7 +31,7 @@
 #define ROW_START 1e-7    /* seconds a row and multiprocessor: begin, sums over the block */
 #define STEP_S 1.2e-6     /* from a load to what depends on it, a step */
 #define ROW_ENDS 5e-7     /* begin and end of one row alone, beside those that any kernel has */
-#define NORM_STREAM 0.82  /* of the bandwidth: as streaming kernels, less the last wave */
+#define NORM_STREAM 0.91  /* of what kernels that stream reach: less, the last wave */
 #define L1_BYTES 131072.0 /* that rows have of the first-level cache, beside what is staged */
 #define COLUMN_RATE                                                                                \
     18.5e9                /* bytes a second of a multiprocessor that sums columns beside others    \
@@ -43,6 +43,13 @@ struct rows {
     double count, columns, row_bytes; /* of one tensor */
     double sms;
 };
+
+/* Bytes a second that norms stream with. */
+static double norm_rate(const struct profile *profile)
+{
+    return NORM_STREAM * profile_value(profile, PROFILE_MEMORY) *
+           profile_value(profile, PROFILE_STREAM);
+}
 
 static struct rows rows_of(const struct kernel *kernel, uint32_t operand,
                            const struct profile *profile)
@@ -66,15 +73,14 @@ static double again_seconds(const struct rows *rows, double tensors, const struc
     const double l2 = profile_value(profile, PROFILE_L2_RATE);
     const bool held = resident * rows->sms <= profile_value(profile, PROFILE_L2) && l2 > 0;
     return missed * tensors * rows->count * rows->row_bytes /
-           (held ? fmax(l2, bandwidth) : NORM_STREAM * bandwidth);
+           (held ? fmax(l2, bandwidth) : norm_rate(profile));
 }
 
 /* `reads` tensors in, one out. */
 static double norm_seconds(const struct rows *rows, double reads, const struct profile *profile)
 {
     const double bytes = (reads + 1) * rows->count * rows->row_bytes;
-    const double all = rows->count / rows->sms * ROW_START +
-                       bytes / (NORM_STREAM * profile_value(profile, PROFILE_MEMORY)) +
+    const double all = rows->count / rows->sms * ROW_START + bytes / norm_rate(profile) +
                        again_seconds(rows, reads, profile);
     return fmax(all, ROW_ENDS + ceil(rows->columns / STEP) * STEP_S);
 }
@@ -83,8 +89,8 @@ static double column_seconds(const struct rows *rows, const struct profile *prof
 {
     const double blocks = ceil(rows->columns / COLUMNS);
     const double bytes = 2 * rows->count * rows->row_bytes;
-    const double rate = fmin(fmin(blocks * COLUMN_ALONE, rows->sms * COLUMN_RATE),
-                             NORM_STREAM * profile_value(profile, PROFILE_MEMORY));
+    const double rate =
+        fmin(fmin(blocks * COLUMN_ALONE, rows->sms * COLUMN_RATE), norm_rate(profile));
     return bytes / rate;
 }
 
