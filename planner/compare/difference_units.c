@@ -157,7 +157,8 @@ static void take(struct walk *w, uint32_t id)
         sum_held(w);
     if (op == PLAN_FREE)
         w->born[instruction->arg] = NULL;
-    if (op == PLAN_FREE || op == PLAN_MARK || op == PLAN_RECORD || op == PLAN_WAIT)
+    if (op == PLAN_FREE || op == PLAN_USE || op == PLAN_MARK || op == PLAN_RECORD ||
+        op == PLAN_WAIT)
         return;
     const uint32_t at = unit_of(w, instruction);
     if (at == PLAN_NO_UNIT || op == PLAN_OPTIMIZER)

@@ -86,6 +86,12 @@ void emit_free_after(struct lowering *low, uint32_t buffer, uint8_t lane)
         emit(low, PLAN_FREE, lane, buffer, PLAN_NO_GROUP);
 }
 
+void emit_use(struct lowering *low, uint32_t buffer, uint8_t lane)
+{
+    if (!low->tally && lane != low->plan->buffers[buffer].pool)
+        emit(low, PLAN_USE, lane, buffer, PLAN_NO_GROUP);
+}
+
 uint32_t emit_record(struct lowering *low, uint8_t lane)
 {
     const uint32_t event = low->plan->event_count++;

@@ -183,6 +183,8 @@ void emit_free_all(struct lowering *low, const struct bundle *bundle);
 /* The host lets go of a buffer that `lane` still works on: its block comes back when the pool's
  * lane has waited for that. */
 void emit_free_after(struct lowering *low, uint32_t buffer, uint8_t lane);
+/* `lane` is one that a buffer's free waits for, too (PLAN_USE); nothing where it is of its pool. */
+void emit_use(struct lowering *low, uint32_t buffer, uint8_t lane);
 uint32_t emit_record(struct lowering *low, uint8_t lane);
 void emit_wait(struct lowering *low, uint8_t lane, uint32_t event);
 void emit_mark(struct lowering *low, enum plan_mark mark);

@@ -27,8 +27,13 @@ struct row {
 
 struct pending {
     struct allocator_block *block;
-    uint32_t after; /* id + 1 of the last kernel of `lane` that used the block; 0: none */
-    uint8_t pool, lane;
+    struct row after; /* of each lane that is waited for, its last kernel that used the block */
+    uint8_t pool;
+};
+
+struct named { /* by a `use`, until the buffer is freed */
+    uint32_t buffer;
+    uint8_t lane;
 };
 
 struct deferred {
@@ -36,6 +41,8 @@ struct deferred {
     struct allocator *allocator;
     struct pending *pending; /* in the order of their frees */
     uint32_t count, cap;
+    struct named *named;
+    uint32_t named_count, named_cap;
     bool following;                  /* rows are those of this step */
     struct row lane[LANES_MOST];     /* what each lane is behind */
     struct row *event;               /* (events) NULL: never needed */
@@ -54,6 +61,7 @@ void deferred_close(struct deferred *d)
     if (!d)
         return;
     free(d->event);
+    free(d->named);
     free(d->pending);
     free(d);
 }
@@ -114,7 +122,10 @@ static void follow_to(struct deferred *d, uint32_t id, bool first_step)
 /* A lane that has had no kernel with the buffer in this step is done with it. */
 static bool is_over(const struct deferred *d, const struct pending *p)
 {
-    return d->lane[p->pool].of[p->lane] >= p->after;
+    bool over = true;
+    for (int l = 0; l < LANES_MOST; l++)
+        over &= d->lane[p->pool].of[l] >= p->after.of[l];
+    return over;
 }
 
 /* ---- frees ---- */
@@ -128,33 +139,57 @@ static bool uses(const struct plan *plan, const struct plan_instruction *in, uin
     return false;
 }
 
-/* One more than the last kernel on the lane of the free `id` that has its buffer for an operand; 0:
- * none since the buffer was allocated. */
-static uint32_t after_last_use(const struct plan *plan, uint32_t id, bool first_step)
+/* One more than the last kernel on a lane before the free `id` that has its buffer for an operand;
+ * 0: none since the buffer was allocated. */
+static uint32_t after_last_use(const struct plan *plan, uint32_t id, uint8_t lane, bool first_step)
 {
-    const struct plan_instruction free = plan->instructions[id];
+    const uint32_t buffer = plan->instructions[id].arg;
     for (; id > 0; id--) {
         const struct plan_instruction *in = &plan->instructions[id - 1];
-        if (in->op == PLAN_ALLOC && in->arg == free.arg)
+        if (in->op == PLAN_ALLOC && in->arg == buffer)
             return 0;
-        if (in->lane == free.lane && plan_op_is_kernel((enum plan_op)in->op) &&
-            plan_is_issued(in, first_step) && uses(plan, in, free.arg))
+        if (in->lane == lane && plan_op_is_kernel((enum plan_op)in->op) &&
+            plan_is_issued(in, first_step) && uses(plan, in, buffer))
             return id;
     }
     return 0;
 }
 
+/* The pool's own lane is no other: what takes the block next there is behind its work. */
+static void name_user(struct deferred *d, const struct plan_instruction *in)
+{
+    if (in->lane == d->plan->buffers[in->arg].pool)
+        return;
+    for (uint32_t i = 0; i < d->named_count; i++)
+        if (d->named[i].buffer == in->arg && d->named[i].lane == in->lane)
+            return;
+    ARRAY_GROW(d->named, d->named_count, d->named_cap);
+    d->named[d->named_count++] = (struct named){in->arg, in->lane};
+}
+
+/* What the free `id` waits for, of lanes that were named before. */
+static void add_named(struct deferred *d, uint32_t id, bool first_step, struct row *after)
+{
+    const uint32_t buffer = d->plan->instructions[id].arg;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < d->named_count; i++) {
+        const struct named named = d->named[i];
+        if (named.buffer == buffer)
+            after->of[named.lane] = after_last_use(d->plan, id, named.lane, first_step);
+        else
+            d->named[kept++] = named;
+    }
+    d->named_count = kept;
+}
+
 void deferred_free(struct deferred *d, uint32_t id, bool first_step, struct allocator_block *block)
 {
     const struct plan_instruction *in = &d->plan->instructions[id];
+    struct pending pending = {.block = block, .pool = d->plan->buffers[in->arg].pool};
     if (!d->following)
         follow_to(d, id, first_step);
-    const struct pending pending = {
-        .block = block,
-        .after = after_last_use(d->plan, id, first_step),
-        .pool = d->plan->buffers[in->arg].pool,
-        .lane = in->lane,
-    };
+    pending.after.of[in->lane] = after_last_use(d->plan, id, in->lane, first_step);
+    add_named(d, id, first_step, &pending.after);
     allocator_request_free(d->allocator, block);
     if (is_over(d, &pending)) {
         allocator_complete_free(d->allocator, block);
@@ -167,6 +202,10 @@ void deferred_free(struct deferred *d, uint32_t id, bool first_step, struct allo
 void deferred_pass(struct deferred *d, uint32_t id)
 {
     uint32_t kept = 0;
+    if (d->plan->instructions[id].op == PLAN_USE) {
+        name_user(d, &d->plan->instructions[id]);
+        return;
+    }
     if (!d->following)
         return;
     follow(d, id);

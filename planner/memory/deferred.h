@@ -10,6 +10,8 @@
  *     lane     L              | L       | L        | the pool's     | the pool's
  *     block                   | pending            | free           | may be c's
  *
+ * Where a `use` named other lanes before, all of these are waited for.
+ *
  * A wait of the host's own lane holds the host: what it issues later, on any lane, is behind that.
  * And the collectives of a group run one after the other, whatever their lanes.
  *
@@ -39,7 +41,7 @@ void deferred_close(struct deferred *deferred);
 void deferred_free(struct deferred *deferred, uint32_t id, bool first_step,
                    struct allocator_block *block);
 
-/* Instruction `id`, a record, a wait or a collective, is issued; it may complete frees. */
+/* Instruction `id`, a record, a wait, a use or a collective, is issued; it may complete frees. */
 void deferred_pass(struct deferred *deferred, uint32_t id);
 
 /* Completes all frees that wait: every stream has been waited for. */

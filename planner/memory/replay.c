@@ -261,6 +261,7 @@ static enum err_code run_step(struct replay *r, bool first, memory_visitor *visi
             break;
         default: /* with cases for events, all the others would go through a jump table */
             if (r->allocator && (instruction->op == PLAN_RECORD || instruction->op == PLAN_WAIT ||
+                                 instruction->op == PLAN_USE ||
                                  plan_op_is_collective((enum plan_op)instruction->op)))
                 deferred_pass(r->deferred, i);
             continue;

@@ -260,6 +260,8 @@ static enum err_code run_instruction(struct order *o, uint32_t id)
     case PLAN_WAIT:
         join(lane, &o->events[instruction->arg], plan->lane_count);
         return ERR_OK;
+    case PLAN_USE: /* nothing is read: what is, has an instruction of its own */
+        return ERR_OK;
     case PLAN_MARK:
         return instruction->arg == PLAN_MARK_MICRO_BATCH ? write_inputs(o, id) : ERR_OK;
     default:

@@ -13,7 +13,9 @@
  * A free is issued where the host drops the last reference. Its lane is the buffer's pool; another
  * one is a lane whose work still uses the memory (PyTorch's record_stream): the buffer is gone, and
  * may be allocated again, as another block, but its block comes back to the pool only when that
- * lane is done with it (memory/deferred.h).
+ * lane is done with it (memory/deferred.h). Where PyTorch says so before it frees, or of more than
+ * one lane, a `use` stands there: its lane is one more that the free, which then has to be such a
+ * one, waits for.
  *
  * The program is one step that can be repeated. `resident` buffers (sharded parameters, optimizer
  * states, inputs) are allocated once: before the first step, or by instructions flagged
@@ -42,6 +44,7 @@
 #define PLAN_OP_MAP(X)                                                                             \
     X(ALLOC, "alloc")                                                                              \
     X(FREE, "free")                                                                                \
+    X(USE, "use")                                                                                  \
     X(COMPUTE, "compute")                                                                          \
     X(COPY_IN, "copy_in")                                                                          \
     X(ALL_GATHER, "all_gather")                                                                    \
@@ -103,9 +106,9 @@ struct plan_instruction {
     uint8_t flags;
     uint8_t group;  /* of collectives and the copies around them: index into groups */
     uint32_t scope; /* where the host is: index into scopes */
-    uint32_t
-        arg; /* alloc, free: buffer; record, wait: event; mark: enum plan_mark; others: kernel */
-    uint32_t base; /* of kernels: added to the operands' relative buffers */
+    uint32_t arg;   /* alloc, free, use: buffer; record, wait: event; mark: enum plan_mark; others:
+                       kernel */
+    uint32_t base;  /* of kernels: added to the operands' relative buffers */
 };
 
 /* What a run of a parameter's elements is for. A rank has at most one of each role. */
@@ -375,8 +378,8 @@ const char *plan_group_role_name(enum group_role role);
 /* What `arg` of an instruction is. */
 static inline bool plan_op_is_kernel(enum plan_op op)
 {
-    return op != PLAN_ALLOC && op != PLAN_FREE && op != PLAN_RECORD && op != PLAN_WAIT &&
-           op != PLAN_MARK;
+    return op != PLAN_ALLOC && op != PLAN_FREE && op != PLAN_USE && op != PLAN_RECORD &&
+           op != PLAN_WAIT && op != PLAN_MARK;
 }
 
 /* Whether it is issued in the first step, or in a later one. */

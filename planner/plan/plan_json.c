@@ -527,6 +527,7 @@ static void member_arg(struct writer *w, const struct plan_instruction *instruct
     switch (instruction->op) {
     case PLAN_ALLOC:
     case PLAN_FREE:
+    case PLAN_USE:
         member_uint(w, "buffer", instruction->arg);
         break;
     case PLAN_RECORD:

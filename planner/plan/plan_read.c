@@ -484,6 +484,7 @@ static enum err_code read_instruction(struct object *o, struct plan_instruction 
     switch (instruction->op) {
     case PLAN_ALLOC:
     case PLAN_FREE:
+    case PLAN_USE:
         TRY(take_index(o, "buffer", plan->buffer_count, "buffers", &instruction->arg));
         return finish(o, known);
     case PLAN_RECORD:

@@ -52,6 +52,7 @@ static bool same_instruction(const struct pair *p, uint32_t i)
     switch (x->op) {
     case PLAN_ALLOC:
     case PLAN_FREE:
+    case PLAN_USE:
         return same_buffer(p, x->arg, y->arg);
     case PLAN_RECORD:
     case PLAN_WAIT:

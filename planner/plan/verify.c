@@ -30,6 +30,7 @@ struct check {
     const struct plan *plan;
     struct err *err;
     bool *alive;       /* (buffers) */
+    bool *named;       /* (buffers) by a `use`, since it was allocated */
     uint32_t *changed; /* (buffers) the instruction that last allocated or freed it, + 1; 0: none */
     uint32_t *recorded; /* (events) the step it was last recorded in; 0: none */
     uint32_t step;      /* 1: the first, 2: a later one */
@@ -440,6 +441,7 @@ static enum err_code check_instruction(const struct check *c, uint32_t id)
     switch (instruction->op) {
     case PLAN_ALLOC:
     case PLAN_FREE:
+    case PLAN_USE:
         CHECK_INDEX("instruction", id, "buffer", instruction->arg, plan->buffer_count);
         return ERR_OK;
     case PLAN_RECORD:
@@ -500,8 +502,24 @@ static enum err_code run_free(struct check *c, uint32_t id, uint32_t buffer)
         return wrong(c, id, "%s is host memory, which no stream keeps: it is freed on \"%s\"",
                      buffer_text(c, buffer, what),
                      c->plan->lanes[c->plan->instructions[id].lane].name);
-    c->alive[buffer] = false;
+    if (c->named[buffer] && !plan_free_is_deferred(c->plan, &c->plan->instructions[id]))
+        return wrong(c, id, "%s is freed as if no other stream used it, and a \"use\" named one",
+                     buffer_text(c, buffer, what));
+    c->alive[buffer] = c->named[buffer] = false;
     c->changed[buffer] = id + 1;
+    return ERR_OK;
+}
+
+static enum err_code run_use(struct check *c, uint32_t id, uint32_t buffer)
+{
+    char what[TEXT], since[TEXT];
+    if (!c->alive[buffer])
+        return wrong(c, id, "%s is not alive: %s", buffer_text(c, buffer, what),
+                     since_text(c, buffer, since));
+    if (c->plan->buffers[buffer].pool == LANE_HOST)
+        return wrong(c, id, "%s is host memory, which no stream keeps",
+                     buffer_text(c, buffer, what));
+    c->named[buffer] |= c->plan->instructions[id].lane != c->plan->buffers[buffer].pool;
     return ERR_OK;
 }
 
@@ -581,6 +599,8 @@ static enum err_code run_instruction(struct check *c, uint32_t id)
         return run_alloc(c, id, instruction->arg);
     case PLAN_FREE:
         return run_free(c, id, instruction->arg);
+    case PLAN_USE:
+        return run_use(c, id, instruction->arg);
     case PLAN_RECORD:
         c->recorded[instruction->arg] = c->step;
         return ERR_OK;
@@ -628,6 +648,7 @@ enum err_code plan_verify(const struct plan *plan, struct err *err)
     struct check c = {.plan = plan, .err = err};
     TRY(check_tables(&c));
     c.alive = plan_initial_buffers(plan);
+    c.named = xcalloc(plan->buffer_count + 1, sizeof *c.named);
     c.changed = xcalloc(plan->buffer_count + 1, sizeof *c.changed);
     c.recorded = xcalloc(plan->event_count + 1, sizeof *c.recorded);
     enum err_code rc = check_module_buffers(&c);
@@ -636,6 +657,7 @@ enum err_code plan_verify(const struct plan *plan, struct err *err)
     if (rc == ERR_OK)
         rc = run_step(&c, 2);
     free(c.alive);
+    free(c.named);
     free(c.changed);
     free(c.recorded);
     return rc == ERR_OK ? plan_check_order(plan, err) : rc;

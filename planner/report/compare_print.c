@@ -22,7 +22,7 @@ const char *compare_what(const struct plan *plan, uint32_t instruction, char *te
     const struct plan_instruction *i = &plan->instructions[instruction];
     const char *op = plan_op_name((enum plan_op)i->op);
     plan_scope_text(plan, i, scope, sizeof scope);
-    if (i->op == PLAN_ALLOC || i->op == PLAN_FREE)
+    if (i->op == PLAN_ALLOC || i->op == PLAN_FREE || i->op == PLAN_USE)
         snprintf(text, size, "%s of %s, in %s", op,
                  plan_buffer_text(plan, &plan->buffers[i->arg], what, sizeof what), scope);
     else if (i->op == PLAN_MARK)

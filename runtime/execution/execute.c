@@ -149,6 +149,9 @@ static enum err_code run_instruction(struct execution *e, uint32_t id, struct er
         execution_poison_later(e, id);
         free_buffer(e, id);
         return ERR_OK;
+    case PLAN_USE:
+        deferred_pass(e->deferred, id);
+        return ERR_OK;
     case PLAN_RECORD:
         deferred_pass(e->deferred, id);
         return device_record(e->device, lane, instruction->arg, err);

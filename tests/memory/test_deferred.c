@@ -120,7 +120,7 @@ static void step_over(struct walk *w, uint32_t id)
         allocator_free_block(w->allocator, w->block[in->arg]);
     else if (in->op == PLAN_FREE)
         deferred_free(w->deferred, id, w->first_step, w->block[in->arg]);
-    else if (in->op == PLAN_RECORD || in->op == PLAN_WAIT ||
+    else if (in->op == PLAN_RECORD || in->op == PLAN_WAIT || in->op == PLAN_USE ||
              plan_op_is_collective((enum plan_op)in->op))
         deferred_pass(w->deferred, id);
     assert_int_equal(allocator_check(w->allocator, NULL), ERR_OK);
@@ -359,6 +359,67 @@ static void a_kernel_of_the_first_step_counts_in_the_first_step(void **state)
     plan_free(plan);
 }
 
+/* The free names one lane, a `use` before it another: both have to be done, in any order. */
+static void lanes_that_were_named_before_are_waited_for_too(void **state)
+{
+    (void)state;
+    for (int other_first = 0; other_first < 2; other_first++) {
+        struct plan *plan = plan_with_use(LANE_COMPUTE, SIDE);
+        add(plan, PLAN_USE, OTHER, B);
+        use(plan, OTHER, B);
+        add(plan, PLAN_FREE, SIDE, B);
+        add(plan, PLAN_RECORD, SIDE, 0);
+        add(plan, PLAN_RECORD, OTHER, 1);
+        add(plan, PLAN_WAIT, LANE_COMPUTE, other_first ? 1 : 0);
+        const uint32_t waited = add(plan, PLAN_WAIT, LANE_COMPUTE, other_first ? 0 : 1);
+        expect_back(plan, waited);
+    }
+}
+
+static void a_named_lane_is_forgotten_with_the_free(void **state)
+{
+    (void)state;
+    struct plan *plan = plan_with_use(LANE_COMPUTE, SIDE);
+    add(plan, PLAN_USE, OTHER, B);
+    add(plan, PLAN_FREE, SIDE, B);
+    add(plan, PLAN_ALLOC, LANE_COMPUTE, B);
+    use(plan, OTHER, B); /* which nobody says this time */
+    const uint32_t freed = add(plan, PLAN_FREE, SIDE, B);
+    struct walk w = walk_of(plan);
+    for (uint32_t id = 0; id < freed; id++)
+        step_over(&w, id);
+    const uint64_t address = allocator_block_address(w.block[B]);
+    step_over(&w, freed);
+    assert_false(is_pending(&w, address));
+    walk_end(&w);
+    plan_free(plan);
+}
+
+/* A free that no lane keeps would leave them out. */
+static void a_free_of_what_was_named_has_to_wait(void **state)
+{
+    static const struct {
+        uint8_t pool, freed_on;
+        const char *text;
+    } cases[] = {{LANE_COMPUTE, LANE_COMPUTE, "is freed as if no other stream used it"},
+                 {LANE_HOST, LANE_HOST, "is host memory, which no stream keeps"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct plan *plan = new_plan();
+        struct err err = {0};
+        plan->event_count = 0;
+        begin(plan);
+        buffer_of(plan, cases[i].pool, MIB);
+        add(plan, PLAN_ALLOC, cases[i].pool, B);
+        add(plan, PLAN_USE, SIDE, B);
+        add(plan, PLAN_FREE, cases[i].freed_on, B);
+        assert_int_not_equal(plan_verify(plan, &err), ERR_OK);
+        if (!strstr(err.text, cases[i].text))
+            fail_msg("%s", err.text);
+        plan_free(plan);
+    }
+}
+
 /* ---- random plans ---- */
 
 enum { LENGTH = 80, BUFFERS = 6, EVENTS = 5 };
@@ -388,14 +449,17 @@ static bool should_wait(const struct plan *plan, uint32_t freed, uint32_t now)
 {
     const struct plan_instruction *free = &plan->instructions[freed];
     const uint8_t pool = plan->buffers[free->arg].pool;
-    for (uint32_t id = freed; id-- > 0;)
-        if (plan->instructions[id].op == PLAN_ALLOC && plan->instructions[id].arg == free->arg)
-            return false;
-        else if (plan->instructions[id].op == PLAN_COMPUTE &&
-                 plan->instructions[id].lane == free->lane &&
-                 plan_kernel(plan, plan->instructions[id].arg)->operands[0].place == free->arg)
-            return free->lane != pool && !(lanes_behind(plan, id, now) >> pool & 1);
-    return false;
+    unsigned lanes = 1U << free->lane;
+    uint32_t born = freed;
+    bool waits = false;
+    while (plan->instructions[--born].op != PLAN_ALLOC || plan->instructions[born].arg != free->arg)
+        if (plan->instructions[born].op == PLAN_USE && plan->instructions[born].arg == free->arg)
+            lanes |= 1U << plan->instructions[born].lane;
+    for (uint32_t id = born; id < freed && free->lane != pool; id++)
+        if (plan->instructions[id].op == PLAN_COMPUTE && lanes >> plan->instructions[id].lane & 1 &&
+            plan_kernel(plan, plan->instructions[id].arg)->operands[0].place == free->arg)
+            waits |= !(lanes_behind(plan, id, now) >> pool & 1);
+    return waits;
 }
 
 static uint8_t some_lane(uint32_t *random)
@@ -408,7 +472,7 @@ static struct plan *random_plan(uint32_t seed)
 {
     struct plan *plan = new_plan();
     uint32_t random = seed, recorded = 0;
-    bool alive[BUFFERS] = {0};
+    bool alive[BUFFERS] = {0}, named[BUFFERS] = {0};
     for (uint32_t b = 0; b < BUFFERS; b++)
         buffer_of(plan, some_lane(&random), (b + 1) * MIB);
     while (plan->instruction_count < LENGTH) {
@@ -417,6 +481,8 @@ static struct plan *random_plan(uint32_t seed)
         const uint32_t what = draw(&random, 5);
         if (what == 0 && !alive[b])
             add(plan, PLAN_ALLOC, plan->buffers[b].pool, b);
+        else if (what == 0 && named[b])
+            add(plan, PLAN_FREE, plan->buffers[b].pool == SIDE ? OTHER : SIDE, b);
         else if (what == 0)
             add(plan, PLAN_FREE, lane, b);
         else if (what == 1)
@@ -425,6 +491,9 @@ static struct plan *random_plan(uint32_t seed)
             add(plan, PLAN_RECORD, lane, e);
         else if (what < 4)
             add(plan, PLAN_WAIT, draw(&random, 8) == 0 ? LANE_HOST : lane, e);
+        else if (alive[b])
+            add(plan, PLAN_USE, lane, b);
+        named[b] = what == 4 ? alive[b] : named[b] && what != 0;
         alive[b] ^= what == 0;
         recorded ^= what > 1 && what < 4 ? 1U << e : 0; /* to be recorded anew after a wait */
     }
@@ -623,6 +692,9 @@ int main(void)
         cmocka_unit_test(a_lane_that_did_nothing_keeps_nothing),
         cmocka_unit_test(the_end_of_a_step_brings_back_what_nobody_waited_for),
         cmocka_unit_test(a_kernel_of_the_first_step_counts_in_the_first_step),
+        cmocka_unit_test(lanes_that_were_named_before_are_waited_for_too),
+        cmocka_unit_test(a_named_lane_is_forgotten_with_the_free),
+        cmocka_unit_test(a_free_of_what_was_named_has_to_wait),
         cmocka_unit_test(random_plans_give_back_exactly_what_is_over),
         cmocka_unit_test(a_replay_reserves_for_what_is_in_flight),
         cmocka_unit_test(a_full_device_waits_for_what_is_in_flight),

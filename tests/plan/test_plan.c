@@ -344,7 +344,7 @@ static void every_index_is_checked(void **state)
         expect_error(plan, text);                                                                  \
     } while (0)
 
-    OUT_OF_RANGE(alloc->op = PLAN_OP_COUNT, "op 16: allowed are 0 ... 15");
+    OUT_OF_RANGE(alloc->op = PLAN_OP_COUNT, "op 17: allowed are 0 ... 16");
     OUT_OF_RANGE(alloc->lane = LANES_MOST, "lane 16: allowed are 0 ... 5");
     OUT_OF_RANGE(alloc->phase = 3, "phase 3: allowed are 0 ... 2");
     OUT_OF_RANGE(alloc->scope = plan->scope_count, "scope");

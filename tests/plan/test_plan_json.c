@@ -394,7 +394,7 @@ static void errors_name_the_member_and_what_is_allowed(void **state)
         {"\"category\": \"sharded_param\"", "\"category\": \"\"",
          "allowed are param, sharded_param, "},
         {"{\"id\": 0, \"op\": \"mark\"", "{\"id\": 0, \"op\": \"mork\"",
-         "instructions[0].op: \"mork\": allowed are alloc, free, compute"},
+         "instructions[0].op: \"mork\": allowed are alloc, free, use, compute"},
         {"\"mark\": \"start\"", "\"mark\": \"end\"", "instruction 0, mark in fwd: mark \"end\""},
         {"\"stream\": \"host\", \"phase\": \"fwd\"", "\"stream\": \"host\", \"phase\": \"forward\"",
          "instructions[0].phase: \"forward\": allowed are fwd, bwd, opt"},
