@@ -220,6 +220,7 @@ static uint32_t accumulate_shard(struct lowering *low, struct handle *handle, ui
     if (s->reduce != s->store) {
         const uint32_t reduced = shard;
         shard = cast_on(low, handle, f->kept == KEPT_CAST && first, lane, s->store, reduced);
+        emit_use(low, reduced, lane); /* _cast_grad_to_param_dtype says so again */
         emit_free_after(low, reduced, lane);
     }
     if (first)
@@ -236,6 +237,7 @@ static void offload(struct lowering *low, struct handle *handle, uint32_t gradie
     handle->gradient = gradient;
     emit_work(low, PLAN_DEVICE_TO_HOST, lane, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1, &gradient, 1,
               &handle->kept);
+    emit_use(low, gradient, fsdp1_of(low)->post_backward);
 }
 
 /* _reduce_grad: `flat` is the flat gradient, `gradient` that in the reduction dtype. */
@@ -253,6 +255,7 @@ static void reduce_shard(struct lowering *low, struct handle *handle, uint32_t f
     if (f->replicate_group != PLAN_NO_GROUP) {
         lane = f->all_reduce;
         emit_sync(low, lane, f->post_backward);
+        emit_use(low, shard, lane);
         emit_work(low, PLAN_ALL_REDUCE, lane, WORK_ALL_REDUCE_SUM, ATEN_ALL_REDUCE,
                   f->replicate_group, 1, &shard, 1, &shard);
     }
@@ -326,6 +329,8 @@ void fsdp1_reduce(struct lowering *low, struct handle *handle)
         handle->flat = reduce(low, handle, gradient);
     else
         expose_unsharded(low, handle);
+    if (low->sync && handle->flat == gradient) /* otherwise its free says so */
+        emit_use(low, gradient, f->post_backward);
     if (held != NONE && handle->flat != held)
         emit_free_after(low, held, f->post_backward);
     leave_scope(low, before);

@@ -3,8 +3,8 @@
  * the host blocks, in host order.
  *
  * Left out of a recording: waits for events of the step before, which a plan's step begins behind;
- * record_stream of tensors that have no memory, or are of that stream's own pool, or live to the
- * end of the step. */
+ * record_stream of tensors that have no memory, or are of that stream's own pool, of which the
+ * allocator takes no notice, and what is said twice. */
 #include "tests/support/truth.h"
 
 #include <setjmp.h>
@@ -53,26 +53,6 @@ static uint32_t number_of(const json_t *line, size_t i)
     return (uint32_t)json_integer_value(json_array_get(line, i));
 }
 
-/* Whether line `i` comes right behind a cast on the same stream: what was cast is of its pool,
- * unless it is what the hook was given, of which it says so again. */
-static bool follows_cast(const json_t *recorded, size_t i)
-{
-    const json_t *line = json_array_get(recorded, i), *before = json_array_get(recorded, i - 1);
-    return i > 0 && strcmp(text_of(before, 0), "op") == 0 &&
-           !json_equal(line, json_array_get(recorded, i + 1)) &&
-           strcmp(text_of(before, 1), text_of(line, 1)) == 0 &&
-           strcmp(text_of(before, 2), "aten._to_copy") == 0;
-}
-
-/* Whether line `i` comes right behind the copy of a gradient to the host: the shard is of the pool
- * of post_backward, which is what the allocator is told. */
-static bool follows_offload(const json_t *recorded, size_t i)
-{
-    const json_t *before = json_array_get(recorded, i - 1);
-    return i > 0 && strcmp(text_of(before, 0), "op") == 0 &&
-           strcmp(text_of(before, 2), "aten.copy_") == 0;
-}
-
 /* Whether a line says again what the one before did: of an offloaded shard the gather and the free
  * tell the allocator. */
 static bool is_repeated(const json_t *recorded, size_t i)
@@ -80,28 +60,7 @@ static bool is_repeated(const json_t *recorded, size_t i)
     return i > 0 && json_equal(json_array_get(recorded, i - 1), json_array_get(recorded, i));
 }
 
-/* Whether a line is of what a hook made before: without shards a later micro-batch's gradient is
- * added to one that has the reduction's dtype, and is of the hook's pool. */
-static bool is_of_hook(const json_t *strategy, const json_t *line)
-{
-    const char *reduce = truth_text(strategy, "reduce_dtype", ""),
-               *compute = truth_text(strategy, "param_dtype", "");
-    const char *dtype = strcmp(reduce, "fp32") == 0 ? "float32" : "bfloat16";
-    return strcmp(truth_text(strategy, "sharding", ""), "NO_SHARD") == 0 &&
-           strcmp(reduce, compute) != 0 && *reduce && strcmp(text_of(line, 3), dtype) == 0;
-}
-
-/* Without shards and casts what autograd made is the gradient: the allocator is told in every hook,
- * and here where it dies, which is another step's business. */
-static bool is_kept(const json_t *strategy)
-{
-    const char *store = truth_text(strategy, "store_dtype", "fp32");
-    return strcmp(truth_text(strategy, "sharding", ""), "NO_SHARD") == 0 &&
-           strcmp(truth_text(strategy, "param_dtype", store), store) == 0 &&
-           strcmp(truth_text(strategy, "reduce_dtype", store), store) == 0;
-}
-
-static void read_recorded(const json_t *recorded, const json_t *strategy, struct lines *lines)
+static void read_recorded(const json_t *recorded, struct lines *lines)
 {
     size_t i;
     const json_t *line;
@@ -114,11 +73,8 @@ static void read_recorded(const json_t *recorded, const json_t *strategy, struct
                      op + (strncmp(op, "aten.", 5) == 0 ? 5 : 0));
         } else if (strcmp(what, "record_stream") != 0) {
             add_event(lines, what, stream, number_of(line, 2));
-        } else if (number_of(line, 2) > 0 && strcmp(stream, "all_reduce") != 0 &&
-                   !follows_cast(recorded, i) && !is_repeated(recorded, i) &&
-                   !follows_offload(recorded, i) &&
-                   (strcmp(stream, "post_backward") != 0 ||
-                    !(is_of_hook(strategy, line) || is_kept(strategy)))) {
+        } else if (number_of(line, 2) > 0 && strcmp(stream, text_of(line, 4)) != 0 &&
+                   !is_repeated(recorded, i)) {
             snprintf(next_line(lines), LINE, "record_stream %s %u %s", stream, number_of(line, 2),
                      text_of(line, 3));
         }
@@ -166,21 +122,25 @@ static bool is_of_host(const struct plan *plan, uint32_t i)
     return false;
 }
 
-/* The all-reduce is told of a shard before it begins, and the hook of its cast behind the copy to
- * the host (follows_offload): here where it dies, if it does. */
-static bool is_told_otherwise(const char *lane, const struct buffer *buffer, const json_t *strategy)
+/* Whether a `use` has named the lane of the free `i`: the allocator knows. */
+static bool is_named(const struct plan *plan, uint32_t i)
 {
-    const bool copied = truth_text(strategy, "offload", NULL) && buffer->label == ATEN_TO_COPY;
-    return strcmp(lane, "all_reduce") == 0 ||
-           (strcmp(lane, "post_backward") == 0 && (is_kept(strategy) || copied));
+    const struct plan_instruction *in = &plan->instructions[i];
+    while (i-- > 0 &&
+           !(plan->instructions[i].op == PLAN_ALLOC && plan->instructions[i].arg == in->arg))
+        if (plan->instructions[i].op == PLAN_USE && plan->instructions[i].arg == in->arg &&
+            plan->instructions[i].lane == in->lane)
+            return true;
+    return false;
 }
 
-static void read_planned(const struct plan *plan, const json_t *strategy, struct lines *lines)
+static void read_planned(const struct plan *plan, struct lines *lines)
 {
     for (uint32_t i = 0; i < plan->instruction_count; i++) {
         const struct plan_instruction *in = &plan->instructions[i];
         const char *lane = plan->lanes[in->lane].name;
-        const struct buffer *buffer = in->op == PLAN_FREE ? &plan->buffers[in->arg] : NULL;
+        const struct buffer *buffer =
+            in->op == PLAN_FREE || in->op == PLAN_USE ? &plan->buffers[in->arg] : NULL;
         if (!plan_is_issued(in, false) || is_of_host(plan, i))
             continue;
         if (in->op == PLAN_RECORD)
@@ -189,8 +149,8 @@ static void read_planned(const struct plan *plan, const json_t *strategy, struct
             add_event(lines, in->lane == LANE_HOST ? "sync" : "wait", lane, in->arg);
         else if (plan_op_is_kernel((enum plan_op)in->op))
             add_kernel(plan, in, lines);
-        else if (buffer && plan_free_is_deferred(plan, in) &&
-                 !is_told_otherwise(lane, buffer, strategy))
+        else if (in->op == PLAN_USE ||
+                 (buffer && plan_free_is_deferred(plan, in) && !is_named(plan, i)))
             snprintf(next_line(lines), LINE, "record_stream %s %llu %s", lane,
                      (unsigned long long)buffer->bytes, dtype_name((enum dtype)buffer->dtype));
     }
@@ -205,8 +165,8 @@ static void compare(const json_t *row, size_t *rows)
     assert_non_null(plan);
     memset(&theirs, 0, sizeof theirs);
     memset(&ours, 0, sizeof ours);
-    read_recorded(json_object_get(row, "streams"), json_object_get(row, "strategy"), &theirs);
-    read_planned(plan, json_object_get(row, "strategy"), &ours);
+    read_recorded(json_object_get(row, "streams"), &theirs);
+    read_planned(plan, &ours);
     for (size_t i = 0; i < theirs.count || i < ours.count; i++)
         if (strcmp(theirs.at[i], ours.at[i]) != 0)
             fail_msg("%s: line %zu of %zu and %zu: recorded \"%s\", planned \"%s\"",

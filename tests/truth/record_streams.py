@@ -14,7 +14,8 @@ Configurations are those of record.py and, with strategy.system ddp or fsdp1, of
 A row has name, model, strategy and `streams`, in host order:
     ["record", stream, event]   ["wait", stream, event]   ["op", stream, what]
     ["sync", "host", event]     the host blocks until the event has passed
-    ["record_stream", stream, bytes, dtype]     (fsdp1) the storage may not be reused before the stream
+    ["record_stream", stream, bytes, dtype, pool]       (fsdp1) the storage, allocated on stream `pool`, may
+                            not be reused before the stream
 Ops: collectives, the copies in and out of them, host and device copies of offloading, products of
 matrices as a mark of compute, and (fsdp1) everything else that is not on the compute stream.
 Streams: compute, copy_in, all_gather, reduce_scatter, all_reduce (fsdp2); compute, unshard, post_backward,
@@ -239,11 +240,34 @@ class Fsdp2(Taped, record.Fsdp2):
 # FSDP1
 # --------------------------------------------------------------------------------------------
 
+class Pools(recorder.Log):
+    """On which stream each storage got its memory."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.pools = {}
+
+    def note(self, storage):
+        self.pools[id(storage)] = Tape.current.stream.name
+
+    def birth(self, tensor, label):
+        before = self.births
+        super().birth(tensor, label)
+        if self.births > before:
+            self.note(tensor.untyped_storage())
+
+    def resized(self, st, new):
+        super().resized(st, new)
+        if new:
+            self.note(st)
+
+
 @contextlib.contextmanager
 def fsdp1_handle():
     def record_stream(tensor, stream):
-        Tape.current.put("record_stream", stream.name, tensor.untyped_storage().nbytes(),
-                         str(tensor.dtype).removeprefix("torch."))
+        storage = tensor.untyped_storage()
+        Tape.current.put("record_stream", stream.name, storage.nbytes(), str(tensor.dtype).removeprefix("torch."),
+                         recorder.Log.current.pools[id(storage)])
     modules = (_runtime_utils, _flat_param)
     saved = [m._no_dispatch_record_stream for m in modules]
     from_device = _common_utils._FSDPDeviceHandle.from_device
@@ -272,6 +296,7 @@ class Told1(unfilled.Unfilled):
 
 class Fsdp1(Taped, record_systems.Fsdp1):
     streams = ("unshard", "post_backward", "pre_unshard", "all_reduce")
+    log = Pools
     handle = staticmethod(fsdp1_handle)
 
     def tensors(self):
