@@ -117,21 +117,74 @@ static struct run run_from(const struct work_operand *x, uint64_t first)
     return run;
 }
 
+/* A list row by row: what run_from finds by dividing, for the next rows by counting. Lists of views
+ * have rows of a few elements. */
+struct rows {
+    const struct work_operand *x;
+    struct run run;             /* what is left of the row */
+    uint64_t start;             /* of a layout: where the row begins */
+    uint64_t index[SHAPE_DIMS]; /* ... and its place in each dimension before the last */
+};
+
+/* `run` is what run_from has for element `first`. */
+static struct rows rows_from(const struct work_operand *x, uint64_t first, struct run run)
+{
+    struct rows rows = {.x = x, .run = run};
+    if (!x->layout)
+        return rows;
+    uint64_t row = first / operand_last(x);
+    for (uint32_t i = x->shape.rank ? x->shape.rank - 1 : 0; i-- > 0; row /= x->shape.dim[i]) {
+        rows.index[i] = row % x->shape.dim[i];
+        rows.start += rows.index[i] * x->layout->of[i];
+    }
+    return rows;
+}
+
+static void next_row(struct rows *rows)
+{
+    const struct work_operand *x = rows->x;
+    if (!x->layout) {
+        const uint64_t width = operand_row_width(x);
+        rows->run = (struct run){rows->run.at + rows->run.count + x->pitch - width, 1, width};
+        return;
+    }
+    for (uint32_t i = x->shape.rank ? x->shape.rank - 1 : 0; i-- > 0;) {
+        rows->start += x->layout->of[i];
+        if (++rows->index[i] < x->shape.dim[i])
+            break;
+        rows->start -= x->shape.dim[i] * x->layout->of[i];
+        rows->index[i] = 0;
+    }
+    rows->run = (struct run){rows->start, rows->run.step, operand_last(x)};
+}
+
 void host_load(const struct work_operand *x, uint64_t first, uint64_t count, float *out)
 {
+    const struct run run = run_from(x, first);
+    if (run.count >= count) {
+        load_run(x, run.at, run.step, count, out);
+        return;
+    }
+    struct rows rows = rows_from(x, first, run);
     for (uint64_t done = 0, n; done < count; done += n) {
-        const struct run run = run_from(x, first + done);
-        n = host_least(count - done, run.count);
-        load_run(x, run.at, run.step, n, out + done);
+        n = host_least(count - done, rows.run.count);
+        load_run(x, rows.run.at, rows.run.step, n, out + done);
+        next_row(&rows);
     }
 }
 
 void host_store(const struct work_operand *y, uint64_t first, uint64_t count, const float *in)
 {
+    const struct run run = run_from(y, first);
+    if (run.count >= count) {
+        store_run(y, run.at, run.step, count, in);
+        return;
+    }
+    struct rows rows = rows_from(y, first, run);
     for (uint64_t done = 0, n; done < count; done += n) {
-        const struct run run = run_from(y, first + done);
-        n = host_least(count - done, run.count);
-        store_run(y, run.at, run.step, n, in + done);
+        n = host_least(count - done, rows.run.count);
+        store_run(y, rows.run.at, rows.run.step, n, in + done);
+        next_row(&rows);
     }
 }
 
