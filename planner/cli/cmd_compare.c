@@ -84,9 +84,9 @@ static int compare(const struct settings *s, const struct plan *plan, const json
     return status;
 }
 
-/* A plan is rank 0's; the trace says whose it is. */
-static enum err_code play_rank(const char *path, struct plan **plan, const struct trace *trace,
-                               struct err *err)
+/* A plan is rank 0's; the trace says whose it is. *extra becomes that rank's, too. */
+static enum err_code play_rank(const char *path, struct plan **plan, struct plan_json_extra *extra,
+                               const struct trace *trace, struct err *err)
 {
     const char *rank = trace_get_info(trace, "rank");
     uint64_t number;
@@ -94,7 +94,7 @@ static enum err_code play_rank(const char *path, struct plan **plan, const struc
         return ERR_OK;
     if (!number_integer(rank, &number) || number > UINT32_MAX)
         return err_set(err, ERR_INVALID, "\"rank\" is \"%s\": a number is expected", rank);
-    return plan_read_rank(path, (uint32_t)number, plan, err);
+    return plan_read_rank(path, (uint32_t)number, plan, extra, err);
 }
 
 int command_compare(int argc, char **argv)
@@ -109,7 +109,7 @@ int command_compare(int argc, char **argv)
     if (plan_read_json_extra(settings.plan, &plan, &extra, &err) != ERR_OK ||
         plan_check_whole(plan, settings.plan, &err) != ERR_OK ||
         trace_read(settings.trace, &trace, &err) != ERR_OK ||
-        play_rank(settings.plan, &plan, trace, &err) != ERR_OK)
+        play_rank(settings.plan, &plan, &extra, trace, &err) != ERR_OK)
         status = report_error(&err);
     else
         status = compare(&settings, plan, extra.time, trace, &err);

@@ -7,8 +7,6 @@
  * rank has nothing, such a buffer is left, which allocates nothing. */
 #include "plan/plan_rank.h"
 
-#include "plan/plan_json.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -103,7 +101,24 @@ static bool has_same_groups(const struct plan *a, const struct plan *b)
     return true;
 }
 
-enum err_code plan_read_rank(const char *path, uint32_t rank, struct plan **plan, struct err *err)
+/* A rank's own file; *extra (NULL: nobody asks) becomes what it says besides. */
+static enum err_code read_own(const char *path, struct plan **out, struct plan_json_extra *extra,
+                              struct err *err)
+{
+    struct plan_json_extra read;
+    if (!extra)
+        return plan_read_json(path, out, err);
+    TRY(plan_read_json_extra(path, out, &read, err));
+    plan_json_extra_free(extra);
+    *extra = read;
+    const enum err_code rc = plan_check_whole(*out, path, err);
+    if (rc != ERR_OK)
+        plan_free(*out);
+    return rc;
+}
+
+enum err_code plan_read_rank(const char *path, uint32_t rank, struct plan **plan,
+                             struct plan_json_extra *extra, struct err *err)
 {
     char own[4096];
     if (!(*plan)->own_programs || rank == (*plan)->rank)
@@ -112,7 +127,7 @@ enum err_code plan_read_rank(const char *path, uint32_t rank, struct plan **plan
         return err_set(err, ERR_INVALID, "rank %u: the plan is for ranks 0 ... %u", rank,
                        (*plan)->world - 1);
     struct plan *read;
-    TRY(plan_read_json(plan_rank_path(path, rank, own, sizeof own), &read, err));
+    TRY(read_own(plan_rank_path(path, rank, own, sizeof own), &read, extra, err));
     const bool same = has_same_groups(*plan, read);
     plan_free(*plan);
     *plan = read;

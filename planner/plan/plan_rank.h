@@ -7,7 +7,7 @@
 #ifndef SHARDPLAN_PLAN_RANK_H
 #define SHARDPLAN_PLAN_RANK_H
 
-#include "plan/plan.h"
+#include "plan/plan_json.h"
 
 /* The name of the file of a rank, beside `path`, which is rank 0's, in `text`; returns text. */
 char *plan_rank_path(const char *path, uint32_t rank, char *text, size_t size);
@@ -17,7 +17,9 @@ char *plan_rank_path(const char *path, uint32_t rank, char *text, size_t size);
 enum err_code plan_for_rank(struct plan *plan, uint32_t rank, struct err *err);
 
 /* The same for a plan read from `path`; *plan is another one where each rank has its own file,
- * which must have the same groups. */
-enum err_code plan_read_rank(const char *path, uint32_t rank, struct plan **plan, struct err *err);
+ * which must have the same groups. `extra` is what the first file said besides and becomes what the
+ * other one says; NULL: nobody asks. */
+enum err_code plan_read_rank(const char *path, uint32_t rank, struct plan **plan,
+                             struct plan_json_extra *extra, struct err *err);
 
 #endif

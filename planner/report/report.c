@@ -39,10 +39,25 @@ uint32_t report_last_rank(const struct plan *plan)
                                                                                  : 0;
 }
 
+/* One of them, with the seconds of its own instructions. */
+static enum err_code write_other(const struct job *job, const struct machine *machine,
+                                 const struct prediction *prediction, const char *path,
+                                 struct err *err)
+{
+    char own[4096];
+    struct step_time time;
+    TRY(step_time(prediction, job, machine, 0, &time, err));
+    const struct plan_json_extra extra = {.time = time_plan_json(&time, prediction->plan)};
+    step_time_free(&time);
+    const enum err_code rc = plan_write_json(
+        prediction->plan, &extra, plan_rank_path(path, job->strategy.rank, own, sizeof own), err);
+    json_decref(extra.time);
+    return rc;
+}
+
 /* Programs of other ranks, where they do not follow from this one. */
 static enum err_code write_other_ranks(const struct report *r, const char *path, struct err *err)
 {
-    char own[4096];
     struct job job = *r->job;
     const struct plan *plan = r->prediction->plan;
     const uint32_t last = report_last_rank(plan);
@@ -50,11 +65,12 @@ static enum err_code write_other_ranks(const struct report *r, const char *path,
         job.strategy.accumulate = plan->micro_batch_count;
     for (job.strategy.rank = 1; job.strategy.rank <= last; job.strategy.rank++) {
         struct plan *other;
+        struct prediction prediction;
         TRY(job_plan(&job, &other, NULL, err));
         other->repeats = plan->repeats;
-        const enum err_code rc = plan_write_json(
-            other, NULL, plan_rank_path(path, job.strategy.rank, own, sizeof own), err);
-        plan_free(other);
+        TRY(predict_plan(other, r->machine, &prediction, err));
+        const enum err_code rc = write_other(&job, r->machine, &prediction, path, err);
+        prediction_free(&prediction);
         TRY(rc);
     }
     return ERR_OK;

@@ -99,7 +99,8 @@ static enum err_code open_comm(struct run *run, struct err *err)
             return err_set(err, ERR_UNSUPPORTED, "--rehearse %u/%u: the plan is for %u ranks",
                            run->settings.run.rehearse_rank, run->settings.run.rehearse_world,
                            run->plan->world);
-        return plan_read_rank(run->settings.plan, run->settings.run.rehearse_rank, &run->plan, err);
+        return plan_read_rank(run->settings.plan, run->settings.run.rehearse_rank, &run->plan, NULL,
+                              err);
     }
     if (run->plan->world == 1)
         return ERR_OK;
@@ -112,7 +113,7 @@ static enum err_code open_comm(struct run *run, struct err *err)
         return err_set(err, ERR_INVALID, "the plan is for %u ranks, %u were started",
                        run->plan->world, comm_ranks(run->comm));
     TRY(check_same_plan(run, err));
-    return plan_read_rank(run->settings.plan, comm_rank(run->comm), &run->plan, err);
+    return plan_read_rank(run->settings.plan, comm_rank(run->comm), &run->plan, NULL, err);
 }
 
 /* 1 where no input is tokens: execution_open then says so. */
