@@ -86,7 +86,8 @@ LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/%.o)
 CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/%.o)
 RUN_OBJECTS := $(RUN_SOURCES:%.c=$(BUILD)/%.o)
 RUNNABLE_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard runtime/work/*.c)) \
-  $(addprefix $(BUILD)/runtime/execution/,plan_work.o plan_runnable.o data.o)
+  $(addprefix $(BUILD)/runtime/execution/,plan_work.o plan_runnable.o data.o) \
+  $(BUILD)/runtime/program/rehearsal.o
 CUDA_OBJECTS := $(CUDA_SOURCES:%.c=$(BUILD)/pic/%.o) $(CUDA_KERNELS:%.cu=$(BUILD)/%.cu.o)
 TEST_OBJECTS := $(TEST_SHARED:%.c=$(BUILD)/%.o)
 TESTS := $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)

@@ -10,8 +10,8 @@
 #include "plan/plan_json.h"
 #include "report/files.h"
 #include "runtime/execution/data.h"
-#include "runtime/execution/plan_work.h"
 #include "runtime/execution/status.h"
+#include "runtime/program/rehearsal.h"
 #include "settings/settings_parse.h"
 
 #include <errno.h>
@@ -110,9 +110,9 @@ static enum err_code check_machine(const struct launch *launch, struct err *err)
                        "%s is a plan for %u ranks: one machine starts at most %d; one rank of them "
                        "alone: --rehearse R/%u",
                        launch->settings.plan, launch->ranks, RANKS_MOST, launch->ranks);
-    const enum work_backend backend = launch->settings.cuda ? WORK_ON_CUDA : WORK_ON_HOST;
-    TRY(plan_check_runnable(launch->plan, backend, err));
-    TRY(plan_check_attention(launch->plan, launch->settings.run.attention, backend, err));
+    struct err lacking;
+    bool waits; /* the ranks choose the same, and say so */
+    TRY(rehearsal_choose(launch->plan, &launch->settings, &waits, &lacking, err));
     TRY(check_memory(launch, err));
     return check_data(launch, err);
 }

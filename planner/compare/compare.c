@@ -4,7 +4,9 @@
 enum err_code compare_run(const struct plan *plan, const json_t *time, const struct trace *trace,
                           struct comparison *out, struct err *err)
 {
-    *out = (struct comparison){.step = trace_get_info(trace, "step"), .rank = plan->rank};
+    *out = (struct comparison){.step = trace_get_info(trace, "step"),
+                               .kernels = trace_get_info(trace, "kernels"),
+                               .rank = plan->rank};
     struct join join = {.plan = plan, .trace = trace, .arena = &out->arena};
     enum err_code rc;
     TRY_GOTO(rc, join_build(&join, err), fail);

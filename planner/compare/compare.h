@@ -88,8 +88,9 @@ struct comparison {
     struct arena arena; /* owns the arrays */
     struct compare_memory memory;
     struct compare_time time;
-    uint32_t rank;    /* that was recorded */
-    const char *step; /* its number, as recorded; lent by the trace; NULL: not told */
+    uint32_t rank;       /* that was recorded */
+    const char *step;    /* its number, as recorded; lent by the trace; NULL: not told */
+    const char *kernels; /* what they were, where they computed nothing; likewise */
 };
 
 /* Joins a plan that plan_verify accepts with a trace that the runtime recorded of it. `time` is the

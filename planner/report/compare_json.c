@@ -139,6 +139,8 @@ json_t *compare_json(const struct plan *plan, const struct comparison *c,
     json_object_set_new(root, "rank", json_integer(c->rank));
     json_object_set_new(root, "world", json_integer(plan->world));
     json_object_set_new(root, "step", c->step ? json_string(c->step) : json_null());
+    if (c->kernels)
+        json_object_set_new(root, "kernels", json_string(c->kernels));
     json_object_set_new(root, "instructions", json_integer(plan->instruction_count));
     json_object_set_new(root, "memory", memory_json(plan, &c->memory, verdict->memory_equal));
     json_object_set_new(root, "time", time_json(plan, &c->time, verdict));

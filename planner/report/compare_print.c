@@ -264,6 +264,8 @@ void compare_print(FILE *file, const struct plan *plan, const struct comparison 
     print_memory(file, &s, plan, &comparison->memory);
     print_kinds(file, &s, &comparison->time);
     print_totals(file, &s, &comparison->time);
+    if (comparison->kernels)
+        fprintf(file, "  %skernels were %s%s\n", s.dim, comparison->kernels, s.off);
     print_gaps(file, &s, plan, &comparison->time);
     if (verdict->time_checked)
         fprintf(file, "\n  %sstep time is %s%s %g %% of the recorded one\n",

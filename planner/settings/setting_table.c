@@ -614,8 +614,16 @@ static const struct setting rows[] = {
              "copies that take the predicted time",
      .field = FIELD(run.rehearse_rank), .numbers = {INTEGER(run.rehearse_world, 1, 1000000)},
      .commands = FOR_RUN},
+    {.name = "kernels", .group = GROUP_REHEARSAL, .arg = "WHICH",
+     .help = "real: they compute; waits: each takes its predicted time and computes nothing, memory, "
+             "copies and collectives are real; auto: real, and waits in a rehearsal of a plan that "
+             "the device has not all kernels for",
+     .initial = "auto", .field = FIELD(run.kernels),
+     .words = WORDS(WORD("auto", RUN_KERNELS_AUTO), WORD("real", RUN_KERNELS_REAL),
+                    WORD("waits", RUN_KERNELS_WAITS)),
+     .commands = FOR_RUN},
     {.name = "predicted", .kind = SETTING_TEXT, .group = GROUP_REHEARSAL, .arg = "FILE",
-     .help = "Trace with a rehearsal's times (default: trace.json beside the plan)",
+     .help = "Trace with a rehearsal's times (default: those in the plan)",
      .field = FIELD(run.predicted), .commands = FOR_RUN},
     {.name = "share-gpu", .kind = SETTING_FLAG, .group = GROUP_CUDA,
      .help = "Several ranks may have one GPU: for correctness only, its times mean nothing",

@@ -23,6 +23,13 @@ struct text_list {
     uint32_t count;
 };
 
+/* What the kernels of a run do. */
+enum run_kernels {
+    RUN_KERNELS_AUTO, /* compute; in a rehearsal of a plan that cannot be run wait */
+    RUN_KERNELS_REAL,
+    RUN_KERNELS_WAITS
+};
+
 struct run_options { /* of `run`, and of shardrun */
     uint32_t ranks;  /* 0: as the plan says */
     uint32_t steps;
@@ -36,9 +43,10 @@ struct run_options { /* of `run`, and of shardrun */
     enum attention_kernel attention;
     const char *products;
     bool force; /* ranks are started though this machine has not the memory */
-    uint32_t rehearse_rank, rehearse_world; /* world 0: no rehearsal */
-    const char *predicted; /* trace whose collectives a rehearsal waits for; NULL: the
-                              trace.json beside the plan, if it has times */
+    uint32_t rehearse_rank, rehearse_world; /* world 0: all ranks are there */
+    enum run_kernels kernels;
+    const char *predicted; /* trace with the times of what a rehearsal waits for; NULL: the plan's
+                              own, if it has any */
 };
 
 struct calibrate_settings {

@@ -238,11 +238,22 @@ static cudaError_t run_alone(const struct work *work, struct kernel_scratch scra
     return rc;
 }
 
+/* A kernel of a rehearsal: time that passes on the stream. */
+static cudaError_t pass_time(const struct work *work, struct kernel_scratch scratch,
+                             cudaStream_t stream)
+{
+    const cudaError_t rc = kernel_clock(scratch.data, stream);
+    return rc == cudaSuccess ? kernel_wait(scratch.data, (uint64_t)(work->wait_s * 1e9), stream)
+                             : rc;
+}
+
 /* ---- queues and events ---- */
 
 static enum err_code launch_checked(struct cuda_device *cuda, uint8_t id, const struct work *work,
                                     struct err *err)
 {
+    if (work->kind == WORK_NONE)
+        return cuda_launched(work, pass_time(work, cuda_scratch(cuda, id), cuda->stream[id]), err);
     TRY(work_check(work, WORK_ON_CUDA, err));
     if (work_is_collective(work->kind) && cuda->nccl)
         return cuda_nccl_launch(cuda->nccl, work, cuda->stream[id], err);

@@ -8,7 +8,10 @@
  *     mark optimizer     launches the norms of all gradients, for the report
  *
  * Three things happen that the plan does not say, all outside its memory: batches are written, the
- * loss and the gradient norms are copied to a few scalars that are read when the step is done. */
+ * loss and the gradient norms are copied to a few scalars that are read when the step is done.
+ *
+ * In a rehearsal whose kernels are waits (execute_rehearsal.c) the last two do not: nothing that
+ * memory holds has a meaning then, or is looked at. */
 #include "runtime/execution/execute.h"
 
 #include "memory/deferred.h"
@@ -25,7 +28,11 @@
 
 static uint64_t new_segment(void *context, uint64_t bytes)
 {
-    return device_segment_new(((struct execution *)context)->device, bytes);
+    struct execution *e = context;
+    const uint64_t address = device_segment_new(e->device, bytes);
+    if (address && e->moved)
+        execution_touch(e, address, bytes);
+    return address;
 }
 
 static void drop_segment(void *context, uint64_t address, uint64_t bytes)
@@ -162,10 +169,12 @@ static enum err_code run_instruction(struct execution *e, uint32_t id, struct er
     case PLAN_MARK:
         return pass_mark(e, (enum plan_mark)instruction->arg, id, err);
     default:
-        if (uses_gradients(e->plan, id))
-            TRY(launch_norms(e, id, err));
         if (plan_op_is_collective((enum plan_op)instruction->op))
             deferred_pass(e->deferred, id);
+        if (e->moved)
+            return execution_rehearse(e, id, err);
+        if (uses_gradients(e->plan, id))
+            TRY(launch_norms(e, id, err));
         if (fusion_chain(e->fusion, id))
             return execution_put_off(e, id, err);
         TRY(execution_launch(e, id, NULL, err));
@@ -254,6 +263,10 @@ static enum err_code sum_squares(struct execution *e, float *squares, struct err
 static enum err_code collect(struct execution *e, struct step_result *result, struct err *err)
 {
     const struct plan *plan = e->plan;
+    if (e->moved) {
+        result->loss = result->grad_norm = NAN;
+        return ERR_OK;
+    }
     const uint32_t count = e->micro_batches + e->normed_count;
     float *scalars = xmalloc((count + 1) * sizeof *scalars), loss = 0.0F;
     enum err_code rc = device_read(e->device, scalars, e->scalars, count * sizeof *scalars, err);
@@ -370,7 +383,8 @@ static enum err_code prepare(struct execution *e, struct err *err)
     const struct plan *plan = e->plan;
     uint32_t widest = FUSE_OPERANDS;
     e->optimizer = PLACE_NONE;
-    TRY(plan_check_runnable(plan, backend_of(e), err));
+    TRY(e->settings.waits ? plan_list_moved(plan, backend_of(e), &e->moved, err)
+                          : plan_check_runnable(plan, backend_of(e), err));
     for (uint32_t id = 0; id < plan->instruction_count; id++) {
         const struct plan_instruction *instruction = &plan->instructions[id];
         if (instruction->op == PLAN_MARK && instruction->arg == PLAN_MARK_MICRO_BATCH)
@@ -385,8 +399,8 @@ static enum err_code prepare(struct execution *e, struct err *err)
     }
     widest = widest < 2 * plan->param_count ? 2 * plan->param_count : widest; /* norms */
     e->operands = xmalloc(widest * sizeof *e->operands);
-    if (e->optimizer == PLACE_NONE)
-        return err_set(err, ERR_UNSUPPORTED, "the plan has no optimizer step");
+    if (e->moved)
+        return ERR_OK;
     list_normed(e);
     place_norms(e);
     if ((uint64_t)e->micro_batches + e->normed_count > SEGMENT_BYTES / sizeof(float))
@@ -448,13 +462,13 @@ enum err_code execution_open(const struct plan *plan, struct device *device, str
         rc = execution_open_batches(e, err);
     if (rc == ERR_OK && settings->poison)
         e->shared = execution_list_shared(plan);
-    if (rc == ERR_OK && settings->fuse)
+    if (rc == ERR_OK && settings->fuse && !e->moved)
         e->fusion = fusion_find(plan, backend_of(e));
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && !e->moved)
         rc = execution_prepare_products(e, err);
     if (rc == ERR_OK)
         rc = alloc_initial(e, err);
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && !e->moved)
         rc = execution_fill(e, err);
     if (rc != ERR_OK) {
         execution_close(e);
@@ -481,6 +495,7 @@ void execution_close(struct execution *e)
     free(e->operands);
     free(e->freed);
     free(e->shared);
+    free(e->moved);
     free(e->normed);
     free(e->norm_at);
     free(e->record);

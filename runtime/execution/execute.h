@@ -17,18 +17,22 @@
 struct run_settings {
     float lr, beta1, beta2, eps, weight_decay;
     struct allocator_settings allocator; /* its segment functions are filled in here */
-    const double *wait_s; /* (instructions) a rehearsal: what each collective is to take, seconds,
-                             lent until execution_close; NULL: nothing */
-    bool poison;          /* for tests: memory that may be another buffer's by now is overwritten
-                             (execute_poison.c); not with `fuse`, whose chains reach what was freed */
+    const double *wait_s; /* (instructions) a rehearsal: what each piece of work that is not done
+                             is to take, seconds, lent until execution_close; NULL: nothing */
+    bool waits;  /* a rehearsal whose kernels are waits: memory, copies, collectives, streams and
+                    events are as in any run, and nothing is computed, of which anything of a model
+                    could be read. Memory is zero at first; what there is before the first step, the
+                    losses and the norms stay nobody's */
+    bool poison; /* for tests: memory that may be another buffer's by now is overwritten
+                    (execute_poison.c); not with `fuse`, whose chains reach what was freed */
     struct snapshot_frames *frames; /* lent until execution_close: told what memory is for, for the
                                        snapshot that allocator.on_action writes to; NULL: none */
     bool fuse;                      /* chains of kernels run as one: runtime/execution/fuse.h */
 };
 
 struct step_result {
-    double loss;      /* mean over micro-batches and ranks */
-    double grad_norm; /* of all parameters, before clipping */
+    double loss;      /* mean over micro-batches and ranks; NAN: nothing is computed */
+    double grad_norm; /* of all parameters, before clipping; likewise */
     double
         seconds; /* of the whole step, by the host's clock, until the device has done all of it */
 };

@@ -17,10 +17,9 @@ struct work_operand execution_operand(const struct execution *e,
     };
 }
 
-/* The memory that a kernel may work in: the plan's own buffer for it, or for a matrix product its
- * thread's workspace, made at the first one as PyTorch's cuBLAS handles do (memory/replay.c). */
-static enum err_code give_workspace(struct execution *e, const struct plan_instruction *instruction,
-                                    struct work *work, struct err *err)
+enum err_code execution_give_workspace(struct execution *e,
+                                       const struct plan_instruction *instruction,
+                                       struct work *work, struct err *err)
 {
     const uint64_t bytes = e->device->workspace_bytes;
     struct allocator_block **own = &e->workspace[instruction->phase == PLAN_BACKWARD];
@@ -64,6 +63,8 @@ enum err_code execution_launch(struct execution *e, uint32_t id,
             operands ? operands[i] : execution_operand(e, instruction, &kernel->operands[i]);
     work.wait_s = e->settings.wait_s ? e->settings.wait_s[id] : 0.0;
     fill_settings(e, (enum work_kind)kernel->work, &work);
-    TRY(give_workspace(e, instruction, &work, err));
+    if (e->moved)
+        work_stand_in(&work, e->operands);
+    TRY(execution_give_workspace(e, instruction, &work, err));
     return device_launch(e->device, instruction->lane, &work, err);
 }

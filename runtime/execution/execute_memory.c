@@ -2,6 +2,7 @@
 #include "runtime/execution/execute_parts.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Names the buffers that hold most, for the out-of-memory message. */
 static void largest_holders(const struct execution *e, char *text, size_t size)
@@ -48,8 +49,11 @@ enum err_code execution_alloc(struct execution *e, uint32_t index, uint32_t inst
     if (buffer->bytes == 0)
         return ERR_OK;
     if (buffer->pool == LANE_HOST) {
-        if (!e->host[index])
+        if (!e->host[index]) {
             e->host[index] = device_host_new(e->device, buffer->bytes);
+            if (e->host[index] && e->moved) /* else nobody may ever write to it */
+                memset(e->host[index], 0, buffer->bytes);
+        }
         return e->host[index] ? ERR_OK : out_of_memory(e, index, instruction, err);
     }
     const enum err_code rc =

@@ -27,6 +27,8 @@ struct execution {
     struct run_settings settings;
     struct allocator *allocator;
     struct deferred *deferred;
+    bool *moved; /* (instructions) of a rehearsal whose kernels are waits: what is done all the
+                    same (plan_list_moved); NULL: everything is */
     struct fusion *fusion; /* NULL: every kernel by itself */
     struct put_off put_off;
     bool *shared; /* for tests: (buffers) other lanes than the pool's reach it; NULL: no poison */
@@ -64,6 +66,12 @@ enum err_code execution_alloc(struct execution *e, uint32_t buffer, uint32_t ins
 
 /* ---- launching: execute_launch.c ---- */
 
+/* The memory that a kernel may work in: the plan's own buffer for it, or for a matrix product its
+ * thread's workspace, made at the first one as PyTorch's cuBLAS handles do (memory/replay.c). */
+enum err_code execution_give_workspace(struct execution *e,
+                                       const struct plan_instruction *instruction,
+                                       struct work *work, struct err *err);
+
 struct work_operand execution_operand(const struct execution *e,
                                       const struct plan_instruction *instruction,
                                       const struct operand *operand);
@@ -71,6 +79,14 @@ struct work_operand execution_operand(const struct execution *e,
  * the plan's buffers are now. */
 enum err_code execution_launch(struct execution *e, uint32_t id,
                                const struct work_operand *operands, struct err *err);
+
+/* ---- kernels that are waits: execute_rehearsal.c ---- */
+
+/* Kernel `id`: is done if it only moves bytes, else takes its time. */
+enum err_code execution_rehearse(struct execution *e, uint32_t id, struct err *err);
+/* Writes zeros into all of a new segment and waits until they are there: it is memory by then,
+ * whoever gives pages only to who writes to them. A failure is the next call's that can fail. */
+void execution_touch(struct execution *e, uint64_t address, uint64_t bytes);
 
 /* ---- chains of kernels as one: execute_fused.c ---- */
 

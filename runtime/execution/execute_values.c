@@ -8,8 +8,6 @@
 
 enum { CHUNK = 1 << 22 }; /* elements of a parameter that are filled at once */
 
-#define MOST_BATCHES (UINT64_C(1) << 50) /* bytes of a step's tokens */
-
 /* ---- batches ---- */
 
 static const struct buffer *input_buffer(const struct execution *e, uint32_t i)
@@ -17,10 +15,11 @@ static const struct buffer *input_buffer(const struct execution *e, uint32_t i)
     return &e->plan->buffers[e->plan->inputs[i].buffer];
 }
 
-/* All are as long as the tokens, of which no more than MOST_BATCHES fit in. */
+/* All are as long as the tokens (plan_check_runnable). A rehearsal's are zeros, of whatever input:
+ * one micro-batch stands for all. */
 static uint64_t batches_bytes(const struct execution *e, uint32_t i)
 {
-    return e->micro_batches * input_buffer(e, i)->bytes;
+    return (e->moved ? 1 : e->micro_batches) * input_buffer(e, i)->bytes;
 }
 
 enum { MASKED_OF = 7, NO_TARGET = -100 };
@@ -30,35 +29,8 @@ static bool has_input(const struct execution *e, enum input_kind kind)
     return plan_input_of(e->plan, kind) != NULL;
 }
 
-static enum err_code check_inputs(const struct execution *e, struct err *err)
-{
-    const struct plan *plan = e->plan;
-    const struct plan_input *tokens = plan_input_of(plan, INPUT_TOKENS);
-    if (!tokens || plan->buffers[tokens->buffer].shape.rank != 2)
-        return err_set(err, ERR_UNSUPPORTED, "the plan has no input of tokens (b, s)");
-    const struct buffer *of = &plan->buffers[tokens->buffer];
-    if (of->bytes == 0 || of->bytes != shape_bytes(&of->shape, (enum dtype)of->dtype) ||
-        of->bytes > MOST_BATCHES / e->micro_batches)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "%u micro-batches of %u by %u tokens in %llu bytes cannot be read",
-                       e->micro_batches, of->shape.dim[0], of->shape.dim[1],
-                       (unsigned long long)of->bytes);
-    for (uint32_t i = 0; i < plan->input_count; i++) {
-        const enum input_kind kind = (enum input_kind)plan->inputs[i].values.kind;
-        if (kind == INPUT_UNKNOWN)
-            return err_set(err, ERR_UNSUPPORTED, "input %u is %s: no data file has them", i,
-                           input_name(kind));
-        if (input_buffer(e, i)->bytes != of->bytes ||
-            shape_elements(&input_buffer(e, i)->shape) != shape_elements(&of->shape))
-            return err_set(err, ERR_UNSUPPORTED, "input %u, %s, is not as long as the tokens", i,
-                           input_name(kind));
-    }
-    return ERR_OK;
-}
-
 enum err_code execution_open_batches(struct execution *e, struct err *err)
 {
-    TRY(check_inputs(e, err));
     e->batches = xcalloc(e->plan->input_count + 1, sizeof *e->batches);
     for (uint32_t i = 0; i < e->plan->input_count; i++) {
         const uint64_t bytes = batches_bytes(e, i);
@@ -80,7 +52,7 @@ void execution_close_batches(struct execution *e)
 /* Host memory of an input in this micro-batch: its own, and free again when the step has ended. */
 static char *staged(const struct execution *e, uint32_t i)
 {
-    return e->batches[i] + e->micro_batch * input_buffer(e, i)->bytes;
+    return e->batches[i] + (e->moved ? 0 : e->micro_batch * input_buffer(e, i)->bytes);
 }
 
 /* Copies one input in, in the compute stream's order: who still reads the last one's has passed by
@@ -102,7 +74,8 @@ static enum err_code send_input(struct execution *e, uint32_t i, uint32_t instru
                               .operand = operand,
                               .group = -1,
                               .label = "batch"};
-    return device_launch(e->device, LANE_COMPUTE, &work, err);
+    return operand[1].data && buffer->bytes > 0 ? device_launch(e->device, LANE_COMPUTE, &work, err)
+                                                : ERR_OK;
 }
 
 /* Whether place i of a sequence is masked in this step: as many of each sequence. */
@@ -139,7 +112,8 @@ static void stage_row(struct execution *e, uint32_t input, uint32_t b, uint32_t 
     }
 }
 
-enum err_code execution_write_batch(struct execution *e, uint32_t instruction, struct err *err)
+/* The next sequences of the data. */
+static enum err_code stage_rows(struct execution *e, struct err *err)
 {
     const struct plan *plan = e->plan;
     const struct shape *tokens =
@@ -156,10 +130,17 @@ enum err_code execution_write_batch(struct execution *e, uint32_t instruction, s
         for (uint32_t i = 0; i < plan->input_count && rc == ERR_OK; i++)
             stage_row(e, i, b, seq, row, next);
     }
-    for (uint32_t i = 0; i < plan->input_count && rc == ERR_OK; i++)
-        rc = send_input(e, i, instruction, err);
     free(row);
     return rc;
+}
+
+enum err_code execution_write_batch(struct execution *e, uint32_t instruction, struct err *err)
+{
+    if (!e->moved)
+        TRY(stage_rows(e, err));
+    for (uint32_t i = 0; i < e->plan->input_count; i++)
+        TRY(send_input(e, i, instruction, err));
+    return ERR_OK;
 }
 
 /* ---- values of parameters and states ---- */
@@ -174,7 +155,7 @@ enum err_code execution_zero(struct execution *e, uint32_t index, uint32_t instr
         .data = execution_address(e, index), .shape = buffer->shape, .dtype = buffer->dtype};
     const struct work work = {
         .kind = WORK_FILL, .instruction = instruction, .outs = 1, .operand = &operand, .group = -1};
-    if (!operand.data || buffer->pool == LANE_HOST)
+    if (!operand.data || buffer->pool == LANE_HOST || e->moved)
         return ERR_OK;
     return device_launch(e->device, buffer->pool, &work, err);
 }

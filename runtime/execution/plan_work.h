@@ -19,6 +19,12 @@ struct work plan_work(const struct plan *plan, uint32_t id, struct work_operand 
 enum err_code plan_check_runnable(const struct plan *plan, enum work_backend backend,
                                   struct err *err);
 
+/* (instructions) What a rehearsal whose kernels are waits does all the same: copies and collectives
+ * (work_stand_in), as far as the backend has them. No address that is made of their operands lies
+ * outside of its buffer. The caller owns *out: free. */
+enum err_code plan_list_moved(const struct plan *plan, enum work_backend backend, bool **out,
+                              struct err *err);
+
 /* Whether a backend's device has the attention that a run asks for (--attention), for the works of
  * this plan. ERR_UNSUPPORTED says what it has instead. */
 enum err_code plan_check_attention(const struct plan *plan, enum attention_kernel asked,

@@ -33,6 +33,8 @@ static void open_trace(struct recording *r, const struct record_about *about, ui
         snprintf(text, sizeof text, "rank %u of %u", r->plan->rank, r->plan->world);
         trace_set_info(r->trace, "rehearsal", text);
     }
+    if (about->waits)
+        trace_set_info(r->trace, "kernels", "waits of the predicted time");
     if (about->shared_gpu)
         trace_set_info(r->trace, "shared_gpu", "ranks took turns on a GPU: times mean nothing");
     snprintf(text, sizeof text, "%u", r->plan->rank);

@@ -11,6 +11,7 @@ struct record_about {         /* what a reader of the trace must know */
     uint64_t workspace_bytes; /* of each thread's matrix products, in the allocator */
     const char *attention;    /* struct device's */
     bool rehearsal;           /* peers were absent */
+    bool waits;               /* kernels computed nothing */
     bool shared_gpu;          /* ranks took turns on a GPU */
     struct run_steps steps;   /* of this run, so far */
 };

@@ -67,13 +67,18 @@ static struct host_device *host_of(struct device *dev)
 
 /* ---- collectives ---- */
 
-/* Until a time of clock_now_s. */
+/* So late is who sleeps, for all that host_stream.c asks (p90 of 2,000 sleeps of 5 to 80 us). */
+static const double SLEEPS_LATE_S = 8e-6;
+
+/* Until a time of clock_now_s: asleep, and the last of it looking at the clock. */
 static void pause_until(double time_s)
 {
-    const double whole = floor(time_s);
-    const struct timespec at = {(time_t)whole, (long)(1e9 * (time_s - whole))};
+    const double wake_s = time_s - SLEEPS_LATE_S, whole = floor(wake_s);
+    const struct timespec at = {(time_t)whole, (long)(1e9 * (wake_s - whole))};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
         ; /* the rest */
+    while (clock_now_s() < time_s)
+        ;
 }
 
 static bool is_reduce_scatter(enum work_kind kind)
@@ -156,10 +161,19 @@ static enum err_code run_collective(struct comm *comm, const struct work *work, 
     }
 }
 
+/* All but collectives. */
+static enum err_code run_kernel(const struct work *work, struct err *err)
+{
+    if (work->kind != WORK_NONE)
+        return host_run(work, err);
+    pause_until(clock_now_s() + work->wait_s);
+    return ERR_OK;
+}
+
 enum err_code host_run_alone(const struct work *work, struct err *err)
 {
     if (!work_is_collective(work->kind))
-        return host_run(work, err);
+        return run_kernel(work, err);
     TRY(work_check(work, WORK_ON_HOST, err));
     run_alone(work);
     return ERR_OK;
@@ -169,7 +183,7 @@ static enum err_code run(void *context, const struct work *work, uint64_t ticket
 {
     const struct host_device *host = context;
     if (!work_is_collective(work->kind))
-        return host_run(work, err);
+        return run_kernel(work, err);
     if (host->comm)
         return run_collective(host->comm, work, ticket, err);
     run_alone(work);

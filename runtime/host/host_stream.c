@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 struct entry {
@@ -155,6 +156,10 @@ static void *stream_main(void *arg)
 {
     struct stream *stream = arg;
     struct host_streams *all = stream->all;
+    /* Linux wakes who sleeps up to 50 us late unless it asks for less: a rehearsal's kernels of a
+     * few microseconds would take ten times as long (57 us late before, 6 us so, medians of 2,000
+     * sleeps of 5 to 80 us on two cores). */
+    prctl(PR_SET_TIMERSLACK, 1UL);
     pthread_mutex_lock(&all->lock);
     for (;;) {
         while (!stream->first && !all->stopping)

@@ -8,7 +8,6 @@
 #include "plan/plan_json.h"
 #include "plan/plan_rank.h"
 #include "runtime/device/clock.h"
-#include "runtime/execution/plan_work.h"
 #include "runtime/execution/record.h"
 #include "runtime/execution/status.h"
 #include "runtime/host/blas_core.h"
@@ -42,8 +41,11 @@ struct run {
     struct device *device;
     struct data *data;
     struct execution *execution;
-    struct claim *claim; /* on what it writes */
-    double *wait_s;      /* (instructions) what a rehearsal's collectives take; NULL: nothing */
+    struct claim *claim;          /* on what it writes */
+    struct plan_json_extra extra; /* of its plan */
+    bool waits;                   /* kernels compute nothing */
+    struct err lacking;           /* ... for want of these; an empty text: it was asked for */
+    double *wait_s;      /* (instructions) what is not there in a rehearsal takes; NULL: no time */
     bool terminal;       /* steps overwrite one line */
     bool started;        /* the plan was accepted: what fails now is a failure of the run */
     uint64_t first_step; /* 0, or where a checkpoint continues */
@@ -99,8 +101,8 @@ static enum err_code open_comm(struct run *run, struct err *err)
             return err_set(err, ERR_UNSUPPORTED, "--rehearse %u/%u: the plan is for %u ranks",
                            run->settings.run.rehearse_rank, run->settings.run.rehearse_world,
                            run->plan->world);
-        return plan_read_rank(run->settings.plan, run->settings.run.rehearse_rank, &run->plan, NULL,
-                              err);
+        return plan_read_rank(run->settings.plan, run->settings.run.rehearse_rank, &run->plan,
+                              &run->extra, err);
     }
     if (run->plan->world == 1)
         return ERR_OK;
@@ -113,7 +115,7 @@ static enum err_code open_comm(struct run *run, struct err *err)
         return err_set(err, ERR_INVALID, "the plan is for %u ranks, %u were started",
                        run->plan->world, comm_ranks(run->comm));
     TRY(check_same_plan(run, err));
-    return plan_read_rank(run->settings.plan, comm_rank(run->comm), &run->plan, NULL, err);
+    return plan_read_rank(run->settings.plan, comm_rank(run->comm), &run->plan, &run->extra, err);
 }
 
 /* 1 where no input is tokens: execution_open then says so. */
@@ -156,17 +158,17 @@ static enum err_code open_device(struct run *run, struct err *err)
 static enum err_code open_all(struct run *run, struct err *err)
 {
     const struct run_options *o = &run->settings.run;
-    TRY(plan_read_json(run->settings.plan, &run->plan, err));
+    TRY(plan_read_json_extra(run->settings.plan, &run->plan, &run->extra, err));
+    TRY(plan_check_whole(run->plan, run->settings.plan, err));
     run->started = true;
-    TRY(plan_check_attention(run->plan, o->attention,
-                             run->settings.cuda ? WORK_ON_CUDA : WORK_ON_HOST, err));
+    TRY(rehearsal_choose(run->plan, &run->settings, &run->waits, &run->lacking, err));
     TRY(open_comm(run, err));
     TRY(data_open(o->data, data_kind_of(o->token_bytes), vocabulary(run->plan), &run->data, err));
     const struct claim_places places = {o->save, o->save_full, run->settings.output};
     TRY(claim_open(run->plan, run->comm, &places, &run->claim, err));
     TRY(open_device(run, err));
-    if (o->rehearse_world)
-        TRY(rehearsal_times(run->plan, run->settings.plan, o->predicted, &run->wait_s, err));
+    if (o->rehearse_world || run->waits)
+        TRY(rehearsal_times(run->plan, run->extra.time, o->predicted, &run->wait_s, err));
     if (run->settings.output) {
         run->snapshot = snapshot_new();
         run->frames = snapshot_frames_new(run->plan, run->snapshot);
@@ -178,6 +180,7 @@ static enum err_code open_all(struct run *run, struct err *err)
         .eps = o->eps,
         .weight_decay = o->weight_decay,
         .wait_s = run->wait_s,
+        .waits = run->waits,
         .fuse = o->fuse,
         .frames = run->frames,
         .allocator.on_action = run->snapshot ? snapshot_on_action : NULL,
@@ -195,42 +198,83 @@ static enum err_code open_all(struct run *run, struct err *err)
     return ERR_OK;
 }
 
-/* What must not be taken for a measurement says so. */
+/* What must not be taken for a measurement, or a loss, says so. */
 static void announce(const struct run *run)
 {
     const struct run_options *o = &run->settings.run;
+    const char *const time = run->wait_s ? "take the predicted time"
+                                         : "take no time, as neither plan nor --predicted has any";
     if (!is_speaker(run) || run->settings.quiet)
         return;
-    if (o->rehearse_world)
+    if (run->waits && run->lacking.text[0])
+        fprintf(stderr, "note: %s\n", run->lacking.text);
+    if (o->rehearse_world && run->waits)
+        fprintf(stderr,
+                "note: rehearsal of rank %u of %u: memory and copies are real; kernels compute "
+                "nothing and, as collectives, which are local copies, %s\n",
+                o->rehearse_rank, o->rehearse_world, time);
+    else if (o->rehearse_world)
         fprintf(
             stderr,
             "note: rehearsal of rank %u of %u: memory, compute and copies are real; collectives "
             "are local copies that %s; the loss means nothing\n",
-            o->rehearse_rank, o->rehearse_world,
-            run->wait_s ? "take the predicted time" : "take no time, as no trace predicts any");
+            o->rehearse_rank, o->rehearse_world, time);
+    else if (run->waits)
+        fprintf(stderr,
+                "note: rehearsal of %u rank%s: memory, copies and collectives are real; kernels "
+                "compute nothing and %s\n",
+                run->plan->world, run->plan->world == 1 ? "" : "s", time);
     if (o->share_gpu)
         fprintf(stderr, "note: --share-gpu: ranks take turns on a GPU; times mean nothing\n");
+}
+
+/* Of all ranks in a step; 0: the inputs are no tokens. */
+static double tokens_of_step(const struct run *run)
+{
+    const struct plan_input *tokens = plan_input_of(run->plan, INPUT_TOKENS);
+    return tokens ? (double)shape_elements(&run->plan->buffers[tokens->buffer].shape) *
+                        run->plan->world * execution_micro_batches(run->execution)
+                  : 0;
+}
+
+/* Of what nothing computed there is no loss. */
+static void print_values(const struct run *run, const struct step_result *result)
+{
+    if (run->waits)
+        return;
+    if (run->settings.json)
+        printf("\"loss\": %.9g, \"grad_norm\": %.9g, ", result->loss, result->grad_norm);
+    else
+        printf("loss %8.5f  grad norm %8.5f  ", result->loss, result->grad_norm);
+}
+
+/* A rehearsal may be of a model that reads no tokens. */
+static void print_speed(const struct run *run, double seconds)
+{
+    const double tokens = tokens_of_step(run);
+    if (run->waits)
+        printf("%10.3f ms", 1e3 * seconds);
+    if (tokens > 0)
+        printf("%s%7.0f tokens/s", run->waits ? "  " : "", tokens / seconds);
 }
 
 /* `recorded`: the step was timed piece by piece, which on a GPU makes it slower. */
 static void print_step(const struct run *run, uint32_t step, const struct step_result *result,
                        bool recorded)
 {
-    const struct plan *plan = run->plan;
-    const struct buffer *tokens = &plan->buffers[plan_input_of(plan, INPUT_TOKENS)->buffer];
-    const double count = (double)shape_elements(&tokens->shape) * run->plan->world *
-                         execution_micro_batches(run->execution);
     if (!is_speaker(run) || run->settings.quiet)
         return;
-    if (run->settings.json)
-        printf("{\"step\": %u, \"loss\": %.9g, \"grad_norm\": %.9g, \"seconds\": %.6f%s}\n", step,
-               result->loss, result->grad_norm, result->seconds,
-               recorded ? ", \"recorded\": true" : "");
-    else
-        printf("%sstep %4u/%u  loss %8.5f  grad norm %8.5f  %7.0f tokens/s%s%s",
-               run->terminal ? "\r" : "", step + 1, run->settings.run.steps, result->loss,
-               result->grad_norm, count / result->seconds, recorded ? ", recorded" : "",
+    if (run->settings.json) {
+        printf("{\"step\": %u, ", step);
+        print_values(run, result);
+        printf("\"seconds\": %.6f%s}\n", result->seconds, recorded ? ", \"recorded\": true" : "");
+    } else {
+        printf("%sstep %4u/%u  ", run->terminal ? "\r" : "", step + 1, run->settings.run.steps);
+        print_values(run, result);
+        print_speed(run, result->seconds);
+        printf("%s%s", recorded ? ", recorded" : "",
                run->terminal && step + 1 < run->settings.run.steps ? "\x1b[K" : "\n");
+    }
     fflush(stdout);
 }
 
@@ -276,6 +320,7 @@ static enum err_code write_trace(const struct run *run, uint32_t step, struct er
         .workspace_bytes = run->device->workspace_bytes,
         .attention = run->device->attention,
         .rehearsal = run->settings.run.rehearse_world > 0,
+        .waits = run->waits,
         .shared_gpu = run->settings.run.share_gpu,
         .steps = steps_of(run),
     };
@@ -325,7 +370,7 @@ static enum err_code train(struct run *run, struct err *err)
         print_step(run, step, &result, recorded);
         if (!recorded && step > run->first_step)
             note_seconds(run, result.seconds);
-        if (!isfinite(result.loss) &&
+        if (!isfinite(result.loss) && !run->waits &&
             !run->settings.run.rehearse_world) /* there it means nothing */
             return err_set(err, ERR_DEVICE, "step %u: the loss is %f", step, result.loss);
         if (step == run->first_step && run->settings.run.param_norms)
@@ -405,6 +450,7 @@ int main(int argc, char **argv)
     data_close(run.data);
     comm_close(run.comm);
     plan_free(run.plan);
+    plan_json_extra_free(&run.extra);
     free(run.wait_s);
     free(run.step_s);
     return status;

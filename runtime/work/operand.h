@@ -102,6 +102,9 @@ const char *work_backend_name(enum work_backend backend); /* "host" */
 /* Whether there is a kernel for it at all: what one backend has, all have, and in which form
  * work_check says. */
 bool work_can_run(enum work_kind kind);
+/* ... and in that form: with so many operands. A call that was recorded may have others: a product
+ * with a number, which is no operand. */
+bool work_can_run_form(const struct work *work);
 
 /* Checks everything that can be known before the work runs: the number of operands, their dtypes,
  * and that their shapes fit together; what is in memory (the range of indices) is the kernel's to

@@ -16,3 +16,14 @@ enum work_kind work_to_run(enum work_kind kind, uint32_t ins)
         return kind;
     }
 }
+
+void work_stand_in(struct work *work, struct work_operand *operand)
+{
+    if (work->kind == WORK_ALL_REDUCE_MAX)
+        work->kind = WORK_ALL_REDUCE_SUM;
+    if (work->kind != WORK_ALL_TO_ALL || work->ranks == 0 || operand[0].shape.rank == 0 ||
+        operand[0].shape.dim[0] % work->ranks != 0)
+        return;
+    work->kind = WORK_ALL_GATHER;
+    operand[0].shape.dim[0] /= work->ranks;
+}

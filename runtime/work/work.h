@@ -30,7 +30,8 @@ struct work { /* lent to the device until the stream has passed it */
     const char *label;    /* the plan's name for it, for profilers; NULL: none */
     void *workspace;      /* the plan's memory for a kernel that wants some; NULL: none */
     uint64_t workspace_bytes;
-    double wait_s; /* a collective without its peers (a rehearsal): what it is to take */
+    double wait_s; /* of a rehearsal: what a collective without its peers is to take, or WORK_NONE,
+                      which has no operands and is nothing but time that passes */
     struct {       /* ADAMW, SGD */
         float lr, beta1, beta2, eps, weight_decay;
         uint32_t step; /* from 1 */
@@ -40,5 +41,11 @@ struct work { /* lent to the device until the stream has passed it */
 /* The work under which backends have a kernel for `kind` with so many operands in: itself, or one
  * that computes the same from the same operands. */
 enum work_kind work_to_run(enum work_kind kind, uint32_t ins);
+
+/* Where nobody looks at what comes out (a rehearsal): makes of a collective that no backend has one
+ * that sends each rank as many bytes. All-to-all of x -> y: a gather of each rank's first slice
+ * of x, as slices are all alike long; the largest of x: a sum. Others are left as they are.
+ * `operand` is work's. */
+void work_stand_in(struct work *work, struct work_operand *operand);
 
 #endif

@@ -317,14 +317,26 @@ bool work_can_run(enum work_kind kind)
     return entry_of(kind);
 }
 
+static bool takes(const struct work_entry *entry, const struct work *work)
+{
+    return work->ins >= entry->ins_least &&
+           (entry->ins_most == ANY || work->ins <= entry->ins_most) &&
+           work->outs >= entry->outs_least;
+}
+
+bool work_can_run_form(const struct work *work)
+{
+    const struct work_entry *entry = entry_of(work->kind);
+    return entry && takes(entry, work);
+}
+
 enum err_code work_check(const struct work *work, enum work_backend backend, struct err *err)
 {
     const struct work_entry *entry = entry_of(work->kind);
     if (!entry)
         return work_refuse(work, ERR_UNSUPPORTED, err, "no kernel of the %s backend computes that",
                            work_backend_name(backend));
-    if (work->ins < entry->ins_least || (entry->ins_most != ANY && work->ins > entry->ins_most) ||
-        work->outs < entry->outs_least)
+    if (!takes(entry, work))
         return work_refuse(work, ERR_INVALID, err,
                            "%u operands in and %u out; it takes %u or more in, %u or more out",
                            work->ins, work->outs, entry->ins_least, entry->outs_least);

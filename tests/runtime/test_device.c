@@ -407,6 +407,24 @@ static void a_rehearsed_broadcast_only_takes_time(void **state)
     assert_memory_equal(received, sent, sizeof sent);
 }
 
+/* A kernel of a rehearsal has no operands: what follows it on its stream comes later. */
+static void a_kernel_that_is_a_wait_only_takes_time(void **state)
+{
+    struct fixture *f = *state;
+    const struct work work = {.kind = WORK_NONE, .instruction = 78, .group = -1, .wait_s = 0.01};
+    const float sent[] = {5, 6, 7, 8};
+    float received[4] = {0};
+    double seconds = 0;
+    assert_int_equal(device_write(f->dev, f->cells, sent, sizeof sent, NULL), ERR_OK);
+    for (int lane = 0; lane <= ALL_GATHER_LANE; lane++)
+        assert_int_equal(device_launch(f->dev, (uint8_t)lane, &work, NULL), ERR_OK);
+    assert_int_equal(device_sync(f->dev, NULL), ERR_OK);
+    f->dev->ops->take_times(f->dev, add_seconds, &seconds);
+    assert_true(seconds >= 0.0099 * (ALL_GATHER_LANE + 1));
+    assert_int_equal(device_read(f->dev, received, f->cells, sizeof received, NULL), ERR_OK);
+    assert_memory_equal(received, sent, sizeof sent);
+}
+
 static void a_broadcast_is_from_a_rank_of_its_group(void **state)
 {
     struct fixture *f = *state;
@@ -562,6 +580,7 @@ static const struct CMUnitTest suite[] = {
     WITH_DEVICE(collectives_of_one_rank_are_copies),
     WITH_DEVICE(a_collective_whose_operands_do_not_fit_is_refused),
     WITH_DEVICE(a_rehearsed_broadcast_only_takes_time),
+    WITH_DEVICE(a_kernel_that_is_a_wait_only_takes_time),
     WITH_DEVICE(a_broadcast_is_from_a_rank_of_its_group),
     WITH_DEVICE(a_failure_is_reported_with_its_instruction_and_stays),
     WITH_DEVICE(a_failure_leaves_nothing_waiting),

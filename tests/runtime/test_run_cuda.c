@@ -96,12 +96,10 @@ static void a_rehearsal_holds_the_memory_of_one_rank_of_many(void **state)
 static void the_trace_of_a_rehearsal_says_so(void **state)
 {
     (void)state;
-    char path[256];
     make_plan(8, "");
     shardplan_says(0, "take the predicted time", "run %s/plan.json --rehearse 2/8 -o %s/run",
                    folder, folder);
-    snprintf(path, sizeof path, "%s/trace.json", folder);
-    assert_int_equal(remove(path), 0);
+    assert_int_equal(shell("sed -i s/instruction_s/without_times/ %s/plan.json", folder), 0);
     shardplan_says(0, "take no time", "run %s/plan.json --rehearse 2/8 -o %s/run", folder, folder);
     struct trace *trace = read_trace("run/trace-2.json");
     assert_string_equal(trace_get_info(trace, "rehearsal"), "rank 2 of 8");

@@ -278,11 +278,12 @@ static inline void guarded_exchange(struct execution *e, const struct plan *plan
         }
 }
 
-static inline enum err_code guarded_steps(struct guarded *g, const struct plan *plan,
+static inline enum err_code guarded_steps(struct guarded *g, const struct plan *plan, bool waits,
                                           struct err *err)
 {
     const struct plan_input *tokens = plan_input_of(plan, INPUT_TOKENS);
-    const struct run_settings settings = {.lr = 1e-3F, .beta1 = 0.9F, .beta2 = 0.99F, .eps = 1e-8F};
+    const struct run_settings settings = {
+        .lr = 1e-3F, .beta1 = 0.9F, .beta2 = 0.99F, .eps = 1e-8F, .waits = waits};
     struct data *data;
     struct execution *e = NULL;
     TRY(data_open(NULL, DATA_REFERENCE, tokens ? tokens->values.vocab : 1, &data, err));
@@ -291,7 +292,7 @@ static inline enum err_code guarded_steps(struct guarded *g, const struct plan *
     for (uint32_t step = 0; step < GUARDED_STEPS && rc == ERR_OK; step++) {
         struct step_result result;
         rc = execution_step(e, step, &result, err);
-        if (rc == ERR_OK)
+        if (rc == ERR_OK && !waits)
             guarded_exchange(e, plan);
     }
     g->execution = NULL;
@@ -300,8 +301,19 @@ static inline enum err_code guarded_steps(struct guarded *g, const struct plan *
     return rc;
 }
 
-/* Reads a plan and runs two steps of a rank of it, alone. What is wrong is an error, here as
- * anywhere; *ran: whether a step was begun. */
+/* The same on memory of its own. */
+static inline enum err_code guarded_alone(const struct plan *plan, bool waits, struct err *err)
+{
+    struct guarded g = {.device.ops = &guarded_ops, .events = plan->event_count};
+    g.open = calloc(plan->buffer_count + 1U, sizeof *g.open);
+    const enum err_code rc = g.open ? guarded_steps(&g, plan, waits, err) : ERR_NOMEM;
+    free(g.open);
+    return rc;
+}
+
+/* Reads a plan and runs two steps of a rank of it, alone: its kernels as waits first, which more
+ * plans can, then computing. What is wrong is an error, here as anywhere; *ran: whether a step that
+ * computes was begun. */
 static inline enum err_code guarded_run(const char *text, size_t length, uint32_t rank, bool *ran,
                                         struct err *err)
 {
@@ -313,13 +325,13 @@ static inline enum err_code guarded_run(const char *text, size_t length, uint32_
         rc = err_set(err, ERR_UNSUPPORTED, "%u ranks take long", plan->world);
     if (rc == ERR_OK && rank != plan->rank && rank < plan->world && !plan->own_programs)
         rc = plan_for_rank(plan, rank, err);
-    struct guarded g = {.device.ops = &guarded_ops, .events = plan->event_count};
-    g.open = calloc(plan->buffer_count + 1U, sizeof *g.open);
-    if (rc == ERR_OK && g.open) {
-        rc = guarded_steps(&g, plan, err);
+    if (rc == ERR_OK) {
+        struct err of_waits = {0};
+        if (guarded_alone(plan, true, &of_waits) != ERR_OK && !of_waits.text[0])
+            abort(); /* without a reason */
+        rc = guarded_alone(plan, false, err);
         *ran = rc == ERR_OK;
     }
-    free(g.open);
     plan_free(plan);
     return rc;
 }
