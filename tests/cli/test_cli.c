@@ -20,6 +20,9 @@
 
 #include <cmocka.h>
 
+/* A model whose step takes milliseconds, where runs are started and ended. */
+#define SMALL "tests/data/configs/toy-llama --seq 8"
+
 static char folder[] = "/tmp/shardplan_cli.XXXXXX";
 
 static int files_in(const char *path)
@@ -566,8 +569,7 @@ static void steps_that_cannot_be_printed_are_a_failure(void **state)
     for (int ranks = 1; ranks <= 2; ranks++) {
         if (ranks > 1 && shell("command -v mpirun") != 0)
             skip();
-        assert_int_equal(shardplan("plan fsdp2-tutorial --gpus %d -q -o %s/unsaid", ranks, folder),
-                         0);
+        assert_int_equal(shardplan("plan " SMALL " --gpus %d -q -o %s/unsaid", ranks, folder), 0);
         assert_int_equal(
             shell("^/shardplan run %s/unsaid/plan.json --steps 1 2>&1 >/dev/full", folder), 3);
         assert_non_null(strstr(program_output(), "standard output: No space left on device"));
@@ -651,7 +653,7 @@ static void plans_of_two_jobs_do_not_run_together(void **state)
     if (shell("command -v mpirun") != 0)
         skip();
     for (int ranks = 2; ranks <= 4; ranks += 2)
-        assert_int_equal(shardplan("plan fsdp2-tutorial --gpus %d --strategy zero1 -q -o %s/own%d",
+        assert_int_equal(shardplan("plan " SMALL " --gpus %d --strategy zero1 -q -o %s/own%d",
                                    ranks, folder, ranks),
                          0);
     assert_int_equal(shell("cp %s/own4/plan-1.json %s/own2", folder, folder), 0);
@@ -680,7 +682,7 @@ static void a_run_that_is_ended_leaves_no_ranks(void **state)
     (void)state;
     if (shell("command -v mpirun && command -v pgrep") != 0)
         skip();
-    assert_int_equal(shardplan("plan fsdp2-tutorial --gpus 2 -q -o %s/ended", folder), 0);
+    assert_int_equal(shardplan("plan " SMALL " --gpus 2 -q -o %s/ended", folder), 0);
     static const char *const signals[] = {"TERM", "HUP", "KILL"};
     static const int statuses[] = {143, 129, 137};
     for (int i = 0; i < 3; i++) {
@@ -704,7 +706,7 @@ static void a_run_under_nohup_outlives_its_terminal(void **state)
     (void)state;
     if (shell("command -v mpirun && command -v nohup") != 0)
         skip();
-    assert_int_equal(shardplan("plan fsdp2-tutorial --gpus 2 -q -o %s/alone", folder), 0);
+    assert_int_equal(shardplan("plan " SMALL " --gpus 2 -q -o %s/alone", folder), 0);
     const int status =
         shell("exec 2>&1; nohup ^/shardplan run %s/alone/plan.json --steps 1000000 >%s/alone/steps "
               "& run=$!; "
@@ -721,7 +723,7 @@ static void words_of_others_are_shown_where_no_rank_says_why(void **state)
     (void)state;
     if (shell("command -v mpirun") != 0)
         skip();
-    assert_int_equal(shardplan("plan fsdp2-tutorial --gpus 2 -q -o %s/words", folder), 0);
+    assert_int_equal(shardplan("plan " SMALL " --gpus 2 -q -o %s/words", folder), 0);
     assert_int_equal(
         shell("mkdir %s/others && printf '#!/bin/sh\necho not enough slots >&2\nexit 1' "
               ">%s/others/mpirun && chmod +x %s/others/mpirun && "
