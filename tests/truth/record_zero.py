@@ -68,7 +68,8 @@ def like_cuda(accelerator):
 
 
 like_cuda(get_accelerator())
-deepspeed.comm.torch.build_shm_op = lambda: None    # collectives of CPUs, which it would compile
+# collectives of CPUs, which it would compile; as an attribute of deepspeed.comm, torch is torch itself
+sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None
 for _module in (partitioned_param_coordinator, partition_parameters):       # a broadcast that nobody sends
     _module.assert_ints_same_as_other_ranks = lambda ints: None
 torch.Tensor.record_stream = lambda tensor, stream: None
