@@ -88,7 +88,7 @@ static void wrap_path(struct by_size *by, const char *path, size_t length)
 {
     for (uint32_t m = 0; m < by->graph->module_count; m++) {
         const char *name = by->graph->modules[m].name;
-        if (strlen(name) == length && strncmp(name, path, length) == 0) {
+        if (strncmp(name, path, length) == 0 && name[length] == '\0') {
             by->wrapped[m] = true;
             return;
         }
@@ -165,10 +165,11 @@ static uint32_t unit_around(const struct by_size *by, const struct wrapping *w, 
     size_t deepest = 0;
     uint32_t unit = NONE;
     for (uint32_t m = 0; m < by->graph->module_count; m++) {
+        if (!by->wrapped[m]) /* most are not: a search asks this of every pair of modules */
+            continue;
         const char *around = by->graph->modules[m].name;
         const size_t length = strlen(around);
-        if (by->wrapped[m] && length > deepest && strncmp(around, name, length) == 0 &&
-            name[length] == '.') {
+        if (length > deepest && strncmp(around, name, length) == 0 && name[length] == '.') {
             deepest = length;
             unit = w->of_module[m];
         }
