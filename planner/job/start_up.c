@@ -134,14 +134,17 @@ static enum err_code make_row(const struct prediction *prediction, const struct 
 }
 
 /* What no recording says. */
-static enum err_code check(const struct job *job, struct err *err)
+static enum err_code check(const struct job *job, const struct plan *plan, struct err *err)
 {
     const struct strategy *s = &job->strategy;
-    const char *with = s->offload && s->system != SYSTEM_FSDP2 ? "with --offload cpu"
-                       : s->ignore                             ? "with --ignore"
-                       : s->experts_replicate                  ? "with --experts-replicate"
-                       : s->columns                            ? "for parameters sharded by columns"
-                       : s->zero_redundancy                    ? "with ZeroRedundancyOptimizer"
+    const struct plan_piece *store = plan->param_count ? plan_piece(plan, 0, PIECE_STORE) : NULL;
+    const bool whole = store && store->placement.kind == PLACEMENT_WHOLE;
+    const char *with = s->offload && s->system == SYSTEM_FSDP1 && whole
+                           ? "with --offload cpu where fsdp1 shards nothing"
+                       : s->ignore            ? "with --ignore"
+                       : s->experts_replicate ? "with --experts-replicate"
+                       : s->columns           ? "for parameters sharded by columns"
+                       : s->zero_redundancy   ? "with ZeroRedundancyOptimizer"
                        : s->system == SYSTEM_ZERO1 && s->grad_accum_fp32
                            ? "with --grad-accum-dtype fp32 under zero1"
                            : NULL;
@@ -155,7 +158,7 @@ static enum err_code check(const struct job *job, struct err *err)
 enum err_code start_up(const struct prediction *prediction, const struct job *job,
                        const struct machine *machine, struct start_up *out, struct err *err)
 {
-    TRY(check(job, err));
+    TRY(check(job, prediction->plan, err));
     struct start_up_job of = {
         .plan = prediction->plan,
         .strategy = &job->strategy,

@@ -6,7 +6,10 @@
  * A unit is wrapped once all units inside it are: its parameters are put together into the flat
  * parameter (P elements), of which each rank keeps a copy of its part (S = ceil(P / N)). A state
  * dict goes the other way: a unit is gathered (N x S elements) when state_dict() enters it, and
- * again a shard when it leaves, so that the root is gathered as long as any other. */
+ * again a shard when it leaves, so that the root is gathered as long as any other.
+ *
+ * With CPUOffload a unit's shard goes to the host as soon as it is there (flat_param_to), and comes
+ * to the device again for each gather. */
 #include "job/start_up_parts.h"
 
 #include <stdlib.h>
@@ -116,6 +119,14 @@ static void sync_unit(struct program *p, const struct flat_unit *f, bool buffers
     free(elements);
 }
 
+/* flat_param_to(cpu). */
+static void to_host(struct program *p, const struct flat_unit *f, uint32_t from, uint64_t elements)
+{
+    start_up_copy(p, PLAN_DEVICE_TO_HOST, from,
+                  start_up_born(p, LANE_HOST, CATEGORY_SHARDED_PARAM, f->dtype, elements));
+    start_up_dies(p, from);
+}
+
 /* FlatParamHandle: the unit's parameters and what is between them, together; shard(): this rank's
  * part of it, which is padded where it is not all. */
 static void flatten(struct program *p, const struct flat_unit *f)
@@ -141,14 +152,17 @@ static void flatten(struct program *p, const struct flat_unit *f)
     const uint64_t from = f->shard * plan_group_rank(p->of, f->piece->group, p->of->rank);
     const uint64_t left = from < f->elements ? f->elements - from : 0;
     const uint64_t own = left < f->shard ? left : f->shard;
-    const uint32_t chunk = start_up_born(p, LANE_COMPUTE, CATEGORY_SHARDED_PARAM, f->dtype, own);
+    uint32_t shard = start_up_born(p, LANE_COMPUTE, CATEGORY_SHARDED_PARAM, f->dtype, own);
     if (own < f->shard) {
-        start_up_born(p, LANE_COMPUTE, CATEGORY_SHARDED_PARAM, f->dtype, f->shard);
+        const uint32_t chunk = shard;
+        shard = start_up_born(p, LANE_COMPUTE, CATEGORY_SHARDED_PARAM, f->dtype, f->shard);
         start_up_dies(p, chunk);
     }
     start_up_dies(p, flat_param);
     for (uint32_t i = 0; i < f->unit->params; i++)
         start_up_dies(p, p->full[param_of(p->of, f, i)]);
+    if (p->job->strategy->offload)
+        to_host(p, f, shard, f->shard);
 }
 
 static bool is_on_meta(const struct program *p, enum start_up_way way)
@@ -195,14 +209,29 @@ static bool is_offloaded(enum start_up_way way)
     return way == START_UP_FULL || way == START_UP_FULL_OPTIMIZER;
 }
 
+/* flat_param_to(device) of what is offloaded: it lives until the gather is issued. */
+static uint32_t bring_shard(struct program *p, const struct flat_unit *f)
+{
+    const uint32_t brought =
+        start_up_born(p, LANE_COMPUTE, CATEGORY_SHARDED_PARAM, f->dtype, f->shard);
+    start_up_copy(p, PLAN_HOST_TO_DEVICE,
+                  start_up_buffer(p, LANE_HOST, CATEGORY_SHARDED_PARAM, f->dtype, f->shard),
+                  brought);
+    return brought;
+}
+
 /* _unshard: p->full of the unit's first parameter is the unit. */
 static uint32_t gather(struct program *p, const struct flat_unit *f)
 {
+    const bool brings = p->job->strategy->offload;
     const uint32_t shard =
-        start_up_buffer(p, LANE_COMPUTE, CATEGORY_SHARDED_PARAM, f->dtype, f->shard);
+        brings ? bring_shard(p, f)
+               : start_up_buffer(p, LANE_COMPUTE, CATEGORY_SHARDED_PARAM, f->dtype, f->shard);
     const uint32_t whole =
         start_up_born(p, LANE_COMPUTE, CATEGORY_UNSHARDED_PARAM, f->dtype, f->shard * f->ranks);
     start_up_move(p, PLAN_ALL_GATHER, WORK_ALL_GATHER, shard, whole, f->piece->group);
+    if (brings)
+        start_up_dies(p, shard);
     return whole;
 }
 
@@ -389,6 +418,27 @@ static uint32_t stand_ins(struct program *p, const struct flat_unit *f, uint32_t
     return count;
 }
 
+/* _convert_all_state_info: of what is offloaded, both states of all parameters go to the device,
+ * and stay there until the unit's are gathered. Returns how many, in `moved` (2 a parameter). */
+static uint32_t bring_states(struct program *p, const struct flat_unit *f, uint32_t *moved)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; p->job->strategy->offload && i < f->unit->params; i++) {
+        const uint32_t param = param_of(p->of, f, i);
+        const uint64_t own =
+            has_state(p->of, param)
+                ? own_elements(p->of, f, place_of(p->of, param), start_up_elements(p->of, param))
+                : 0;
+        for (int k = 0; own && k < STATES; k++) {
+            moved[count] = start_up_born(p, LANE_COMPUTE, CATEGORY_OPTIMIZER, f->dtype, own);
+            start_up_copy(p, PLAN_HOST_TO_DEVICE,
+                          start_up_buffer(p, LANE_HOST, CATEGORY_OPTIMIZER, f->dtype, own),
+                          moved[count++]);
+        }
+    }
+    return count;
+}
+
 /* _allgather_orig_param_states: a state at a time, put together as the flat parameter is. */
 static void gather_orig_states(struct program *p, enum start_up_way way, uint32_t unit)
 {
@@ -396,6 +446,8 @@ static void gather_orig_states(struct program *p, enum start_up_way way, uint32_
     if (!flat_unit_of(p->of, unit, &f) || is_whole(f.piece) || !unit_has_states(p->of, &f))
         return;
     uint32_t before = NONE, *pads = xcalloc(2 * f.unit->params + 1, sizeof *pads);
+    uint32_t *moved = xcalloc(STATES * f.unit->params + 1, sizeof *moved);
+    uint32_t brought = bring_states(p, &f, moved);
     const uint32_t whole =
         start_up_born(p, LANE_COMPUTE, CATEGORY_UNSHARDED_PARAM, f.dtype, f.shard * f.ranks);
     for (int k = 0; k < STATES; k++) {
@@ -413,6 +465,9 @@ static void gather_orig_states(struct program *p, enum start_up_way way, uint32_
     }
     start_up_dies(p, before);
     start_up_dies(p, whole);
+    while (brought > 0)
+        start_up_dies(p, moved[--brought]);
+    free(moved);
     free(pads);
 }
 

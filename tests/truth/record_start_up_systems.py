@@ -57,9 +57,9 @@ import deepspeed
 import torch
 import torch._dynamo                # before anything is put in its functions' places
 import torch.distributed as dist
-from torch.distributed.fsdp import (FullOptimStateDictConfig, FullStateDictConfig, FullyShardedDataParallel as FSDP,
-                                    LocalOptimStateDictConfig, LocalStateDictConfig, ShardedOptimStateDictConfig,
-                                    ShardedStateDictConfig, StateDictType, _flat_param, _init_utils,
+from torch.distributed.fsdp import (CPUOffload, FullOptimStateDictConfig, FullStateDictConfig,
+                                    FullyShardedDataParallel as FSDP, LocalOptimStateDictConfig, LocalStateDictConfig,
+                                    ShardedOptimStateDictConfig, ShardedStateDictConfig, StateDictType, _flat_param, _init_utils,
                                     _runtime_utils)
 from torch.nn.parallel import DistributedDataParallel, distributed
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -91,6 +91,8 @@ def set_data(tensor, new):
     torch._C._swap_tensor_impl(tensor, other)       # swap_tensors without its check of who else holds one
     tensor.__dict__.update(other.__dict__)
     tensor.requires_grad_(requires_grad)
+    # nodes of views hold the one that was there, whose memory is gone on CUDA: there it is the same tensor
+    DATA.__set__(other, torch.Tensor.new_empty(other, 0))
 
 
 def pretend_meta():
@@ -211,7 +213,7 @@ class Fsdp1(record_systems.Fsdp1):
         return FSDP(model, device_mesh=mesh, device_id=DEVICE, auto_wrap_policy=self.policy(model, blocks),
                     sharding_strategy=record_systems.ShardingStrategy[s.get("sharding", "FULL_SHARD")],
                     mixed_precision=self.precision(), param_init_fn=to_empty, sync_module_states=way == "broadcast",
-                    use_orig_params=s.get("use_orig_params", False))
+                    use_orig_params=s.get("use_orig_params", False), cpu_offload=CPUOffload(bool(s.get("offload"))))
 
     def run(self, way, log):
         if way in ("meta", "cpu", "gpu", "broadcast"):
@@ -219,6 +221,8 @@ class Fsdp1(record_systems.Fsdp1):
             return start, self.wrapped(way, log)
         model = self.wrapped("gpu", log)
         _runtime_utils._lazy_init(model, model)     # the first forward does
+        for handle in model._all_handles if self.s.get("offload") else ():
+            handle._use_sharded_flat_param()        # likewise, in its first reshard: of the pinned shard
         optimizer = stepped(model.parameters())
         if way == "load":
             with Nowhere(log):
@@ -449,6 +453,13 @@ CASES = {
         ("no-shard", LLAMA, {"world": 4, "sharding": "NO_SHARD"}),
         ("no-shard-orig-rank-3", LLAMA, {"world": 4, "rank": 3, "sharding": "NO_SHARD", "use_orig_params": True}),
         ("no-shard-gpt2", GPT2, {"world": 4, "sharding": "NO_SHARD", "param_dtype": "bf16"}),
+        ("offload", LLAMA, {"world": 4, "offload": "cpu"}),
+        ("offload-odd-7-rank-6", ODD, {"world": 7, "rank": 6, "offload": "cpu"}),
+        ("offload-mixed-gpt2", GPT2, {"world": 4, "offload": "cpu", "param_dtype": "bf16"}),
+        ("offload-orig-odd-3", ODD, {"world": 3, "offload": "cpu", "use_orig_params": True}),
+        ("offload-orig-rank-3", LLAMA, {"world": 4, "rank": 3, "offload": "cpu", "use_orig_params": True}),
+        ("offload-hybrid", LLAMA, {"world": 8, "replicate": 2, "sharding": "HYBRID_SHARD", "offload": "cpu"}),
+        ("offload-frozen", LLAMA, {"world": 4, "freeze": "layers.0.*", "offload": "cpu"}),
     ),
     "ddp": (
         ("llama-4", LLAMA, {"world": 4}),
