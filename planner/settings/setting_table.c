@@ -309,7 +309,9 @@ static const struct setting rows[] = {
                     WORD("model", COMPILED_MODEL)),
      .commands = FOR_JOB, .systems = SYSTEM(FSDP2) | SYSTEM(DDP) | SYSTEM(FSDP1) | SYSTEM(ZERO1) |
                                      SYSTEM(ZERO2),
-     .lacks = "is planned with eager blocks alone", .lacking = SYSTEM(ZERO3)},
+     .lacks = "is planned with eager blocks alone: Dynamo's graphs end at the hooks that "
+              "DeepSpeed has on every module of a block, which leaves it single calls to compile",
+     .lacking = SYSTEM(ZERO3)},
     {.name = "optimizer", .group = GROUP_STRATEGY, .arg = "NAME", .help = "Optimizer",
      .initial = "adamw", .field = FIELD(job.strategy.optimizer),
      .words = WORDS(WORD("adamw", OPTIMIZER_ADAMW), WORD("sgd", OPTIMIZER_SGD)),
