@@ -15,7 +15,8 @@ struct work plan_work(const struct plan *plan, uint32_t id, struct work_operand 
 /* Before anything runs: every kernel has a backend's kernel, its operands fit it and are bytes
  * that exist. The plan passes plan_verify; then no address that is made of it lies outside the
  * memory of its buffers. ERR_UNSUPPORTED lists the computations that nobody can run, each once with
- * how often the plan has it; or names the instruction whose operands no kernel takes. */
+ * how often the plan has it; or names the instruction whose operands no kernel takes; or the input
+ * that no data has, or says that there is no optimizer. */
 enum err_code plan_check_runnable(const struct plan *plan, enum work_backend backend,
                                   struct err *err);
 
