@@ -51,6 +51,7 @@ static inline struct param_init init_uniform(double bound)
     X(ZEROS, "zeros")                                                                              \
     X(RANGE, "range")   /* 0, 1, 2, ... along the last dim */                                      \
     X(NUMBER, "number") /* everywhere the same */                                                  \
+    X(WINDOW, "window") /* (..., n, n) bools: places up to a row's, but for those farther back */  \
     X(ROPE, "rope")
 
 enum buffer_values_kind {
@@ -63,7 +64,7 @@ enum buffer_values_kind {
 struct buffer_values {
     uint8_t kind;   /* enum buffer_values_kind */
     uint8_t layout; /* ROPE: enum rope_layout */
-    float number;   /* NUMBER: in fp32, or whole in int64 */
+    float number;   /* NUMBER: in fp32, or whole in int64; WINDOW: how many places, 0 all */
     struct rope rope;
 };
 

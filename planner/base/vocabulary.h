@@ -112,6 +112,8 @@
     X(GT_TENSOR, "gt.Tensor")                                                                      \
     X(LE, "le.Tensor")                                                                             \
     X(GE, "ge.Tensor")                                                                             \
+    X(LE_SCALAR, "le.Scalar")                                                                      \
+    X(GE_SCALAR, "ge.Scalar")                                                                      \
     X(ISINF, "isinf")                                                                              \
     X(ANY, "any")                                                                                  \
     X(CLAMP_TENSOR, "clamp.Tensor")                                                                \

@@ -173,6 +173,9 @@ uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x);
 uint32_t op_repeat(struct graph *graph, uint32_t x, struct shape repeated, uint32_t dim);
 /* Chunk `index` of `count` equal parts of the last dim: a view; out[count] receives all. */
 void op_chunk(struct graph *graph, uint32_t x, uint32_t count, uint32_t *out);
+/* The same of x (b, s, count · a · d), seen as (b, s, count, a, d): unbind, in parts (b, s, a, d).
+ */
+void op_unbind(struct graph *graph, uint32_t x, uint32_t count, struct shape part, uint32_t *out);
 /* x in two parts of the last dim, the first `width` wide: views; out[2] receives both. Or in
  * `count` of such widths, which add up to it. */
 void op_split(struct graph *graph, uint32_t x, uint32_t width, uint32_t *out);
@@ -214,6 +217,8 @@ uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uin
 void op_attention_scale(struct graph *graph, uint32_t attended, float scale);
 /* x where `condition`, `number` elsewhere (which is born as a scalar tensor and dies at once). */
 uint32_t op_where(struct graph *graph, uint32_t condition, uint32_t x, float number);
+/* The same with that tensor: it is Python's. */
+uint32_t op_where_else(struct graph *graph, uint32_t condition, uint32_t x, uint32_t other);
 /* x where `condition`, else y, both of its shape. */
 uint32_t op_choose(struct graph *graph, uint32_t condition, uint32_t x, uint32_t y);
 /* The smaller of x and a tensor that needs no gradient and broadcasts. */

@@ -342,12 +342,17 @@ OP_CLASS(div) = {
     .backward = div_backward,
 };
 
+uint32_t op_where_else(struct graph *graph, uint32_t condition, uint32_t x, uint32_t other)
+{
+    return simple(graph, OP_WHERE, 3, (uint32_t[]){condition, x, other}, ATEN_WHERE,
+                  dtype_of(graph, x), *shape_of(graph, x));
+}
+
 uint32_t op_where(struct graph *graph, uint32_t condition, uint32_t x, float number)
 {
     const uint32_t other =
         op_fill(graph, ATEN_SCALAR_TENSOR, dtype_of(graph, x), (struct shape){.rank = 0}, number);
-    const uint32_t out = simple(graph, OP_WHERE, 3, (uint32_t[]){condition, x, other}, ATEN_WHERE,
-                                dtype_of(graph, x), *shape_of(graph, x));
+    const uint32_t out = op_where_else(graph, condition, x, other);
     graph_drop(graph, other);
     return out;
 }

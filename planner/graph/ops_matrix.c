@@ -44,19 +44,19 @@ uint32_t op_linear(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bi
 }
 
 static struct operand linear_grad_input(struct tape *tape, const struct graph *graph,
-                                        const struct graph_op *op)
+                                        const struct graph_op *op, struct operand grad)
 {
     const struct shape *w = shape_of(graph, op->in[1]);
-    const struct operand in[2] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[1])};
+    const struct operand in[2] = {grad, tape_tensor(tape, op->in[1])};
     return tape_call(tape, WORK_MATMUL_NN, ATEN_MM, dtype_of(graph, op->in[0]),
                      SHAPE(rows_of(shape_of(graph, op->in[0])), w->dim[1]),
                      product_flops(graph, op), 2, in);
 }
 
 static struct operand linear_grad_weight(struct tape *tape, const struct graph *graph,
-                                         const struct graph_op *op)
+                                         const struct graph_op *op, struct operand grad)
 {
-    const struct operand in[2] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[0])};
+    const struct operand in[2] = {grad, tape_tensor(tape, op->in[0])};
     return tape_call(tape, WORK_MATMUL_TN, ATEN_MM, dtype_of(graph, op->in[1]),
                      *shape_of(graph, op->in[1]), product_flops(graph, op), 2, in);
 }
@@ -66,20 +66,35 @@ static struct operand linear_grad_weight(struct tape *tape, const struct graph *
  * transposed (_flatten_nd_linear), without one after it (matmul). What is a matrix is not
  * flattened: no node is in between. The bias is a leaf and goes at once. */
 
+/* A product of LinearFunctionForZeroStage3, each of which makes rows of the gradient for itself. */
+static struct operand
+own_product(struct tape *tape, const struct graph *graph, const struct graph_op *op,
+            struct operand (*product)(struct tape *, const struct graph *, const struct graph_op *,
+                                      struct operand))
+{
+    struct operand grad;
+    const bool copied = tape_rows_of_grad(tape, op, &grad);
+    const struct operand made = product(tape, graph, op, grad);
+    if (copied)
+        tape_death(tape, grad);
+    return made;
+}
+
 /* LinearFunctionForZeroStage3 (deepspeed, runtime/zero/linear.py): input, weight, bias. */
 static void own_linear_backward(struct tape *tape, const struct graph *graph,
                                 const struct graph_op *op)
 {
-    const struct operand grad = tape_grad(tape, op, 0);
     struct operand made[3] = {{.place = PLACE_NONE}, {.place = PLACE_NONE}, {.place = PLACE_NONE}};
     if (tape_needs(tape, op, 0))
-        made[0] = linear_grad_input(tape, graph, op);
+        made[0] = own_product(tape, graph, op, linear_grad_input);
     if (tape_needs(tape, op, 1))
-        made[1] = linear_grad_weight(tape, graph, op);
-    if (op->ins > 2 && tape_needs(tape, op, 2))
+        made[1] = own_product(tape, graph, op, linear_grad_weight);
+    if (op->ins > 2 && tape_needs(tape, op, 2)) {
+        const struct operand grad = tape_grad_where_it_lies(tape, op);
         made[2] =
             tape_call(tape, WORK_SUM, ATEN_SUM_DIM, dtype_of(graph, op->in[2]),
                       *shape_of(graph, op->in[2]), (double)shape_elements(&grad.shape), 1, &grad);
+    }
     for (uint32_t i = 0; i < op->ins && i < 3; i++)
         if (tape_needs(tape, op, i))
             tape_give(tape, op, i, made[i]);
@@ -87,16 +102,17 @@ static void own_linear_backward(struct tape *tape, const struct graph *graph,
 
 OP_BACKWARD(linear)
 {
-    tape_grad_in_rows(tape, op);
     if (tape_own_linear(tape, op)) {
         own_linear_backward(tape, graph, op);
         return;
     }
+    tape_grad_in_rows(tape, op);
     const struct operand none = {.place = PLACE_NONE};
-    const struct operand weight =
-        tape_needs(tape, op, 1) ? linear_grad_weight(tape, graph, op) : none;
+    const struct operand weight = tape_needs(tape, op, 1)
+                                      ? linear_grad_weight(tape, graph, op, tape_grad(tape, op, 0))
+                                      : none;
     if (tape_needs(tape, op, 0))
-        tape_give(tape, op, 0, linear_grad_input(tape, graph, op));
+        tape_give(tape, op, 0, linear_grad_input(tape, graph, op, tape_grad(tape, op, 0)));
     if (tape_needs(tape, op, 1))
         tape_give_view(tape, op, 1, weight); /* transposed back */
 }
@@ -113,16 +129,17 @@ OP_CLASS(linear) = {
 
 OP_BACKWARD(linear_bias)
 {
-    tape_grad_in_rows(tape, op);
     if (tape_own_linear(tape, op)) {
         own_linear_backward(tape, graph, op);
         return;
     }
+    tape_grad_in_rows(tape, op);
     const struct operand none = {.place = PLACE_NONE};
     const struct operand input =
-        tape_needs(tape, op, 0) ? linear_grad_input(tape, graph, op) : none;
-    const struct operand weight =
-        tape_needs(tape, op, 1) ? linear_grad_weight(tape, graph, op) : none;
+        tape_needs(tape, op, 0) ? linear_grad_input(tape, graph, op, tape_grad(tape, op, 0)) : none;
+    const struct operand weight = tape_needs(tape, op, 1)
+                                      ? linear_grad_weight(tape, graph, op, tape_grad(tape, op, 0))
+                                      : none;
     const bool matrix = shape_of(graph, op->in[0])->rank == 2; /* which no view's node is before */
     if (matrix && tape_needs(tape, op, 0))
         tape_give(tape, op, 0, input);

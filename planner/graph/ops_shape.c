@@ -51,10 +51,22 @@ void op_parts(struct graph *graph, uint32_t x, uint32_t count, const uint32_t *w
 
 void op_chunk(struct graph *graph, uint32_t x, uint32_t count, uint32_t *out)
 {
-    uint32_t widths[GRAPH_OUTPUTS];
+    uint32_t widths[GRAPH_OUTPUTS] = {0};
     for (uint32_t i = 0; i < count; i++)
         widths[i] = last_dim(shape_of(graph, x)) / count;
     op_parts(graph, x, count, widths, out);
+}
+
+void op_unbind(struct graph *graph, uint32_t x, uint32_t count, struct shape part, uint32_t *out)
+{
+    op_chunk(graph, x, count, out);
+    const uint32_t op = graph->op_count - 1;
+    graph->ops[op].attr.dim = part.dim[2];
+    for (uint32_t i = 0; i < count; i++) {
+        out[i] = graph_view(graph, out[i], part);
+        graph->tensors[out[i]].root = out[i];
+        graph->ops[op].out[i] = out[i];
+    }
 }
 
 void op_split(struct graph *graph, uint32_t x, uint32_t width, uint32_t *out)
@@ -63,14 +75,53 @@ void op_split(struct graph *graph, uint32_t x, uint32_t width, uint32_t *out)
     op_parts(graph, x, 2, widths, out);
 }
 
-OP_BACKWARD(chunk) /* cat joins the gradients */
+/* Two dims of an operand change places: the same memory. */
+static void swap_last(struct tape *tape, struct operand *x)
 {
-    struct operand in[GRAPH_OUTPUTS];
+    const uint32_t last = x->shape.rank - 1, width = x->shape.dim[last];
+    struct strides strides = layout_of(&x->shape, x->pitch, x->layout);
+    const uint64_t step = strides.of[last];
+    if (layout_is_unknown(x->layout))
+        return;
+    x->shape.dim[last] = x->shape.dim[last - 1];
+    x->shape.dim[last - 1] = width;
+    strides.of[last] = strides.of[last - 1];
+    strides.of[last - 1] = step;
+    x->pitch = 0;
+    tape_lay_out(tape, x, &strides);
+}
+
+/* stack of gradients (b, s, a, d): (b, s, count, a, d), which is (b, s, count · a, d) joined by its
+ * heads. Joined is the last dim, so kernels see heads there. */
+static struct operand stacked(struct tape *tape, const struct graph_op *op, enum dtype dtype,
+                              struct operand *in)
+{
+    const struct shape s = in[0].shape; /* (b, s, a, d) */
+    struct operand out = tape_birth(tape, ATEN_STACK, dtype,
+                                    SHAPE(s.dim[0], s.dim[1], op->outs, s.dim[2], s.dim[3]));
+    out.shape = SHAPE(s.dim[0], s.dim[1], op->outs * s.dim[2], s.dim[3]);
+    struct operand seen = out;
+    swap_last(tape, &seen);
+    for (uint32_t i = 0; i < op->outs; i++)
+        swap_last(tape, &in[i]);
+    tape_kernel(tape, WORK_CAT, ATEN_STACK, 0.0, op->outs, in, 1, &seen);
+    return out;
+}
+
+OP_BACKWARD(chunk) /* cat joins the gradients, or stack */
+{
+    const enum dtype dtype = dtype_of(graph, op->in[0]);
+    const struct shape shape = *shape_of(graph, op->in[0]);
+    struct operand in[GRAPH_OUTPUTS], grad;
     for (uint32_t i = 0; i < op->outs; i++)
         in[i] = tape_grad(tape, op, i);
-    tape_give(tape, op, 0,
-              tape_call(tape, WORK_CAT, ATEN_CAT, dtype_of(graph, op->in[0]),
-                        *shape_of(graph, op->in[0]), 0.0, op->outs, in));
+    if (op->attr.dim) {
+        grad = stacked(tape, op, dtype, in);
+        grad.shape = shape;
+    } else {
+        grad = tape_call(tape, WORK_CAT, ATEN_CAT, dtype, shape, 0.0, op->outs, in);
+    }
+    tape_give(tape, op, 0, grad);
 }
 
 OP_CLASS(chunk) = {.backward = chunk_backward};

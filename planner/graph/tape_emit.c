@@ -206,20 +206,49 @@ struct operand tape_grad(struct tape *tape, const struct graph_op *op, uint32_t 
     return tape_grad_as(tape, op->out[i]);
 }
 
-void tape_grad_in_rows(struct tape *tape, const struct graph_op *op)
+/* Whether the gradient of an op's output cannot be seen as rows: *there is how it can be seen. */
+static bool lies_apart(struct tape *tape, const struct graph_op *op, struct operand *there)
 {
     const struct operand rows = tape_grad(tape, op, 0);
-    const uint32_t root = tape->root[op->out[0]];
-    struct slice *part = &tape->part[root];
+    const struct slice *part = &tape->part[tape->root[op->out[0]]];
     if (rows.place == NO_BUFFER || !layout_is_unknown(rows.layout) ||
         layout_is_unknown(part->layout))
+        return false;
+    *there = tape_grad_as(tape, part->seen_as);
+    return true;
+}
+
+void tape_grad_in_rows(struct tape *tape, const struct graph_op *op)
+{
+    struct operand there;
+    const uint32_t root = tape->root[op->out[0]];
+    struct slice *part = &tape->part[root];
+    if (!lies_apart(tape, op, &there))
         return;
-    const struct operand there = tape_grad_as(tape, part->seen_as);
     const struct operand copy = tape_call(tape, WORK_REORDER, ATEN_CLONE, (enum dtype)there.dtype,
                                           there.shape, -1.0, 1, &there);
     tape_release(tape, tape->slot[root]);
     tape->slot[root] = copy.place;
     *part = (struct slice){.seen_as = part->seen_as, .tensor = part->tensor, .mixed = part->mixed};
+}
+
+bool tape_rows_of_grad(struct tape *tape, const struct graph_op *op, struct operand *grad)
+{
+    struct operand there;
+    *grad = tape_grad(tape, op, 0);
+    if (!lies_apart(tape, op, &there))
+        return false;
+    const struct shape shape = grad->shape;
+    *grad = tape_call(tape, WORK_REORDER, ATEN_CLONE, (enum dtype)there.dtype, there.shape, -1.0, 1,
+                      &there);
+    grad->shape = shape;
+    return true;
+}
+
+struct operand tape_grad_where_it_lies(struct tape *tape, const struct graph_op *op)
+{
+    struct operand there;
+    return lies_apart(tape, op, &there) ? there : tape_grad(tape, op, 0);
 }
 
 void tape_view(struct tape *tape, struct operand *operand, struct shape shape)

@@ -22,6 +22,10 @@ struct operand tape_grad(struct tape *tape, const struct graph_op *op, uint32_t 
 /* Products call it first: their output of several dims is a view of rows, and where the gradient's
  * order of memory cannot be seen as rows, that view's backward, a reshape, has copied it. */
 void tape_grad_in_rows(struct tape *tape, const struct graph_op *op);
+/* The same for one product alone: whether *grad is a copy, which ends by tape_death. */
+bool tape_rows_of_grad(struct tape *tape, const struct graph_op *op, struct operand *grad);
+/* That gradient in whatever shape its order of memory can be seen in. */
+struct operand tape_grad_where_it_lies(struct tape *tape, const struct graph_op *op);
 /* Of what is born by tape_birth: in the order of memory of the kernel's operands, where the work
  * keeps it (tape_call does that itself). */
 void tape_lay_out_like(struct tape *tape, enum work_kind work, uint32_t ins,

@@ -38,6 +38,7 @@ static enum err_code check_hf(const struct family *family, const struct model_co
             "is not planned",
             family->name);
     const bool in_python = c->sinks || c->arch == ARCH_GEMMA2 || c->arch == ARCH_GPTJ ||
+                           c->arch == ARCH_CODEGEN || c->arch == ARCH_GPT_NEO ||
                            c->arch == ARCH_MPT || job->attention == ATTENTION_EAGER;
     if (job->seq == 1 && in_python)
         return err_set(

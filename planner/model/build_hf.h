@@ -36,6 +36,9 @@ struct hf_alibi hf_alibi(struct graph *graph, const struct model_config *config,
 uint32_t hf_alibi_mask(struct graph *graph, const struct model_config *config,
                        const struct model_job *job, struct hf_alibi alibi, uint32_t mask);
 
+/* The least number of a dtype (torch.finfo). */
+float hf_least(enum dtype dtype);
+
 /* Such a mask, which goes, as what is added to scores: (b, 1, s, s), 0 or the least number. */
 uint32_t hf_eager_mask(struct graph *graph, const struct model_job *job, uint32_t mask);
 
@@ -210,6 +213,7 @@ uint32_t hf_logits_kept(struct graph *graph, uint32_t hidden);
  *     else                             memory-efficient (k and v repeated first if k < a) */
 struct hf_attention {
     uint32_t q, k, v, mask;
+    bool both_ways;    /* without a mask nothing is masked: not causal */
     bool broadcast;    /* one head of k and v, which no kernel is told to repeat: single ops */
     bool q_contiguous; /* in memory as (b, a, s, d): flash's output is then in that order too */
     float dropout;

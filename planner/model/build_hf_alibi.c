@@ -5,8 +5,7 @@
 #include <float.h>
 #include <math.h>
 
-/* The least number of a dtype (torch.finfo). */
-static float least_of(enum dtype dtype)
+float hf_least(enum dtype dtype)
 {
     return dtype == DTYPE_FP32 ? -FLT_MAX : dtype == DTYPE_FP16 ? -65504.0F : -0x1.fep127F;
 }
@@ -69,7 +68,7 @@ uint32_t hf_alibi_mask(struct graph *graph, const struct model_config *c,
     const uint32_t b = job->batch, s = job->seq, a = c->heads;
     const struct shape scalar = {.rank = 0}, square = SHAPE(b, 1, s, s), all = SHAPE(b, a, s, s);
     const enum dtype dtype = (enum dtype)graph->tensors[alibi.bias].dtype;
-    const float least = least_of(dtype);
+    const float least = hf_least(dtype);
     const uint32_t zero = op_fill(graph, ATEN_FULL, dtype, scalar, 0.0F);
     const uint32_t number = op_fill(graph, ATEN_SCALAR_TENSOR, dtype, scalar, least);
     const uint32_t added = op_no_grad(graph, WORK_WHERE, ATEN_WHERE, dtype, square, 3,

@@ -60,7 +60,7 @@ static uint32_t flash(struct graph *graph, const struct hf_attention *a)
     autocast_attention_arguments(graph, op_attention_kind(graph), 3, in);
     for (uint32_t i = 0; i < 3 && padded != d; i++)
         in[i] = transpose(graph, op_pad_last(graph, transpose(graph, in[i]), padded));
-    uint32_t out = op_attention(graph, in[0], in[1], in[2], true, a->dropout);
+    uint32_t out = op_attention(graph, in[0], in[1], in[2], !a->both_ways, a->dropout);
     const float root = 1 / sqrtf((float)d); /* whatever it is padded to */
     op_attention_scale(graph, out, padded != d && !(a->scale > 0) ? root : a->scale);
     for (uint32_t i = 0; i < 3 && padded != d; i++)
@@ -114,8 +114,8 @@ static uint32_t efficient(struct graph *graph, const struct hf_attention *a)
         graph_drop(graph, minus);
         bias = aligned(graph, bias, true);
     }
-    const uint32_t out =
-        op_efficient_attention(graph, in[0], in[1], in[2], bias, bias == GRAPH_NONE, a->dropout);
+    const uint32_t out = op_efficient_attention(graph, in[0], in[1], in[2], bias,
+                                                bias == GRAPH_NONE && !a->both_ways, a->dropout);
     op_attention_scale(graph, out, a->scale);
     if (bias != GRAPH_NONE && !(is_bias && bias == a->mask))
         graph_drop(graph, bias);
@@ -137,16 +137,17 @@ static uint32_t single_ops(struct graph *graph, const struct hf_attention *a)
         k = transpose(graph, hf_repeat_heads(graph, a->k, s.dim[2]));
         v = transpose(graph, hf_repeat_heads(graph, a->v, s.dim[2]));
     }
-    const uint32_t out = op_math_attention(graph, &(struct math_attention){
-                                                      .q = a->q,
-                                                      .k = k,
-                                                      .v = v,
-                                                      .mask = a->mask,
-                                                      .causal = !masked && s.dim[1] > 1,
-                                                      .broadcast = a->broadcast,
-                                                      .dropout = a->dropout,
-                                                      .scale = a->scale,
-                                                  });
+    const uint32_t out =
+        op_math_attention(graph, &(struct math_attention){
+                                     .q = a->q,
+                                     .k = k,
+                                     .v = v,
+                                     .mask = a->mask,
+                                     .causal = !masked && !a->both_ways && s.dim[1] > 1,
+                                     .broadcast = a->broadcast,
+                                     .dropout = a->dropout,
+                                     .scale = a->scale,
+                                 });
     if (graph->tensors[k].storage != graph->tensors[a->k].storage) {
         graph_drop(graph, k);
         graph_drop(graph, v);

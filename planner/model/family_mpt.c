@@ -6,11 +6,10 @@
  * single ops whatever the kernel is asked for, with ALiBi for as many keys as a sequence may have,
  * of which each block takes the last; scores are returned beside its output, so that they live
  * until the next block has returned. */
-#include "model/build_hf.h"
+#include "model/build_hf_scored.h"
 #include "model/count.h"
 #include "model/family.h"
 
-#include <float.h>
 #include <math.h>
 
 struct block {
@@ -29,12 +28,6 @@ static struct block declare_block(struct graph *graph, const struct model_config
     block.up = build_linear(graph, prefix, ".ffn.up_proj", c->ffn, h, false);
     block.down = build_linear(graph, prefix, ".ffn.down_proj", h, c->ffn, false);
     return block;
-}
-
-/* A LayerNorm whose bias was taken from it. */
-static uint32_t normed_by(struct graph *graph, uint32_t x, struct norm norm)
-{
-    return op_layer_norm(graph, x, norm.weight, GRAPH_NONE, norm.eps);
 }
 
 /* A tensor outside autograd from another of its shape, which goes. */
@@ -72,12 +65,6 @@ static uint32_t alibi(struct graph *graph, const struct model_config *c)
     return bias;
 }
 
-/* torch.finfo's least number. */
-static float least_of(enum dtype dtype)
-{
-    return dtype == DTYPE_FP32 ? -FLT_MAX : dtype == DTYPE_FP16 ? -65504.0F : -0x1.fep127F;
-}
-
 /* Heads (b, s, a, d) of a third of the product. */
 static uint32_t heads_of(struct graph *graph, const struct model_config *c,
                          const struct model_job *job, uint32_t part)
@@ -96,7 +83,7 @@ static uint32_t weigh(struct graph *graph, const struct model_config *c, uint32_
     graph_drop(graph, product);
     const uint32_t biased = op_add(graph, scaled, graph_slice(graph, bias, n - s, s));
     graph_drop(graph, scaled);
-    *scores = op_masked_number(graph, biased, mask, least_of((enum dtype)graph->tensors[q].dtype));
+    *scores = op_masked_number(graph, biased, mask, hf_least((enum dtype)graph->tensors[q].dtype));
     graph_drop(graph, biased);
     const uint32_t upcast = op_to(graph, *scores, DTYPE_FP32);
     const uint32_t wide = op_softmax(graph, upcast);
@@ -108,32 +95,21 @@ static uint32_t weigh(struct graph *graph, const struct model_config *c, uint32_
     return weights;
 }
 
-struct inputs { /* of every block */
-    uint32_t bias, mask;
-};
-
 static uint32_t attention(struct graph *graph, const struct model_config *c,
                           const struct model_job *job, const struct block *block, uint32_t y,
-                          const struct inputs *in, uint32_t *weights)
+                          const struct hf_scored_inputs *in, uint32_t *weights)
 {
     uint32_t part[3], scores;
-    const uint32_t b = job->batch, s = job->seq;
     const uint32_t qkv = apply_linear(graph, y, block->qkv);
     op_chunk(graph, qkv, 3, part);
     for (int i = 0; i < 3; i++)
         part[i] = graph_transpose(graph, heads_of(graph, c, job, part[i]), 1, 2);
     *weights = weigh(graph, c, part[0], part[1], in->bias, in->mask, &scores);
-    const uint32_t mixed = op_matmul(graph, *weights, part[2]);
-    uint32_t merged = graph_transpose(graph, mixed, 1, 2);
-    if (c->heads > 1 && s > 1) { /* contiguous() */
-        merged = op_unary(graph, OP_CLONE, merged);
-        graph_drop(graph, mixed);
-    }
-    const uint32_t out =
-        apply_linear(graph, graph_view(graph, merged, SHAPE(b, s, c->hidden)), block->out);
+    const uint32_t mixed = hf_scored_merged(graph, op_matmul(graph, *weights, part[2]));
+    const uint32_t out = apply_linear(graph, mixed, block->out);
     graph_drop(graph, qkv);
     graph_drop(graph, scores);
-    graph_drop(graph, merged);
+    graph_drop(graph, mixed);
     return out;
 }
 
@@ -154,87 +130,53 @@ static uint32_t feed_forward(struct graph *graph, const struct block *block, uin
 }
 
 static uint32_t run_block(struct graph *graph, const struct model_config *c,
-                          const struct model_job *job, const struct block *block, uint32_t x,
-                          const struct inputs *in, uint32_t *weights)
+                          const struct model_job *job, uint32_t index, const char *prefix,
+                          uint32_t x, const struct hf_scored_inputs *in, uint32_t *weights)
 {
-    const uint32_t y1 = normed_by(graph, x, block->norm_1);
-    const uint32_t attended = attention(graph, c, job, block, y1, in, weights);
+    (void)index;
+    const struct block block = declare_block(graph, c, prefix);
+    const uint32_t y1 = hf_scored_normed(graph, x, block.norm_1);
+    const uint32_t attended = attention(graph, c, job, &block, y1, in, weights);
     const uint32_t same =
-        hf_dropout_beside(graph, attended, 0, block->norm_1.weight, "resid_attn_dropout");
+        hf_dropout_beside(graph, attended, 0, block.norm_1.weight, "resid_attn_dropout");
     const uint32_t h = op_add(graph, same, x);
-    const uint32_t y2 = normed_by(graph, h, block->norm_2);
+    const uint32_t y2 = hf_scored_normed(graph, h, block.norm_2);
     graph_drop(graph, y1);
-    const uint32_t z = feed_forward(graph, block, y2, h);
+    const uint32_t z = feed_forward(graph, &block, y2, h);
     graph_drop(graph, y2);
     graph_drop(graph, h);
     graph_drop(graph, same);
     return z;
 }
 
-/* All blocks; what the last returned stays, and so do its scores: last[2]. */
-static void run_blocks(struct graph *graph, const struct model_config *c,
-                       const struct model_job *job, const struct inputs *in, uint32_t first,
-                       uint32_t last[2])
-{
-    uint32_t x = first, weights = GRAPH_NONE;
-    const uint32_t flat =
-        graph_view(graph, in->bias, SHAPE(c->heads, 1, c->max_positions)); /* squeeze(0) */
-    for (uint32_t i = 0; i < c->layers; i++) {
-        const uint32_t module = graph_module(graph, ROLE_BLOCK, "transformer.blocks.%u", i);
-        const struct block block = declare_block(graph, c, graph->modules[module].name);
-        const struct inputs own = {
-            .bias = job->casts_inputs ? op_to(graph, flat, graph->compute) : flat,
-            .mask = in->mask,
-        };
-        uint32_t scores;
-        graph_enter(graph, module, x);
-        graph_also_input(graph, module, own.bias);
-        graph_also_input(graph, module, own.mask);
-        const uint32_t z = run_block(graph, c, job, &block, x, &own, &scores);
-        graph_exit(graph, module, z);
-        if (own.bias != flat)
-            graph_drop(graph, own.bias);
-        if (weights != GRAPH_NONE)
-            graph_drop(graph, weights);
-        if (x != first)
-            graph_drop(graph, x);
-        x = z;
-        weights = scores;
-    }
-    last[0] = x;
-    last[1] = weights;
-}
-
 static void build(struct graph *graph, const struct model_config *c, const struct model_job *job)
 {
-    uint32_t last[2];
+    uint32_t last[2], wte;
+    const struct hf_scored way = {.blocks = "transformer.blocks",
+                                  .norm = "norm_f",
+                                  .block = run_block,
+                                  .keeps_first = true,
+                                  .bare_bias = true};
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
     const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
-    uint32_t wte;
     const uint32_t embedded = hf_wte(graph, c, tokens, &wte);
-    struct inputs in = {.bias = alibi(graph, c)};
+    const uint32_t bias = alibi(graph, c);
     const uint32_t added = hf_eager_mask(graph, job, hf_window_mask(graph, job, HF_NO_WINDOW));
-    in.mask = op_no_grad(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_BOOL, graph->tensors[added].shape, 1,
-                         &added);
+    const struct hf_scored_inputs in = {
+        .mask = op_no_grad(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_BOOL, graph->tensors[added].shape,
+                           1, &added),
+        .bias = graph_view(graph, bias, SHAPE(c->heads, 1, c->max_positions)), /* squeeze(0) */
+        .positions = GRAPH_NONE,
+    };
     graph_drop(graph, added);
-    run_blocks(graph, c, job, &in, embedded, last);
-    const uint32_t module = graph_module(graph, ROLE_NORM, "transformer.norm_f");
-    const struct norm norm =
-        build_norm(graph, "transformer.", "norm_f", c->hidden, false, c->norm_eps);
-    graph_enter(graph, module, last[0]);
-    const uint32_t normed = normed_by(graph, last[0], norm);
-    graph_exit(graph, module, normed);
+    const uint32_t normed = hf_scored_run(graph, c, job, &way, &in, embedded, last);
     graph_drop(graph, embedded);
-    graph_drop(graph, in.bias);
+    graph_drop(graph, bias);
     graph_drop(graph, in.mask);
     graph_drop(graph, last[0]);
     graph_drop(graph, last[1]);
-    const uint32_t head_module = graph_module(graph, ROLE_HEAD, "lm_head");
-    const struct linear head = c->tied
-                                   ? (struct linear){wte, GRAPH_NONE}
-                                   : build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);
-    hf_head(graph, head_module, normed, head, labels);
+    hf_scored_head(graph, c, wte, false, normed, labels);
 }
 
 static const struct key keys[] = {

@@ -111,6 +111,11 @@ static struct allowed show_allowed(const struct key *key)
         snprintf(allowed.text, sizeof allowed.text, "null, or for each layer %.160s",
                  show_choices(key->choices).text);
         break;
+    case KEY_PATTERN:
+        snprintf(allowed.text, sizeof allowed.text,
+                 "null, or [[[kind, ...], times], ...] for all layers, kinds %.120s",
+                 show_choices(key->choices).text);
+        break;
     case KEY_WINDOWS:
         snprintf(allowed.text, sizeof allowed.text,
                  "null, or for each layer %.100s: some of each where there is a \"sliding_window\"",
@@ -282,6 +287,39 @@ static enum err_code take_layers(const struct reader *r, const struct key *key, 
     return ERR_OK;
 }
 
+/* One [choices, n] of a pattern, from layer *index on. False: it is none, or there are fewer
+ * layers. */
+static bool take_repeated(const struct reader *r, const struct key *key, const json_t *pair,
+                          uint32_t *index, struct layer_list *list)
+{
+    const json_t *kinds = json_array_get(pair, 0), *times = json_array_get(pair, 1);
+    const size_t count = json_array_size(kinds);
+    if (count == 0 || !json_is_integer(times) || json_array_size(pair) != 2)
+        return false;
+    for (json_int_t n = 0; n < json_integer_value(times); n++)
+        for (size_t i = 0; i < count; i++, ++*index) {
+            const struct choice *choice = layer_choice(key, json_array_get(kinds, i));
+            if (!choice || *index >= r->config->layers)
+                return false;
+            list->bits[*index / 32] |= (uint32_t)choice->flag << (*index % 32);
+        }
+    return true;
+}
+
+static enum err_code take_pattern(const struct reader *r, const struct key *key, const char *name,
+                                  const json_t *value)
+{
+    struct layer_list list = {.listed = true};
+    uint32_t index = 0;
+    for (size_t i = 0; i < json_array_size(value); i++)
+        if (!take_repeated(r, key, json_array_get(value, i), &index, &list))
+            return unexpected(r, key, name, value);
+    if (index != r->config->layers)
+        return unexpected(r, key, name, value);
+    *(struct layer_list *)(void *)((char *)r->config + key->field) = list;
+    return ERR_OK;
+}
+
 /* The number that a list has for each layer; NULL: they differ. */
 static const json_t *same_of_each(const json_t *list)
 {
@@ -342,6 +380,8 @@ static enum err_code take_value(const struct reader *r, const struct key *key, c
         return take_set(r, key, name, value);
     if (key->type == KEY_OTHERS)
         return take_others(r, key, name, value);
+    if (key->type == KEY_PATTERN)
+        return take_pattern(r, key, name, value);
     if (key->type == KEY_LAYERS || key->type == KEY_WINDOWS)
         return take_layers(r, key, name, value);
     if (key->type == KEY_NEUTRAL)

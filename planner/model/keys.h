@@ -39,6 +39,7 @@ enum key_type {
     KEY_LAYERS,  /* a list of one of `choices` for each layer: a struct layer_list of their flags */
     KEY_WINDOWS, /* the same, where a window is: some layers have it and some have not, or all is
                     as the other keys say */
+    KEY_PATTERN, /* a list of [choices, n] pairs: the choices n times, and so on for all layers */
     KEY_EACH,    /* as KEY_INT, or a list of the same number for each layer */
 };
 

@@ -18,6 +18,13 @@ static const char *own_targets(enum arch arch)
     static const char *const rows[][2] = {
         {"gpt2", "c_attn"},
         {"opt", "q_proj,v_proj"},
+        {"gptj", "q_proj,v_proj"},
+        {"gpt_neo", "q_proj,v_proj"},
+        {"gpt_bigcode", "c_attn"},
+        {"mpt", "Wqkv"},
+        {"falcon", "query_key_value"},
+        {"mixtral", "q_proj,v_proj"},
+        {"codegen", "qkv_proj"},
         {"gpt_neox", "query_key_value"},
         {"llama", "q_proj,v_proj"},
         {"mistral", "q_proj,v_proj"},

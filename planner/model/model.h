@@ -82,6 +82,8 @@
     X(GPT2, gpt2)                                                                                  \
     X(GPT_BIGCODE, gpt_bigcode)                                                                    \
     X(GPT_NEOX, gpt_neox)                                                                          \
+    X(GPT_NEO, gpt_neo)                                                                            \
+    X(CODEGEN, codegen)                                                                            \
     X(GPTJ, gptj)                                                                                  \
     X(MPT, mpt)                                                                                    \
     X(FALCON, falcon)                                                                              \
@@ -91,6 +93,7 @@
     X(CAMEMBERT, camembert)                                                                        \
     X(ELECTRA, electra)                                                                            \
     X(DISTILBERT, distilbert)                                                                      \
+    X(MODERNBERT, modernbert)                                                                      \
     X(BERT, bert)                                                                                  \
     X(T5, t5)                                                                                      \
     X(MT5, mt5)                                                                                    \
@@ -141,7 +144,8 @@ struct model_config {
     bool attention_bias; /* q, k, v have biases; so has what follows them, but see output_bias */
     bool output_bias;    /* ... for Llama and its kin, whose Qwen2 has none */
     bool mlp_bias;
-    bool head_bias; /* Phi-MoE */
+    bool head_bias;             /* Phi-MoE, ModernBERT */
+    bool norm_bias, dense_bias; /* ModernBERT: of LayerNorms; of the Linear before the head */
     bool qk_norm;
     bool gated;              /* T5: gated feed-forward */
     bool parallel_residual;  /* GPT-NeoX, StableLM, Phi, Falcon */
@@ -154,8 +158,9 @@ struct model_config {
                                 "gelu_fast" (by tanh), "relu": lent, static */
     float dropout, attention_dropout;
     float norm_eps;
-    float init_std;   /* of weights that transformers' code draws */
-    struct rope rope; /* dim and positions are the builder's */
+    float init_std;    /* of weights that transformers' code draws */
+    float init_cutoff; /* ModernBERT: ... within so many of them */
+    struct rope rope;  /* dim and positions are the builder's */
     /* Ministral 3: q times 1 + beta log(1 + floor(position / step)); Llama 4: of position + 1, and
      * in layers without RoPE, unless the step is 0 */
     float position_beta;

@@ -363,7 +363,7 @@ static void put_module_buffers(struct writer *w)
         put_uint(w, row->buffer);
         put(w, ", \"init\": {\"kind\": ");
         put_string(w, buffer_values_name((enum buffer_values_kind)row->values.kind));
-        if (row->values.kind == VALUES_NUMBER)
+        if (row->values.kind == VALUES_NUMBER || row->values.kind == VALUES_WINDOW)
             member_real(w, "number", (double)row->values.number, true);
         if (row->values.kind == VALUES_ROPE) {
             member_string(w, "layout", rope_layout_name((enum rope_layout)row->values.layout));

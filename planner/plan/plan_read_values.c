@@ -140,7 +140,7 @@ static enum err_code read_buffer_values(struct object *row, struct buffer_values
         layouts[i] = rope_layout_name((enum rope_layout)i);
     TRY(open_member(row, "init", &o));
     TRY(TAKE_CHOICE(&o, "kind", kinds, &values->kind));
-    if (values->kind == VALUES_NUMBER)
+    if (values->kind == VALUES_NUMBER || values->kind == VALUES_WINDOW)
         TRY(take_single(&o, "number", &values->number));
     if (values->kind == VALUES_ROPE) {
         TRY(TAKE_CHOICE(&o, "layout", layouts, &values->layout));

@@ -90,6 +90,11 @@ static enum err_code check_module_buffer(const struct plan *plan, uint32_t i, st
         buffer->dtype != DTYPE_BF16 && buffer->dtype != DTYPE_FP16 && buffer->dtype != DTYPE_INT64)
         return err_set(err, ERR_INTERNAL, "module buffer %u: a number is fp32, bf16, fp16 or int64",
                        i);
+    const uint32_t rank = buffer->shape.rank;
+    if (row->values.kind == VALUES_WINDOW &&
+        (buffer->dtype != DTYPE_BOOL || rank < 2 || !(row->values.number >= 0) ||
+         buffer->shape.dim[rank - 1] != buffer->shape.dim[rank - 2]))
+        return err_set(err, ERR_INTERNAL, "module buffer %u: a window is of bools, and square", i);
     return row->values.kind == VALUES_ROPE ? check_rope(&row->values, buffer, i, err) : ERR_OK;
 }
 

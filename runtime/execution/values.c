@@ -163,11 +163,23 @@ static void fill_integers(int64_t number, uint64_t count, int64_t *out)
         out[i] = number;
 }
 
+/* Of row t the places k <= t, and of these those with k > t - window, unless that is 0. */
+static void fill_window(const struct shape *shape, float window, uint8_t *out)
+{
+    const uint64_t n = shape->dim[shape->rank - 1], count = shape_elements(shape);
+    for (uint64_t i = 0; i < count; i++) {
+        const uint64_t t = i / n % n, k = i % n;
+        out[i] = k <= t && (!(window > 0) || (float)(t - k) < window);
+    }
+}
+
 void values_of_buffer(const struct buffer_values *values, const struct shape *shape,
                       enum dtype dtype, void *out)
 {
     if (values->kind == VALUES_RANGE)
         fill_range(shape, out);
+    else if (values->kind == VALUES_WINDOW)
+        fill_window(shape, values->number, out);
     else if (values->kind == VALUES_NUMBER && dtype == DTYPE_INT64)
         fill_integers((int64_t)values->number, shape_elements(shape), out);
     else if (values->kind == VALUES_NUMBER)

@@ -315,6 +315,7 @@ HF = {  # model_type -> (model class, config class, paths of the lists of blocks
     "bert": ("BertForMaskedLM", "BertConfig", ["bert.encoder.layer"]),
     "electra": ("ElectraForMaskedLM", "ElectraConfig", ["electra.encoder.layer"]),
     "distilbert": ("DistilBertForMaskedLM", "DistilBertConfig", ["distilbert.transformer.layer"]),
+    "modernbert": ("ModernBertForMaskedLM", "ModernBertConfig", ["model.layers"]),
     "roberta": ("RobertaForMaskedLM", "RobertaConfig", ["roberta.encoder.layer"]),
     "xlm-roberta": ("XLMRobertaForMaskedLM", "XLMRobertaConfig", ["roberta.encoder.layer"]),
     "camembert": ("CamembertForMaskedLM", "CamembertConfig", ["roberta.encoder.layer"]),
@@ -434,6 +435,8 @@ def hf_model(m, attention=None):
     import transformers
     # fake tensors count as tracing there, which builds causal masks that a real run does without
     transformers.utils.import_utils.is_fake_tensor = lambda x: False
+    # which draws until all it drew is near enough: of what is fake nothing ever is
+    torch.nn.init._no_grad_trunc_normal_ = lambda tensor, *args, **kwargs: tensor
     model_class, config_class, paths = hf_classes(m["model_type"])
     fields = {k: v for k, v in m.items() if k not in NOT_CONFIG}
     config = hf_config(config_class, m["model_type"], fields)

@@ -37,6 +37,8 @@ LONGROPE = {"type": "longrope", "short_factor": [1.0, 1.1, 1.3, 1.6, 2.0, 2.5],
             "long_factor": [1.0, 1.5, 2.25, 4.0, 7.0, 12.0]}
 GRIDS = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 2, 3]}
 
+SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "cls_token_id": 1, "eos_token_id": 2, "sep_token_id": 2}
+
 FALCON = {"vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
           "ffn_hidden_size": 80, "max_position_embeddings": 32}
 
@@ -150,6 +152,9 @@ FAMILIES = [
                      "multi_query": False, **NO_DROPOUT, "attn_pdrop": 0.0}),
     ("gptj", {"vocab_size": 97, "n_embd": 48, "n_layer": 2, "n_head": 4, "n_positions": 32, "rotary_dim": 8,
               "n_inner": 80}),
+    ("codegen", {"vocab_size": 97, "n_embd": 64, "n_layer": 2, "n_head": 8, "n_positions": 32, "rotary_dim": 4, "n_inner": 80}),
+    ("gpt_neo", {"vocab_size": 97, "hidden_size": 48, "num_layers": 2, "num_heads": 4, "max_position_embeddings": 32,
+                 "intermediate_size": 80, "attention_types": [[["global", "local"], 1]], "window_size": 8}),
     ("mpt", {"vocab_size": 97, "d_model": 48, "n_layers": 2, "n_heads": 4, "max_seq_len": 32}),
     ("falcon", FALCON),
     ("falcon", {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2}),
@@ -179,6 +184,7 @@ FAMILIES = [
                   "attention_bias": True}),
     ("roberta", {**SIZE, "max_position_embeddings": 40, "hidden_dropout_prob": 0.0,
                  "attention_probs_dropout_prob": 0.0}),
+    ("modernbert", {**SIZE, "num_hidden_layers": 3, "local_attention": 8, **SPECIAL}),
     ("electra", {**SIZE, "embedding_size": 32, "hidden_dropout_prob": 0.0,
                  "attention_probs_dropout_prob": 0.0}),
     ("distilbert", {"vocab_size": 97, "dim": 48, "n_layers": 2, "n_heads": 4, "hidden_dim": 80,
@@ -194,7 +200,7 @@ FAMILIES = [
              "num_decoder_layers": 3, "num_heads": 4, "dropout_rate": 0.0, "tie_word_embeddings": False}),
 ]
 CLASSES = {"bert": AutoModelForMaskedLM, "roberta": AutoModelForMaskedLM, "electra": AutoModelForMaskedLM,
-           "distilbert": AutoModelForMaskedLM, "t5": AutoModelForSeq2SeqLM, "mt5": AutoModelForSeq2SeqLM}
+           "distilbert": AutoModelForMaskedLM, "modernbert": AutoModelForMaskedLM, "t5": AutoModelForSeq2SeqLM, "mt5": AutoModelForSeq2SeqLM}
 
 
 def values(index, parameter, name):
