@@ -472,6 +472,19 @@ void hf_loss_scaled(struct graph *graph, uint32_t hidden, uint32_t scaled, uint3
     hf_return(graph, logits, GRAPH_NONE);
 }
 
+void hf_masked_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t targets)
+{
+    const struct shape shape = graph->tensors[logits].shape;
+    const uint32_t rows = shape.dim[0] * shape.dim[1];
+    const uint32_t upcast = build_upcast(graph, logits);
+    graph->loss =
+        build_cross_entropy(graph, graph_view(graph, upcast, SHAPE(rows, shape.dim[2])), targets);
+    if (upcast != logits)
+        graph_drop(graph, upcast);
+    graph_drop(graph, hidden);
+    hf_return(graph, logits, GRAPH_NONE);
+}
+
 uint32_t hf_wte(struct graph *graph, const struct model_config *c, uint32_t tokens,
                 uint32_t *weight)
 {

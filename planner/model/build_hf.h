@@ -249,6 +249,9 @@ void hf_return(struct graph *graph, uint32_t logits, uint32_t other);
  * the mean over all b·s rows. Then the root module returns: what the head was given (`hidden`) goes
  * with its frame, and the logits with its output. */
 void hf_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t labels);
+/* ForMaskedLMLoss of logits (b, s, v) with targets (b · s): upcast, and the mean over those that
+ * are masked. Then the root module returns. */
+void hf_masked_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t targets);
 /* The head's module, on hidden states (b, s, h) whose logits are wanted, and that loss. */
 void hf_head(struct graph *graph, uint32_t module, uint32_t hidden, struct linear head,
              uint32_t labels);

@@ -483,6 +483,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
         .mask = mask,
         .q_contiguous =
             block->way->rotary != HF_ROTARY_WHOLE && block->way->rotary < HF_ROTARY_NEIGHBOURS,
+        .both_ways = block->way->encoder,
         .dropout = c->attention_dropout,
         .scale = scale_of(c),
     };

@@ -207,9 +207,10 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
     if (c->alibi)
         in.alibi = hf_alibi(graph, c, job, (enum dtype)graph->tensors[embedded].dtype);
     graph_call_begin(graph, "%s", model_of(way));
-    in.positions = hf_positions(graph, job);
+    in.positions = way->encoder ? op_arange(graph, job->seq) : hf_positions(graph, job);
     graph_call_end(graph);
-    make_masks(graph, c, job, &in);
+    if (!way->encoder)
+        make_masks(graph, c, job, &in);
     if (way->late_scale)
         embedded = multiplied(graph, c, embedded);
     in.first = drop_rows(graph, c, way, embedded);
@@ -390,7 +391,7 @@ static void let_go(struct graph *graph, const struct inputs *in)
 static uint32_t apply_head(struct graph *graph, const struct model_config *c,
                            const struct hf_decoder *way, uint32_t hidden, uint32_t table)
 {
-    const uint32_t x = hf_logits_kept(graph, hidden);
+    const uint32_t x = way->encoder ? hidden : hf_logits_kept(graph, hidden);
     const uint32_t module = graph_module(graph, ROLE_HEAD, "lm_head");
     struct linear head = {table, GRAPH_NONE};
     if (!c->tied)
@@ -418,7 +419,9 @@ void hf_decoder_build(struct graph *graph, const struct model_config *c,
 {
     uint32_t table;
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
-    const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
+    const uint32_t labels =
+        way->encoder ? build_input(graph, c, INPUT_MASKED_TARGETS, SHAPE(job->batch * job->seq))
+                     : build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
     const struct frequencies frequencies = make_frequencies(graph, c, job, way);
 
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
@@ -426,6 +429,10 @@ void hf_decoder_build(struct graph *graph, const struct model_config *c,
     struct inputs in = make_inputs(graph, c, job, way, &frequencies, embedded);
     const uint32_t normed = run_layers(graph, c, job, &in);
     let_go(graph, &in);
+    if (way->encoder) {
+        hf_masked_loss(graph, normed, apply_head(graph, c, way, normed, table), labels);
+        return;
+    }
     uint32_t scaled = normed;
     if (c->hidden_scaling > 0)
         scaled = op_scalar(graph, OP_DIV_SCALAR, normed, c->hidden_scaling);

@@ -302,14 +302,7 @@ static void run_head(struct graph *graph, const struct model_config *c, uint32_t
     const uint32_t logits = apply_linear(graph, normed, decoder);
     graph_call_end(graph);
     graph_drop(graph, normed);
-    const struct shape shape = graph->tensors[logits].shape;
-    const uint32_t upcast = build_upcast(graph, logits);
-    graph->loss = build_cross_entropy(
-        graph, graph_view(graph, upcast, SHAPE(shape.dim[0] * shape.dim[1], c->vocab)), labels);
-    if (upcast != logits)
-        graph_drop(graph, upcast);
-    graph_drop(graph, x);
-    hf_return(graph, logits, GRAPH_NONE);
+    hf_masked_loss(graph, x, logits, labels);
 }
 
 static void build(struct graph *graph, const struct model_config *c, const struct model_job *job)

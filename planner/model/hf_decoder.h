@@ -102,6 +102,8 @@ struct hf_decoder {
     bool last_named;      /* what the last layer returned lives until the model returns */
     const char *embedding, *layers; /* modules of it; NULL: "embed_tokens", "layers" */
     hf_own_layer *layer;            /* not hf_block_run */
+    bool encoder;                   /* tokens see all others: no mask, a masked language model's
+                                       loss; positions are asked for nothing */
     bool masked;                    /* there is a mask where every token is causal, too */
     bool unasked;                   /* positions are not asked whether sequences are packed */
     bool unplaced;           /* layers are called without positions, which are not asked whether

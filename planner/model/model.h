@@ -93,6 +93,7 @@
     X(CAMEMBERT, camembert)                                                                        \
     X(ELECTRA, electra)                                                                            \
     X(DISTILBERT, distilbert)                                                                      \
+    X(EUROBERT, eurobert)                                                                          \
     X(MODERNBERT, modernbert)                                                                      \
     X(BERT, bert)                                                                                  \
     X(T5, t5)                                                                                      \

@@ -316,6 +316,7 @@ HF = {  # model_type -> (model class, config class, paths of the lists of blocks
     "electra": ("ElectraForMaskedLM", "ElectraConfig", ["electra.encoder.layer"]),
     "distilbert": ("DistilBertForMaskedLM", "DistilBertConfig", ["distilbert.transformer.layer"]),
     "modernbert": ("ModernBertForMaskedLM", "ModernBertConfig", ["model.layers"]),
+    "eurobert": ("EuroBertForMaskedLM", "EuroBertConfig", ["model.layers"]),
     "roberta": ("RobertaForMaskedLM", "RobertaConfig", ["roberta.encoder.layer"]),
     "xlm-roberta": ("XLMRobertaForMaskedLM", "XLMRobertaConfig", ["roberta.encoder.layer"]),
     "camembert": ("CamembertForMaskedLM", "CamembertConfig", ["roberta.encoder.layer"]),

@@ -38,6 +38,7 @@ LONGROPE = {"type": "longrope", "short_factor": [1.0, 1.1, 1.3, 1.6, 2.0, 2.5],
 GRIDS = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 2, 3]}
 
 SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "cls_token_id": 1, "eos_token_id": 2, "sep_token_id": 2}
+SPECIAL_OF_LLAMA = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
 FALCON = {"vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
           "ffn_hidden_size": 80, "max_position_embeddings": 32}
@@ -184,6 +185,7 @@ FAMILIES = [
                   "attention_bias": True}),
     ("roberta", {**SIZE, "max_position_embeddings": 40, "hidden_dropout_prob": 0.0,
                  "attention_probs_dropout_prob": 0.0}),
+    ("eurobert", {**GROUPED, **SPECIAL_OF_LLAMA}),
     ("modernbert", {**SIZE, "num_hidden_layers": 3, "local_attention": 8, **SPECIAL}),
     ("electra", {**SIZE, "embedding_size": 32, "hidden_dropout_prob": 0.0,
                  "attention_probs_dropout_prob": 0.0}),
@@ -200,7 +202,8 @@ FAMILIES = [
              "num_decoder_layers": 3, "num_heads": 4, "dropout_rate": 0.0, "tie_word_embeddings": False}),
 ]
 CLASSES = {"bert": AutoModelForMaskedLM, "roberta": AutoModelForMaskedLM, "electra": AutoModelForMaskedLM,
-           "distilbert": AutoModelForMaskedLM, "modernbert": AutoModelForMaskedLM, "t5": AutoModelForSeq2SeqLM, "mt5": AutoModelForSeq2SeqLM}
+           "distilbert": AutoModelForMaskedLM, "modernbert": AutoModelForMaskedLM, "eurobert": AutoModelForMaskedLM,
+           "t5": AutoModelForSeq2SeqLM, "mt5": AutoModelForSeq2SeqLM}
 
 
 def values(index, parameter, name):
