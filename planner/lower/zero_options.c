@@ -357,6 +357,34 @@ static enum err_code read_offload_key(const struct reading *r, const struct zero
     return ERR_OK;
 }
 
+/* A member that is a number, or DeepSpeed's default of it. */
+static double number_or(const json_t *value, const char *name, double otherwise)
+{
+    const json_t *member = json_object_get(value, name);
+    return json_is_number(member) ? json_number_value(member) : otherwise;
+}
+
+/* What is swapped passes through pinned buffers of the host, which are there from the beginning to
+ * the end (swap_tensor/partitioned_param_swapper.py: elements of 16 bits, each buffer rounded up to
+ * 1,024 bytes; swap_tensor/utils.py, SwapBufferManager: fp32). Defaults are offload_config.py's. */
+static enum err_code refuse_nvme(const struct reading *r, const struct zero_key *key,
+                                 const json_t *value)
+{
+    enum { ALIGNED = 512 }; /* elements: AIO_ALIGNED_BYTES, with one thread */
+    static const char why[] = "swapping to files is not planned: its time is a disk's, of which no "
+                              "machine here has a number";
+    if (key->field == AT(optimizer))
+        return err_set(r->err, ERR_UNSUPPORTED,
+                       "%s: %s: device nvme: %s; on the host it would keep %.0f buffers, each of a "
+                       "rank's part of the largest sub-group in fp32",
+                       r->path, key->name, why, number_or(value, "buffer_count", 4));
+    const double elements = ceil(number_or(value, "buffer_size", 1e8) / ALIGNED) * ALIGNED;
+    return err_set(r->err, ERR_UNSUPPORTED,
+                   "%s: %s: device nvme: %s; on each rank's host it would keep %.2f GiB of buffers",
+                   r->path, key->name, why,
+                   number_or(value, "buffer_count", 5) * elements * 2 / 1073741824.0);
+}
+
 /* {"device": "none" | "cpu" | "nvme", ...}; the rest says where and how, which "none" has no use
  * for. */
 static enum err_code read_offload(const struct reading *r, const struct zero_key *key,
@@ -371,10 +399,7 @@ static enum err_code read_offload(const struct reading *r, const struct zero_key
         (strcmp(device, "none") != 0 && strcmp(device, "cpu") != 0 && strcmp(device, "nvme") != 0))
         return wrong(r, key, "null, or an object whose device is none, cpu or nvme");
     if (strcmp(device, "nvme") == 0)
-        return err_set(r->err, ERR_UNSUPPORTED,
-                       "%s: %s: device nvme: swapping to files is not planned: its time is a "
-                       "disk's, of which no machine here has a number",
-                       r->path, key->name);
+        return refuse_nvme(r, key, value);
     if (strcmp(device, "none") == 0)
         return ERR_OK;
     out->on = (r->stage == 3) || key->field == AT(optimizer);
