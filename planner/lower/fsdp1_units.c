@@ -109,11 +109,10 @@ static enum err_code check_units(const struct strategy *s, const struct graph *g
                        s->unit_elements, borderless);
     const uint32_t strayed = strayed_param(graph, w);
     if (strayed != NONE)
-        return err_set(
-            err, ERR_INVALID,
-            "--units: %s is shared with a module outside of its unit: fsdp1 would put it "
-            "into two flat parameters, and train two that are no longer one",
-            graph->params[strayed].name);
+        return err_set(err, ERR_INVALID,
+                       "--units: %s is shared with a module outside of its unit, which fsdp1 would "
+                       "not keep: each unit flattens what it finds, and they train apart or fail",
+                       graph->params[strayed].name);
     const uint32_t mixed = mixed_unit(graph, w, arena);
     if (mixed != NONE && !s->use_orig_params)
         return err_set(err, ERR_INVALID,
