@@ -24,6 +24,7 @@ from deepspeed.runtime.zero import linear
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_map_only
 
+import models
 import recorder
 import unfilled
 from recorder import Log
@@ -97,6 +98,30 @@ def told_tensor(tensor):
         if Log.current:
             Log.current.birth(out, f"lift_fresh {list(out.shape)} {str(out.dtype).removeprefix('torch.')}")
         return out
+    return call
+
+
+class FusedNorm(torch.autograd.Function):
+    """The node that F.rms_norm has on a GPU; torch lets nobody register a kernel of meta's for it (models.py)."""
+
+    @staticmethod
+    def forward(ctx, x, shape, weight, eps):
+        out, rstd = models._fused_rms_norm(x, shape, weight, eps)
+        ctx.save_for_backward(x, weight, rstd)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight, rstd = ctx.saved_tensors
+        x_grad, weight_grad = models._fused_rms_norm_backward(grad, x, None, rstd, weight, ctx.needs_input_grad[::2])
+        del rstd, weight, x     # as PyTorch's own node lets them go
+        return x_grad, None, weight_grad, None
+
+
+def fused_on_meta(rms_norm):
+    def call(x, shape, weight=None, eps=None):
+        fused = x.is_meta and weight is not None
+        return FusedNorm.apply(x, shape, weight, eps) if fused else rms_norm(x, shape, weight, eps)
     return call
 
 
@@ -240,6 +265,7 @@ def prepare():
     default = adam._default_to_fused_or_foreach
     adam._default_to_fused_or_foreach = lambda params, *args, **kwargs: \
         (False, True) if any(p.is_meta for p in params) else default(params, *args, **kwargs)
+    torch.nn.functional.rms_norm = fused_on_meta(torch.nn.functional.rms_norm)
     linear.get_accelerator = NoAutocast         # there is none on meta
     torch.tensor = told_tensor(torch.tensor)
     on_meta(get_accelerator())
