@@ -12,8 +12,8 @@
 ## make checked    every test with structures that check themselves after each operation
 ## make fuzz       each parser for FUZZ_SECONDS (default 20) under libFuzzer (FUZZ=fuzz_plan: that one)
 ## make soak       100,000 random jobs (SOAK_JOBS): more of anything never takes less (tests/soak), sums
-##                 hold (tests/lower/test_properties.c); 5,000 random command lines (SOAK_LINES), eight times
-##                 the faults of make check
+##                 hold (tests/lower/test_properties.c); 5,000 random command lines (SOAK_LINES) and as many
+##                 jobs that all commands must judge alike, eight times the faults of make check
 ## make bench      the timed claims: cold start, program and memory, one more configuration
 ## make validation remake reports/validation/ from the recordings in tests/data, and reports/systems.md
 ## make questions  remake docs/questions.md
@@ -246,9 +246,10 @@ fuzz: deps
 
 SOAK_JOBS ?= 100000
 SOAK_LINES ?= 5000
-soak: all $(addprefix $(BUILD)/tests/,soak/test_soak soak/test_odd_lines lower/test_properties cli/test_faults) $(BUILD)/fault.so
+soak: all $(addprefix $(BUILD)/tests/,soak/test_soak soak/test_odd_lines soak/test_agree lower/test_properties cli/test_faults) $(BUILD)/fault.so
 	SOAK_JOBS=$(SOAK_JOBS) $(BUILD)/tests/soak/test_soak
 	SOAK_JOBS=$(SOAK_LINES) SHARDPLAN=$(BUILD)/shardplan $(BUILD)/tests/soak/test_odd_lines
+	SOAK_JOBS=$(SOAK_LINES) SHARDPLAN=$(BUILD)/shardplan $(BUILD)/tests/soak/test_agree
 	SOAK_JOBS=$(SOAK_JOBS) $(BUILD)/tests/lower/test_properties
 	SOAK_JOBS=$(SOAK_JOBS) SHARDPLAN=$(BUILD)/shardplan $(BUILD)/tests/cli/test_faults
 

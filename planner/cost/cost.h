@@ -75,6 +75,11 @@ static inline bool cost_class_is_arithmetic(enum cost_class class)
     return class == COST_GEMM || class == COST_ATTENTION;
 }
 
+/* Whether the costs of a plan can be known, without asking for them: what costs_of_plan would
+ * refuse is refused with the same sentence. */
+enum err_code costs_check(const struct plan *plan, const struct profile *profile,
+                          uint32_t gpus_per_node, struct err *err);
+
 /* Costs of every kernel of a plan; of an outline, spans aside. `gpus_per_node` places the ranks:
  * neighbours share a node. The caller owns *out: costs_free. ERR_INVALID: the ranks do not fill
  * nodes, or the profile's links do not join a group of them. */

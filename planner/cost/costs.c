@@ -159,6 +159,25 @@ static struct profile at_load_of(const struct plan *plan, const struct profile *
     return profile_under(profile, &load);
 }
 
+enum err_code costs_check(const struct plan *plan, const struct profile *profile,
+                          uint32_t gpus_per_node, struct err *err)
+{
+    const struct plan_collectives collectives = {
+        .plan = plan,
+        .profile = profile,
+        .gpus_per_node = gpus_per_node,
+        .models = collective_models_new(),
+    };
+    enum err_code rc = check_nodes(plan, gpus_per_node, err);
+    for (uint32_t i = 0; i < plan->instruction_count && rc == ERR_OK; i++) {
+        const struct plan_instruction *in = &plan->instructions[i];
+        if (is_costed(in) && plan_op_is_collective((enum plan_op)in->op))
+            rc = plan_collective_check(&collectives, in, err);
+    }
+    collective_models_free(collectives.models);
+    return rc;
+}
+
 enum err_code costs_of_plan(const struct plan *plan, const struct profile *profile,
                             uint32_t gpus_per_node, struct costs *out, struct err *err)
 {

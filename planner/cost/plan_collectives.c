@@ -35,6 +35,14 @@ struct layout {
     uint32_t ranks_per_node, nodes;
 };
 
+/* Nodes that a group from rank `first` on is on: each step from rank to rank leaves a node, or none
+ * is longer than a node and they are all those from the first to the last. */
+static uint32_t nodes_of(uint32_t first, uint32_t stride, uint32_t ranks, uint32_t gpus_per_node)
+{
+    const uint32_t last = first + (ranks - 1) * stride;
+    return stride >= gpus_per_node ? ranks : 1 + last / gpus_per_node - first / gpus_per_node;
+}
+
 /* The sparsest of the mesh's groups of this kind decides, since all wait for the slowest. Groups
  * are made of ranks `stride` apart, beginning anywhere; where they do not divide nodes evenly, some
  * lie across a border. */
@@ -42,18 +50,14 @@ static struct layout layout_of(const struct plan *plan, const struct plan_group 
                                uint32_t gpus_per_node)
 {
     const uint32_t stride = group->stride ? group->stride : 1, span = stride * group->ranks;
-    uint32_t most_nodes = 1;
-    for (uint32_t first = 0; first < plan->world; first++) {
-        if (first % span >= stride)
-            continue; /* not the first rank of a group */
-        uint32_t nodes = 1;
-        for (uint32_t i = 1; i < group->ranks; i++)
-            nodes +=
-                (first + i * stride) / gpus_per_node != (first + (i - 1) * stride) / gpus_per_node;
-        most_nodes = nodes > most_nodes ? nodes : most_nodes;
-        if (first > 4 * gpus_per_node * stride)
-            break; /* the pattern repeats */
-    }
+    const uint64_t pattern = 4ULL * gpus_per_node * stride; /* ranks, and it repeats */
+    uint32_t most_nodes = stride >= gpus_per_node ? group->ranks : 1;
+    for (uint64_t begin = 0; begin < plan->world && begin <= pattern; begin += span)
+        for (uint32_t i = 0; i < stride && stride < gpus_per_node; i++) {
+            const uint32_t nodes =
+                nodes_of((uint32_t)begin + i, stride, group->ranks, gpus_per_node);
+            most_nodes = nodes > most_nodes ? nodes : most_nodes;
+        }
     while (group->ranks % most_nodes)
         most_nodes++; /* as if spread evenly: no fewer crossings */
     return (struct layout){group->ranks / most_nodes, most_nodes};
@@ -203,29 +207,48 @@ static void cost_of(const struct profile *p, const struct kept_model *kept, uint
     out->spread = (float)cost.spread;
 }
 
+/* All to all: a rank receives what it does of a gather of as many bytes, all but its own slice. */
+static enum collective collective_of(enum plan_op op)
+{
+    const bool gathers = op == PLAN_ALL_GATHER || op == PLAN_ALL_TO_ALL;
+    return gathers                     ? COLLECTIVE_ALL_GATHER
+           : op == PLAN_REDUCE_SCATTER ? COLLECTIVE_REDUCE_SCATTER
+           : op == PLAN_ALL_REDUCE     ? COLLECTIVE_ALL_REDUCE
+                                       : COLLECTIVE_BROADCAST;
+}
+
+/* The model of an instruction's collective; *out NULL: its group is one rank, which needs none. */
+static enum err_code model_of(const struct plan_collectives *c, const struct plan_instruction *in,
+                              struct kept_model **out, struct err *err)
+{
+    *out = NULL;
+    if (in->group >= c->plan->group_count)
+        return err_set(err, ERR_INTERNAL, "a collective of no group");
+    const struct plan_group *group = &c->plan->groups[in->group];
+    return group->ranks == 1 ? ERR_OK
+                             : find_model(c, group, collective_of((enum plan_op)in->op), out, err);
+}
+
+enum err_code plan_collective_check(const struct plan_collectives *c,
+                                    const struct plan_instruction *in, struct err *err)
+{
+    struct kept_model *kept;
+    return model_of(c, in, &kept, err);
+}
+
 enum err_code plan_collective_cost(const struct plan_collectives *c,
                                    const struct plan_instruction *in, struct cost *out,
                                    struct err *err)
 {
-    /* All to all: a rank receives what it does of a gather of as many bytes, all but its own slice.
-     */
-    const bool gathers = in->op == PLAN_ALL_GATHER || in->op == PLAN_ALL_TO_ALL;
-    const enum collective collective = gathers                         ? COLLECTIVE_ALL_GATHER
-                                       : in->op == PLAN_REDUCE_SCATTER ? COLLECTIVE_REDUCE_SCATTER
-                                       : in->op == PLAN_ALL_REDUCE     ? COLLECTIVE_ALL_REDUCE
-                                                                       : COLLECTIVE_BROADCAST;
-    if (in->group >= c->plan->group_count)
-        return err_set(err, ERR_INTERNAL, "a collective of no group");
-    const struct plan_group *group = &c->plan->groups[in->group];
     const uint64_t bytes = full_bytes(c->plan, in);
     struct kept_model *kept;
     *out =
         (struct cost){.class = COST_COLLECTIVE, .first = c->profile->generation != GENERATION_CPU};
-    if (group->ranks == 1) { /* NCCL copies, or does nothing in place */
+    TRY(model_of(c, in, &kept, err));
+    if (!kept) { /* NCCL copies, or does nothing in place */
         out->device_s = profile_value(c->profile, PROFILE_LATENCY);
         return ERR_OK;
     }
-    TRY(find_model(c, group, collective, &kept, err));
     for (uint32_t i = 0; i < COSTS_KEPT && i < kept->kept; i++)
         if (kept->bytes[i] == bytes) {
             *out = kept->cost[i];

@@ -34,4 +34,8 @@ enum err_code plan_collective_cost(const struct plan_collectives *c,
                                    const struct plan_instruction *in, struct cost *out,
                                    struct err *err);
 
+/* Whether that is known: its errors are those of plan_collective_cost. */
+enum err_code plan_collective_check(const struct plan_collectives *c,
+                                    const struct plan_instruction *in, struct err *err);
+
 #endif

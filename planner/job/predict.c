@@ -223,7 +223,9 @@ enum err_code predict_plan(struct plan *plan, const struct machine *machine, str
 {
     *out = (struct prediction){.plan = plan};
     struct memory_options options = machine_memory(machine);
-    enum err_code rc = memory_replay(out->plan, &options, NULL, NULL, &out->memory, err);
+    enum err_code rc = costs_check(plan, &machine->profile, machine->gpus_per_node, err);
+    if (rc == ERR_OK)
+        rc = memory_replay(out->plan, &options, NULL, NULL, &out->memory, err);
     if (rc != ERR_OK) {
         prediction_free(out);
         return rc;

@@ -54,9 +54,10 @@ enum err_code job_on_machine(const struct job *job, const struct machine *machin
  * torchtitan on 8 and 128 H100s, -1.6 and -1.2 %). */
 #define RESERVED_ERROR 0.016
 
-/* Plans and replays. With the whole demand known, a job whose segments exceed the device is
- * replayed once more under the device's capacity: PyTorch releases cached segments before it gives
- * up. */
+/* Plans and replays. What has no step time on that machine has no memory either (ERR_INVALID of
+ * costs_check): no command says of a job that it fits where another refuses it. With the whole
+ * demand known, a job whose segments exceed the device is replayed once more under the device's
+ * capacity: PyTorch releases cached segments before it gives up. */
 enum err_code predict(const struct job *job, const struct machine *machine, struct prediction *out,
                       struct err *err);
 /* The same for those who ask for sums alone: where micro-batches repeat and find memory alike, of a

@@ -402,10 +402,16 @@ static void ranks_that_fill_no_node_are_refused(void **state)
     struct err err = {0};
     assert_int_equal(costs_of_plan(plan, &p, 3, &costs, &err), ERR_INVALID);
     assert_non_null(strstr(err.text, "--gpus-per-node"));
+    struct err same = {0};
+    assert_int_equal(costs_check(plan, &p, 3, &same), ERR_INVALID);
+    assert_string_equal(same.text, err.text);
+    assert_int_equal(costs_check(plan, &p, 2, &same), ERR_OK);
     p.of[PROFILE_NICS].value = 0;
-    err = (struct err){0};
+    same = err = (struct err){0};
     assert_int_equal(costs_of_plan(plan, &p, 2, &costs, &err), ERR_INVALID);
     assert_non_null(strstr(err.text, "nic"));
+    assert_int_equal(costs_check(plan, &p, 2, &same), ERR_INVALID);
+    assert_string_equal(same.text, err.text);
     plan_free(plan);
     profile_free(&p);
 }
