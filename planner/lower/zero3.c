@@ -41,6 +41,30 @@ static enum err_code check_quantized(const struct strategy *s, const struct grap
     return ERR_OK;
 }
 
+/* Where a reduction's pieces are put together, each that is shorter than a rank's part is filled up
+ * by a tensor of its own, rank by rank (reduce_scatter_coalesced): parameters times ranks. So many
+ * a micro-batch take a second and half a gigabyte here, and 20 s of a host that calls torch.empty
+ * for each (5 us): nobody would train so. */
+enum { PADS_MOST = 1 << 22 };
+
+static enum err_code check_pads(const struct strategy *s, const struct graph *graph,
+                                struct err *err)
+{
+    uint64_t pads = 0;
+    for (uint32_t p = 0; p < graph->param_count; p++) {
+        const uint64_t n = shape_elements(&graph->params[p].shape);
+        if (graph->params[p].trainable && n > 0)
+            pads += s->world - n / placement_chunk(n, s->world);
+    }
+    if (pads > PADS_MOST)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "zero3 on %u ranks: parameters are cut into so many pieces each, and "
+                       "DeepSpeed makes %llu tensors a micro-batch that fill up the short ones; "
+                       "more than %d are not planned: fewer --gpus, or another --strategy",
+                       s->world, (unsigned long long)pads, PADS_MOST);
+    return ERR_OK;
+}
+
 static enum err_code check(const struct strategy *s, const struct graph *graph,
                            const struct stream *stream, struct err *err)
 {
@@ -50,6 +74,8 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
                        (unsigned long long)s->zero.hpz_partition_size, s->world);
     if (s->zero.quantized_weights)
         TRY(check_quantized(s, graph, err));
+    if (s->zero.reduce_scatter)
+        TRY(check_pads(s, graph, err));
     TRY(zero3_check_qgz(s, err));
     TRY(zero3_check_leaves(s, graph, stream, err));
     return zero_check_used(graph, stream, err);

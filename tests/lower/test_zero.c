@@ -598,6 +598,11 @@ static void strategies_that_cannot_be_are_refused(void **state)
     job.strategy.zero.quantized_weights = true;
     assert_int_equal(job_plan(&job, &plan, NULL, &third), ERR_INVALID);
     assert_non_null(strstr(third.text, "quantises multiples of 8"));
+    /* DeepSpeed's reduce_scatter_coalesced makes a tensor for each rank that has none of a bias */
+    struct err fourth = {0};
+    job = even_job(SYSTEM_ZERO3, 3, 1000000);
+    assert_int_equal(job_plan(&job, &plan, NULL, &fourth), ERR_UNSUPPORTED);
+    assert_non_null(strstr(fourth.text, "fill up the short ones"));
 }
 
 int main(void)
