@@ -101,17 +101,20 @@ static void draw_steps(const struct simulation *simulation, struct passes *passe
         }
         slow_down(scale, slowest_draw(&costs->slowest, sign * luck, sign * truth));
         simulate(simulation, costs, scale, timeline);
-        steps_s[i] = timeline->step_s;
-        if (passes)
-            steps_s[i] = repeated_step(passes, simulation, costs, scale, timeline);
+        steps_s[i] = repeated_step(passes, simulation, costs, scale, timeline);
     }
     free(own.state);
 }
 
-void step_draws(const struct simulation *simulation, const struct costs *costs, uint32_t draws,
-                double *steps_s, struct timeline *timeline)
+void step_draws(const struct plan *plan, const struct costs *costs, uint32_t draws, double *steps_s)
 {
-    draw_steps(simulation, NULL, costs, draws, steps_s, timeline);
+    struct passes passes = {.plan = plan};
+    struct simulation *simulation = simulation_new(plan, NULL, 0);
+    struct timeline timeline = timeline_new(simulation);
+    draw_steps(simulation, &passes, costs, draws, steps_s, &timeline);
+    timeline_free(&timeline);
+    simulation_free(simulation);
+    passes_free(&passes);
 }
 
 /* The timeline of the slowest rank: the job's step. The caller owns it. */

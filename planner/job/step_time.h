@@ -53,10 +53,10 @@ enum err_code step_time_with(const struct prediction *prediction, const struct p
                              struct err *err);
 
 /* Seconds of the job's step in each of (draws) draws of the numbers within their spreads. They are
- * the same for every simulation, a factor for each class of costs and one for the slowest rank's
- * arithmetic, so that two can be compared draw by draw. *timeline is used and left as it is of the
- * last one. */
-void step_draws(const struct simulation *simulation, const struct costs *costs, uint32_t draws,
-                double *steps_s, struct timeline *timeline);
+ * the same for every plan, a factor for each class of costs and one for the slowest rank's
+ * arithmetic, so that two can be compared draw by draw. A plan of few micro-batches stands for the
+ * step that it says (plan->repeats). */
+void step_draws(const struct plan *plan, const struct costs *costs, uint32_t draws,
+                double *steps_s);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "job/estimate.h"
 #include "job/step_time.h"
+#include "plan/repeat.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -98,13 +99,26 @@ static enum err_code draw(const struct plan *plan, const struct machine *machine
 {
     struct costs costs;
     TRY(costs_of_plan(plan, &machine->profile, machine->gpus_per_node, &costs, err));
-    struct simulation *simulation = simulation_new(plan, NULL, 0);
-    struct timeline timeline = timeline_new(simulation);
-    step_draws(simulation, &costs, draws, steps_s, &timeline);
-    timeline_free(&timeline);
-    simulation_free(simulation);
+    step_draws(plan, &costs, draws, steps_s);
     costs_free(&costs);
     return ERR_OK;
+}
+
+/* The step as few micro-batches where one of them repeats; else all of them. */
+static enum err_code lower_few(const struct stream_class *c, const struct strategy *strategy,
+                               struct plan **out, struct err *err)
+{
+    struct strategy few = *strategy;
+    for (uint32_t count = PASSES_FEW; count < strategy->accumulate; count *= 2) {
+        few.accumulate = count;
+        TRY(lower_plan(c->graph, c->stream, &few, out, err));
+        if (plan_passes(*out)) {
+            (*out)->repeats = strategy->accumulate - count;
+            return ERR_OK;
+        }
+        plan_free(*out);
+    }
+    return lower_plan(c->graph, c->stream, strategy, out, err);
 }
 
 enum err_code evaluate_draws(struct evaluator *e, const struct stream_class *c,
@@ -112,7 +126,7 @@ enum err_code evaluate_draws(struct evaluator *e, const struct stream_class *c,
                              struct err *err)
 {
     struct plan *plan;
-    TRY(lower_plan(c->graph, c->stream, strategy, &plan, err));
+    TRY(lower_few(c, strategy, &plan, err));
     const enum err_code rc = draw(plan, e->machine, draws, steps_s, err);
     plan_free(plan);
     return rc;

@@ -5,7 +5,9 @@
  * ends one period later, streams, links and collectives are one period later where they were, and
  * the next micro-batch finds them so again. The host may be further ahead by then: what it has
  * issued in time stays issued in time. A host that needs longer than the period is still caught
- * up with some time later, and is not steady. */
+ * up with some time later, and is not steady. Nor is one that gets ahead as long as anything behind
+ * the micro-batches (an optimizer of many small kernels) still waits for it: that would wait for
+ * less after more of them. */
 #include "simulate/simulation.h"
 
 #include <math.h>
@@ -29,6 +31,31 @@ static bool is_later(struct moments m, double period_s, bool at_most, double tol
 static bool runs_compute(const struct task *task)
 {
     return task->lane == LANE_COMPUTE && (task->kind == TASK_RUN || task->kind == TASK_SPAN);
+}
+
+/* Whether the host met the device there: what it does from then on depends on that alone. */
+static bool host_waited(const struct simulation *s, const struct timeline *t, uint32_t i)
+{
+    const struct task *task = &s->tasks[i];
+    if (task->lane != LANE_HOST)
+        return false;
+    if (task->idle)
+        return i > 0 && t->begin_s[i] > t->issue_s[i - 1];
+    return task->after != NEVER && t->begin_s[i] <= t->end_s[task->after];
+}
+
+/* Whether a kernel behind the micro-batches that repeat begins when the host has issued it, and no
+ * wait of the host's own comes before. */
+static bool rest_waits_for_host(const struct simulation *s, const struct timeline *t,
+                                double tolerance_s)
+{
+    for (uint32_t i = s->repeat[1]; i < s->count && !host_waited(s, t, i); i++) {
+        const struct task *task = &s->tasks[i];
+        const bool runs = task->kind == TASK_RUN || task->kind == TASK_SPAN;
+        if (runs && task->lane != LANE_HOST && t->begin_s[i] <= t->issue_s[i] + tolerance_s)
+            return true;
+    }
+    return false;
 }
 
 bool simulation_is_steady(const struct simulation *s, const struct timeline *t, double *period_s)
@@ -56,7 +83,9 @@ bool simulation_is_steady(const struct simulation *s, const struct timeline *t, 
             return false;
     }
     *period_s = period;
-    return true;
+    const uint32_t last = s->repeat[1] - 1;
+    const bool gets_ahead = t->issue_s[last] - t->issue_s[last - count] < period - tolerance_s;
+    return !gets_ahead || !rest_waits_for_host(s, t, tolerance_s);
 }
 
 void simulation_delay(const struct simulation *s, double seconds, struct timeline *t)

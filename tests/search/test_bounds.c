@@ -1,9 +1,12 @@
 /* test_bounds.c - what a search excludes by bounds, no simulation and no allocator lets in again.
  */
+#include "cost/cost.h"
+#include "job/step_time.h"
 #include "search/evaluate.h"
 #include "tests/support/small_jobs.h"
 
 #include <gsl/gsl_rng.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -188,6 +191,57 @@ static void bounds_never_exceed_what_is_simulated(void **state)
     assert_true(2 * close_floors > known_siblings);
 }
 
+/* ---- draws ---- */
+
+/* Rounding of sums of thousands of kernels' times. */
+#define ROUNDING 1e-9
+
+/* Whether micro-batches of the job repeat, so that few stand for all. */
+static bool same_draws(const struct machine *machine, struct evaluator *evaluator)
+{
+    enum { DRAWS = 6 };
+    struct job job = random_job();
+    struct err err = {0};
+    struct stream_class *class;
+    struct plan *plan;
+    struct costs costs;
+    double few[DRAWS], all[DRAWS];
+    job.strategy.accumulate = 5 + below(60);
+    if (stream_class_new(&job, machine, &class, &err) != ERR_OK)
+        return false;
+    const bool can =
+        lower_plan(class->graph, class->stream, &job.strategy, &plan, &err) == ERR_OK &&
+        costs_of_plan(plan, &machine->profile, machine->gpus_per_node, &costs, &err) == ERR_OK;
+    if (can) {
+        step_draws(plan, &costs, DRAWS, all);
+        assert_int_equal(evaluate_draws(evaluator, class, &job.strategy, DRAWS, few, &err), ERR_OK);
+        for (int i = 0; i < DRAWS; i++)
+            if (fabs(few[i] - all[i]) > ROUNDING * all[i])
+                fail_msg("draw %d of %u micro-batches: %.12g instead of %.12g s", i,
+                         job.strategy.accumulate, few[i], all[i]);
+        costs_free(&costs);
+    }
+    plan_free(plan);
+    stream_class_free(class);
+    return can;
+}
+
+/* The cost of a draw does not grow with accumulation, and what it says is of the whole step. */
+static void draws_of_few_micro_batches_are_those_of_all(void **state)
+{
+    (void)state;
+    struct machine machine = {.gpus_per_node = 8};
+    uint32_t compared = 0;
+    assert_int_equal(profile_find("h100-sxm", &machine.profile, NULL), ERR_OK);
+    for (int i = 0; i < 60; i++) {
+        struct evaluator *evaluator = evaluator_new(&machine); /* which knows classes by address */
+        compared += same_draws(&machine, evaluator);
+        evaluator_free(evaluator);
+    }
+    assert_true(compared > 30);
+    profile_free(&machine.profile);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -207,6 +261,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bounds_never_exceed_what_is_simulated),
+        cmocka_unit_test(draws_of_few_micro_batches_are_those_of_all),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
