@@ -1,5 +1,6 @@
 /* cmd_calibrate.c - shardplan calibrate: measures this machine and writes a profile of it. */
 #include "base/ending_signals.h"
+#include "base/file.h"
 #include "cli/calibrate_nccl.h"
 #include "cli/commands.h"
 #include "cli/run_plan.h"
@@ -12,6 +13,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -115,19 +117,30 @@ static void print(const struct calibrate_command *c, const struct calibration *c
     }
 }
 
+/* Minutes of measuring should not end in "cannot write": what writes at the end is asked to begin,
+ * and says what it would say then. Pipes and devices are left alone: whoever opens one may wait. */
+static enum err_code check_output(const char *path, struct err *err)
+{
+    struct file_writer probe;
+    struct stat st;
+    (void)files_make_parent(path, NULL); /* or what follows says so */
+    const bool exists = lstat(path, &st) == 0;
+    if (exists && S_ISDIR(st.st_mode))
+        return err_set(err, ERR_IO, "create %s: %s", path, strerror(EISDIR));
+    if (exists && !S_ISREG(st.st_mode))
+        return ERR_OK;
+    TRY(file_create(path, &probe, err));
+    (void)file_commit(&probe, ERR_IO, NULL); /* nothing is left of it */
+    return ERR_OK;
+}
+
 static enum err_code check_settings(const struct settings *s, struct err *err)
 {
-    char path[PATH_MAX];
     if (s->cuda && !s->gpu && !s->calibrate.nccl.count)
         return err_set(err, ERR_INVALID, "--device cuda needs --gpu NAME for what is not measured");
     if (s->profile && !s->calibrate.nccl.count)
         return err_set(err, ERR_INVALID, "--profile goes with --from-nccl-tests");
-    (void)files_make_parent(s->output, NULL); /* or what follows says so */
-    snprintf(path, sizeof path, "%s", s->output);
-    const char *dir = dirname(path);
-    if (access(dir, W_OK) != 0) /* minutes of measuring should not end in "cannot write" */
-        return err_set(err, ERR_INVALID, "-o %s: folder %s: %s", s->output, dir, strerror(errno));
-    return ERR_OK;
+    return check_output(s->output, err);
 }
 
 static void set_date(struct calibrate_command *c)

@@ -489,7 +489,6 @@ static void bad_input_leaves_nothing(void **state)
         "calibrate --gpu no-such-gpu",
         "calibrate --largest 0",
         "calibrate something",
-        "calibrate -o /proc/no/such/folder/profile.json",
         "calibrate --profile README.md",
         "calibrate --from-nccl-tests README.md -o %s/x.json",
         "calibrate --from-nccl-tests /no/such/file -o %s/x.json",
@@ -505,6 +504,22 @@ static void bad_input_leaves_nothing(void **state)
         assert_int_equal(access(path_of("x.json"), F_OK), -1);
         assert_int_equal(access(path_of("x"), F_OK), -1);
     }
+}
+
+/* With the status of all commands, and before anything is measured. */
+static void what_cannot_be_written_is_a_failure_at_once(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {"/proc/no/such/folder/profile.json", "/dev/null/x", "/tmp"};
+    char arguments[1024];
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
+        for (int nccl = 0; nccl < 2; nccl++) {
+            snprintf(arguments, sizeof arguments, "calibrate %s -o %s",
+                     nccl ? "--from-nccl-tests tests/data/nccl-tests/run.json" : "", paths[i]);
+            const int status = command(arguments);
+            if (status != 3)
+                fail_msg("%s: status %d", arguments, status);
+        }
 }
 
 /* Told to end once it has a folder of its own, it ends, says by which signal and cleans up. */
@@ -562,6 +577,7 @@ int main(void)
         cmocka_unit_test(nccl_tests_go_into_a_profile),
         cmocka_unit_test(this_machine_is_calibrated),
         cmocka_unit_test(bad_input_leaves_nothing),
+        cmocka_unit_test(what_cannot_be_written_is_a_failure_at_once),
         cmocka_unit_test(a_signal_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
