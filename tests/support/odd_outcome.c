@@ -162,7 +162,8 @@ static const char *wrong_sum(json_t *answer)
 static const char *wrong_answer(const struct odd_line *line, const struct odd_outcome *o)
 {
     const char *wrong = NULL;
-    if (has(line, "--json") && line->command != COMMAND_EXPORT) {
+    /* export has a file, run an object a step */
+    if (has(line, "--json") && line->command != COMMAND_EXPORT && line->command != COMMAND_RUN) {
         json_t *answer = json_loads(o->out, 0, NULL);
         wrong = !json_is_object(answer) && !json_is_array(answer) ? "no JSON" : wrong_room(answer);
         wrong = wrong ? wrong : wrong_sum(answer);
