@@ -188,6 +188,25 @@ static void drop_all(struct tape *tape, const struct region *region, uint32_t en
             drop_outputs(tape, graph->items[i].arg);
 }
 
+/* What the block returned, and nothing else has: a tuple, of which Python lets go from its end. The
+ * module's output is its first. */
+static void drop_results(struct tape *tape, const struct region *region, uint32_t end)
+{
+    const struct graph *graph = tape->graph;
+    const uint32_t output = graph->modules[graph->items[region->first].arg].output;
+    const uint32_t first = output == GRAPH_NONE ? GRAPH_NONE : graph->tensors[output].storage;
+    for (uint32_t i = end + 1; i-- > region->first + 1;) {
+        const struct graph_op *op = &graph->ops[graph->items[i].arg];
+        for (uint32_t o = graph->items[i].kind == ITEM_OP ? op->outs : 0; o-- > 0;) {
+            const uint32_t storage = graph->tensors[op->out[o]].storage;
+            if (storage != first && !makes_kept_cast(graph, op))
+                tape_drop(tape, storage);
+        }
+    }
+    if (first != GRAPH_NONE)
+        tape_drop(tape, first);
+}
+
 /* The exception of an early stop unwinds: what only the frames held dies. Recomputation is in a
  * region of autocast of its own, which is left while the exception still holds the frames, or,
  * where the block has run to its end, with its result gone. */
@@ -204,10 +223,13 @@ static void unwind(struct tape *tape, const struct region *region, uint32_t end,
     for (uint32_t i = end + 1; i < region->last; i++)
         if (graph->items[i].kind == ITEM_DROP)
             drop_name(tape, graph->tensors[graph->items[i].arg].storage);
-    /* What no drop of the script names, such as the block's result, goes with its frame, too. */
-    drop_all(tape, region, end, false);
-    if (!early)
+    /* What no drop of the script names goes with its frame, too. */
+    if (early) {
+        drop_all(tape, region, end, false);
+    } else {
+        drop_results(tape, region, end);
         drop_all(tape, region, end, true);
+    }
 }
 
 void tape_recompute(struct tape *tape, struct region *region)
