@@ -119,9 +119,10 @@ void joint_begin_backward(struct joint *joint)
 
 /* ---- values ---- */
 
+/* What was written last is asked for most. */
 static struct value *find_value(struct joint *joint, uint32_t place)
 {
-    for (uint32_t i = 0; i < joint->value_count; i++)
+    for (uint32_t i = joint->value_count; i-- > 0;)
         if (joint->values[i].place == place)
             return &joint->values[i];
     return NULL;

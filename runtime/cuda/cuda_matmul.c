@@ -10,6 +10,8 @@
  *     yᵀ = weight xᵀ          dxᵀ = weightᵀ dyᵀ          dwᵀ = xᵀ dy
  *          T       N                 N       N                 N  T
  *
+ * A factor that lies in columns (turned.h) makes it another of the three.
+ *
  * Sums are fp32 for every dtype: TF32 is not used, and a split sum may not be rounded to 16 bits
  * between its parts. What was chosen for a shape is kept: what cuda_matmul_choice.c has found
  * before the first step, or else what cuBLASLt's heuristic puts first. */
@@ -17,6 +19,7 @@
 
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/work/operand.h"
+#include "runtime/work/turned.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -238,6 +241,10 @@ enum err_code matmul_list(struct cuda_matmuls *matmuls, const struct work *work,
 enum err_code matmul_find(struct cuda_matmuls *matmuls, const struct work *work,
                           struct product **out, struct err *err)
 {
+    struct work_operand operand[TURNED_OPERANDS];
+    struct work turned;
+    if (work_turned(work, operand, &turned))
+        work = &turned;
     const struct shape_key key = key_of(work);
     *out = NULL;
     TRY(check_form(work, err));
@@ -302,6 +309,10 @@ cublasStatus_t matmul_run(struct cuda_matmuls *matmuls, const struct product *pr
 enum err_code cuda_matmul(struct cuda_matmuls *matmuls, const struct work *work,
                           cudaStream_t stream, struct err *err)
 {
+    struct work_operand operand[TURNED_OPERANDS];
+    struct work turned;
+    if (work_turned(work, operand, &turned))
+        work = &turned;
     const struct operands at = operands_of(work);
     struct product *product = NULL;
     TRY(matmul_find(matmuls, work, &product, err));

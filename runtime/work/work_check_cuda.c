@@ -1,5 +1,6 @@
 /* work_check_cuda.c - what the cuda backend's kernels ask of operands beyond what the host's do. */
 #include "runtime/work/passes.h"
+#include "runtime/work/turned.h"
 #include "runtime/work/work_check_parts.h"
 
 enum { HEAD_SIZE = 256 }; /* KERNEL_HEAD_SIZE of runtime/cuda/kernels.h */
@@ -68,6 +69,17 @@ static enum err_code check_product(const struct work *work, struct err *err)
                        dtype_name((enum dtype)z->dtype));
 }
 
+/* Matrices in rows, or in columns as far as another kind of product takes them so. */
+static enum err_code check_matrices(const struct work *work, struct err *err)
+{
+    struct work_operand operand[TURNED_OPERANDS];
+    struct work turned;
+    if (work_turned(work, operand, &turned))
+        return ERR_OK;
+    return work_refuse(work, ERR_UNSUPPORTED, err,
+                       "matrices with strides that cuBLAS has no product of");
+}
+
 /* ---- all of it ---- */
 
 static enum err_code check_passes(const struct work *work, struct err *err)
@@ -90,6 +102,12 @@ enum err_code work_check_for_cuda(const struct work *work, struct err *err)
     case WORK_ATTENTION_BACKWARD:
     case WORK_EFFICIENT_ATTENTION_BACKWARD:
         return check_attention(work, true, err);
+    case WORK_MATMUL_NT:
+    case WORK_MATMUL_NT_BIAS:
+    case WORK_MATMUL_NN:
+    case WORK_MATMUL_NN_BIAS:
+    case WORK_MATMUL_TN:
+        return check_matrices(work, err);
     case WORK_BMM_NN:
     case WORK_BMM_NT:
     case WORK_BMM_TN:

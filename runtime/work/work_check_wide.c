@@ -548,11 +548,12 @@ bool work_takes_strides(enum work_kind kind, enum work_backend backend)
     case WORK_ATTENTION_BACKWARD:
     case WORK_EFFICIENT_ATTENTION:
     case WORK_EFFICIENT_ATTENTION_BACKWARD:
-        return true;
-    case WORK_MATMUL_NT:
+    case WORK_MATMUL_NT: /* on cuda as far as turned.h takes them */
     case WORK_MATMUL_NT_BIAS:
     case WORK_MATMUL_NN:
+    case WORK_MATMUL_NN_BIAS:
     case WORK_MATMUL_TN:
+        return true;
     case WORK_RMS_NORM:
     case WORK_RMS_NORM_BACKWARD:
     case WORK_LAYER_NORM:

@@ -86,7 +86,7 @@ static void bad_usage_says_what_is_allowed_and_exits_with_2(void **state)
          "is not planned of recorded models"},
         {"plan gpt2 --gpus 12 --seq 64 -o /tmp/none-of-these", "--gpus-per-node"},
         {"fit gpt2 --goodput", "unrecognized"},
-        {"fit gpt2 --strategy fsdp1 --start-up --offload cpu", "--offload cpu"},
+        {"fit gpt2 --strategy fsdp1 --start-up --offload cpu --sharding NO_SHARD", "--offload cpu"},
         {"models --what", "usage"},
         {"gpus extra", "usage"},
     };
