@@ -148,6 +148,57 @@ static void matmuls_are_sums_of_products(void **state)
     }
 }
 
+/* The matrix (rows, columns) that lies as `x` (columns, rows of a pitch) does. */
+static struct work_operand turned(const struct work_operand *x, struct strides *room)
+{
+    *room = (struct strides){{1, x->pitch ? x->pitch : x->shape.dim[1]}};
+    return (struct work_operand){.data = x->data,
+                                 .shape = SHAPE(x->shape.dim[1], x->shape.dim[0]),
+                                 .dtype = x->dtype,
+                                 .layout = room};
+}
+
+static void check_turned(enum dtype dtype, uint32_t pitch)
+{
+    enum { T = 7, H = 5, O = 3 };
+    struct work_operand xt = pitched(dtype, SHAPE(H, T), pitch), w = filled(dtype, SHAPE(O, H));
+    struct work_operand wt = pitched(dtype, SHAPE(H, O), pitch), x = filled(dtype, SHAPE(T, H));
+    struct work_operand y = empty(dtype, SHAPE(T, O)), dw = empty(dtype, SHAPE(O, H));
+    struct work_operand dyt = pitched(dtype, SHAPE(O, T), pitch), bias = filled(dtype, SHAPE(O));
+    struct strides at;
+    const struct work_operand from_wt = turned(&wt, &at); /* (O, H) */
+    run_kind(WORK_MATMUL_NT_BIAS, 3, 1, (struct work_operand[]){x, from_wt, bias, y});
+    for (uint32_t t = 0; t < T; t++)
+        for (uint32_t o = 0; o < O; o++)
+            close_to(&y, t * O + o, value(&bias, o) + dot(&x, t * H, 1, &wt, o, O, H), 16);
+    const struct work_operand from_w = turned(&w, &at); /* (H, O) */
+    run_kind(WORK_MATMUL_NN, 2, 1, (struct work_operand[]){x, from_w, y});
+    for (uint32_t t = 0; t < T; t++)
+        for (uint32_t o = 0; o < O; o++)
+            close_to(&y, t * O + o, dot(&x, t * H, 1, &w, o * H, 1, H), 16);
+    const struct work_operand from_dyt = turned(&dyt, &at); /* (T, O) */
+    run_kind(WORK_MATMUL_TN, 2, 1, (struct work_operand[]){from_dyt, x, dw});
+    for (uint32_t o = 0; o < O; o++)
+        for (uint32_t h = 0; h < H; h++)
+            close_to(&dw, o * H + h, dot(&dyt, o * T, 1, &x, h, H, T), 16);
+    const struct work_operand from_xt = turned(&xt, &at); /* (T, H) */
+    run_kind(WORK_MATMUL_NN, 2, 1, (struct work_operand[]){from_xt, wt, y});
+    for (uint32_t t = 0; t < T; t++)
+        for (uint32_t o = 0; o < O; o++)
+            close_to(&y, t * O + o, dot(&xt, t, T, &wt, o, O, H), 16);
+    drop_all(8, (struct work_operand[]){xt, w, wt, x, y, dw, dyt, bias});
+}
+
+static void factors_may_lie_in_columns(void **state)
+{
+    (void)state;
+    FOR_DTYPES()
+    {
+        check_turned(dtype, 0);
+        check_turned(dtype, 11);
+    }
+}
+
 static void a_matmul_over_nothing_is_zero(void **state)
 {
     (void)state;
@@ -708,6 +759,7 @@ int main(void)
         cmocka_unit_test(sixteen_bits_are_read_as_they_are),
         cmocka_unit_test(stores_round_to_nearest_even),
         cmocka_unit_test(matmuls_are_sums_of_products),
+        cmocka_unit_test(factors_may_lie_in_columns),
         cmocka_unit_test(a_matmul_over_nothing_is_zero),
         cmocka_unit_test(add_and_mul_broadcast_from_the_right),
         cmocka_unit_test(complex_numbers_multiply_and_conjugate),
