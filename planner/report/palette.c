@@ -18,6 +18,8 @@ struct palette_entry palette_category(enum category category)
         [CATEGORY_INPUT] = {0xda8bc3, "input"},
         [CATEGORY_BUFFER] = {0xccb974, "buffers"},
         [CATEGORY_PERSISTENT] = {0x7f7f7f, "kept by the system"},
+        [CATEGORY_WORKSPACE] = {0xa6a6a6, "workspaces"},
+        [CATEGORY_OUTSIDE_ALLOCATOR] = {0xc7c7c7, "outside the allocator"},
     };
     return entries[category];
 }

@@ -343,8 +343,10 @@ static void print_host(FILE *file, const struct style *s, const struct job *job,
         }
     fprintf(file, "  %-24s %9.2f  %.2f pinned, %.2f pageable\n", "host", gib(m->host.bytes),
             gib(m->host_pinned_bytes), gib(m->host.bytes - m->host_pinned_bytes));
-    fprintf(file, "  %-24s %9.2f  pinned memory comes in powers of two; %.2f a node of %u ranks\n",
-            "held", gib(m->host_held_bytes), gib(ranks * m->host_held_bytes), ranks);
+    fprintf(file, "  %-24s %9.2f  pinned memory comes in powers of two\n", "held",
+            gib(m->host_held_bytes));
+    fprintf(file, "  %-24s %9.2f  of %u ranks: that it has so much is not checked\n", "a node",
+            gib(ranks * m->host_held_bytes), ranks);
 }
 
 /* What that costs a step beyond the calls is not simulated: see step_time.h, RELEASING_LONGER. */

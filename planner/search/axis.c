@@ -9,6 +9,7 @@
 
 static const char PROFILE_PREFIX[] = "profile.";
 static const char SYSTEM_SETTING[] = "strategy";
+static const char FILE_SETTING[] = "from"; /* read before any other: it stands for many */
 
 /* ---- names ---- */
 
@@ -43,6 +44,11 @@ static enum err_code find_name(const struct settings *base, const char *name, st
         return ERR_INVALID;
     if (axis->row->group == GROUP_OUTPUT || axis->row->group == GROUP_SWEEP)
         return err_set(err, ERR_INVALID, "--%s changes nothing that is predicted", axis->row->name);
+    if (strcmp(axis->row->name, FILE_SETTING) == 0)
+        return err_set(err, ERR_INVALID,
+                       "--%s stands for the settings in a file and is no axis: a command for each "
+                       "file, or `diff` of their plans",
+                       axis->row->name);
     axis->name = axis->row->name;
     return ERR_OK;
 }

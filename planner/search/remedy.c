@@ -94,8 +94,10 @@ static void add(struct finder *f, const struct settings *changed, const struct f
     remedy->changes = count_options(remedy->change);
     remedy->tight = is_tight(f, found->device_bytes);
     remedy->changes_numerics = numerics[0] != '\0' || batch != 1;
-    snprintf(remedy->cost, sizeof remedy->cost, "%s%s%s", gpus, gpus[0] && numerics[0] ? ", " : "",
-             numerics);
+    /* No profile says what a node has. */
+    const char *host = strstr(remedy->change, "--offload") ? "needs memory of the host" : "";
+    snprintf(remedy->cost, sizeof remedy->cost, "%s%s%s%s%s", host, host[0] && gpus[0] ? ", " : "",
+             gpus, (host[0] || gpus[0]) && numerics[0] ? ", " : "", numerics);
 }
 
 /* ---- searches ---- */
