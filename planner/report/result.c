@@ -319,7 +319,7 @@ static void print_categories(FILE *file, const struct style *s, const struct pre
     fprintf(file, "  %-24s %9.2f\n\n", "requested by tensors", gib(m->device.bytes));
     fprintf(file, "  %-24s %9.2f  rounded to blocks, with kernel workspaces\n", "allocated",
             gib(m->allocated.bytes));
-    fprintf(file, "  %-24s %9.2f  segments held by the caching allocator\n", "reserved",
+    fprintf(file, "  %-24s %9.2f  held by PyTorch's caching allocator\n", "reserved",
             gib(m->reserved_bytes));
     fprintf(file, "  %-24s %9.2f  CUDA context %.2f, NCCL %.2f\n", "outside the allocator",
             gib(p->outside_bytes), gib(p->context_bytes), gib(p->nccl_bytes));
@@ -354,16 +354,15 @@ static void print_calls(FILE *file, const struct prediction *p)
 {
     uint32_t mallocs, frees;
     prediction_calls(p, &mallocs, &frees);
-    fprintf(file, "        only by giving cached segments back: ");
+    fprintf(file, "        only by giving cached memory back: ");
     if (mallocs + frees)
         fprintf(file, "%u cudaFree, %u cudaMalloc a step", frees, mallocs);
     else
-        fprintf(file, "%u cudaFree, %u cudaMalloc until the allocator has settled",
+        fprintf(file, "%u cudaFree, %u cudaMalloc in the first steps, none later",
                 p->settling_frees, p->settling_mallocs);
     fprintf(file,
-            ";\n        %.2f GiB would be held if they were there, %.2f is the least.\n"
-            "        Of 12 published runs like it 6 took 16 to 36 %% longer than a step that "
-            "settles\n",
+            ";\n        %.2f GiB would be held on a larger GPU, %.2f is the least.\n"
+            "        Of 12 published runs like it 6 took 16 to 36 %% longer than predicted\n",
             gib(p->unconstrained_bytes), gib(p->least_bytes));
 }
 
@@ -378,8 +377,8 @@ static void print_verdict(FILE *file, const struct style *s, const struct machin
                 s->bad, s->off, least, capacity, least - capacity);
     else if (!p->fits)
         fprintf(file,
-                "  %sdoes not fit%s: %.2f of %.2f GiB at the least, but the allocator's segments "
-                "need more (%.2f unconstrained)\n",
+                "  %sdoes not fit%s: %.2f of %.2f GiB at the least, but fragmentation "
+                "needs more (%.2f on a larger GPU)\n",
                 s->bad, s->off, least, capacity, gib(p->unconstrained_bytes));
     else
         fprintf(file, "  %sfits%s%s: %.2f of %.2f GiB, %.2f free\n", s->good, s->off,
@@ -561,7 +560,7 @@ void result_print(FILE *file, const struct settings *settings, const struct job 
     } else {
         fprintf(file,
                 "\n  no change of up to %d of the settings searched makes it fit without giving "
-                "cached segments back\n",
+                "cached memory back\n",
                 REMEDY_CHANGES);
         remedies_unsearched_print(file, settings);
     }

@@ -392,7 +392,7 @@ void sweep_print(FILE *file, const struct sweep_question *question, const struct
         print_reasons(file, sweep, question);
     }
     if (question->axis_count < 2 && any_after_release(sweep, question))
-        fputs("\n  * fits only after cached segments are released: expect slow steps\n", file);
+        fputs("\n  * fits only by giving cached memory back: expect slow steps\n", file);
     if (question->searches && !question->axis_count)
         print_answer(file, &s, sweep, question);
     print_same(file, sweep, question);

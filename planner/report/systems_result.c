@@ -238,7 +238,7 @@ static void put_remarks(const struct table *t)
                     at->name, at->name);
     }
     if (released)
-        fputs("  * fits only after cached segments are released: expect slow steps\n", t->file);
+        fputs("  * fits only by giving cached memory back: expect slow steps\n", t->file);
 }
 
 static bool same_dtypes(const struct system_point *a, const struct system_point *b)

@@ -344,7 +344,7 @@ static void print_why(FILE *file, const struct tuned *t)
         if (!r->possible)
             fprintf(file, "necessary: %s does not go with the rest\n", usual);
         else if (r->after_release)
-            fprintf(file, "necessary: with %s only giving cached segments back makes it fit\n",
+            fprintf(file, "necessary: with %s only giving cached memory back makes it fit\n",
                     usual);
         else if (!r->fits)
             fprintf(file, "necessary: with %s it takes %.2f of %.2f GiB\n", usual,
@@ -484,11 +484,11 @@ static void print_tight(FILE *file, const struct tuned *t, const struct style *s
             numerics[0] ? "; " : "", numerics);
     if (!tight->after_release)
         return;
-    fprintf(file, "        only by giving cached segments back, slower steps");
+    fprintf(file, "        only by giving cached memory back, slower steps");
     if (tight->mallocs + tight->frees)
         fprintf(file, ": %u cudaFree, %u cudaMalloc each\n", tight->frees, tight->mallocs);
     else
-        fprintf(file, " until the allocator has settled\n");
+        fprintf(file, " at first\n");
 }
 
 static void print_nothing(FILE *file, const struct tuned *t, const struct style *s)
@@ -497,7 +497,7 @@ static void print_nothing(FILE *file, const struct tuned *t, const struct style 
     if (t->most_bytes > t->limit_bytes)
         fprintf(file, ", %.2f less %.2f of headroom,", gib(t->most_bytes),
                 gib(t->most_bytes - t->limit_bytes));
-    fprintf(file, " without giving cached segments back:\n");
+    fprintf(file, " without giving cached memory back:\n");
     print_least(file, t);
     result_print_unplanned(file, &t->settings);
     print_tight(file, t, s);

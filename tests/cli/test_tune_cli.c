@@ -75,7 +75,7 @@ static void an_impossible_wish_exits_with_1_and_says_what_is_near(void **state)
                      "--replicate 1"),
            1, "nothing fits");
     expect(shardplan("tune " TOY " --max-memory 1GiB"), 1,
-           "nothing fits 1.00 GiB without giving cached segments back:\n        the least takes ");
+           "nothing fits 1.00 GiB without giving cached memory back:\n        the least takes ");
     /* what takes too much by its blocks alone is bounded, not simulated, and said so */
     expect(shardplan("tune " TOY " --max-memory 1MiB"), 1, "the least of those simulated takes ");
     expect(1, 1, " or more\n");
@@ -92,9 +92,9 @@ static void an_impossible_wish_exits_with_1_and_says_what_is_near(void **state)
 static void what_takes_least_is_judged_as_by_fit(void **state)
 {
     (void)state;
-    expect(shardplan("tune " LARGE), 1, "of headroom, without giving cached segments back:");
+    expect(shardplan("tune " LARGE), 1, "of headroom, without giving cached memory back:");
     expect(1, 1, "fits, tight");
-    expect(1, 1, "only by giving cached segments back, slower steps");
+    expect(1, 1, "only by giving cached memory back, slower steps");
     assert_int_equal(shardplan("tune " LARGE " --json"), 1);
     json_t *none = program_object();
     const json_t *least = json_object_get(none, "least"), *tight = json_object_get(none, "tight");
@@ -278,7 +278,7 @@ static void what_is_not_searched_is_opened_or_said(void **state)
     assert_null(strstr(program_output(), "not searched"));
     expect(shardplan("fit llama-3.1-70b --gpus 1 --seq 8192 --compile model --strategy ddp"), 1,
            "no change of up to 5 of the settings searched makes it fit without giving cached "
-           "segments back\n  not searched, of ddp: ");
+           "memory back\n  not searched, of ddp: ");
     assert_non_null(strstr(program_output(), "--find-unused-parameters"));
     assert_non_null(strstr(program_output(), "--loss"));
     assert_null(strstr(program_output(), "--bucket-cap-mb"));
