@@ -2,6 +2,7 @@
 #include "report/style.h"
 
 #include <inttypes.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 struct style style_of(FILE *file)
@@ -10,6 +11,15 @@ struct style style_of(FILE *file)
     if (number >= 0 && isatty(number))
         return (struct style){"\x1b[1m", "\x1b[2m", "\x1b[1;32m", "\x1b[1;31m", "\x1b[0m"};
     return (struct style){"", "", "", "", ""};
+}
+
+int style_columns(FILE *file)
+{
+    struct winsize size;
+    const int number = fileno(file); /* -1: the file is memory */
+    if (number < 0 || !isatty(number) || ioctl(number, TIOCGWINSZ, &size) != 0 || !size.ws_col)
+        return STYLE_COLUMNS;
+    return size.ws_col;
 }
 
 const char *style_grouped(uint64_t number, char text[32])

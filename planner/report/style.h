@@ -20,6 +20,13 @@ const char *style_grouped(uint64_t number, char text[32]);
  * Writes to and returns `text`. */
 const char *style_bytes(uint64_t bytes, char text[32]);
 
+/* What a table may take of a line where `file` is no terminal: one number, so that what is written
+ * is the same everywhere. Six systems side by side take 93. */
+enum { STYLE_COLUMNS = 100 };
+
+/* Characters of a line: the terminal's, if `file` is one that knows, else STYLE_COLUMNS. */
+int style_columns(FILE *file);
+
 enum { STYLE_BAR = 32 }; /* characters of a whole bar in the tables of fit and plan */
 
 /* A bar as long as a share (0 ... 1) of `width` characters. */

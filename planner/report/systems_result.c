@@ -30,6 +30,7 @@ struct table {
     struct style style;
     const struct systems *systems;
     int title, width[SETTINGS_MOST_SYSTEMS];
+    uint32_t from, to; /* the systems of the block that is written */
 };
 
 static bool is_refused(const struct system_point *at)
@@ -48,7 +49,7 @@ static void write_verdict(const struct system_point *at, int which, struct cell 
 static void put_row(const struct table *t, const char *title, cell_writer *write, int which)
 {
     fprintf(t->file, "  %-*s", t->title, title);
-    for (uint32_t i = 0; i < t->systems->count; i++) {
+    for (uint32_t i = t->from; i < t->to; i++) {
         struct cell cell = {"-"};
         if (!is_refused(&t->systems->of[i]) || write == write_verdict)
             write(&t->systems->of[i], which, &cell);
@@ -165,7 +166,7 @@ static bool differs(const struct systems *systems, cell_writer *write)
 static void put_names(const struct table *t)
 {
     fprintf(t->file, "\n  %-*s", t->title, "");
-    for (uint32_t i = 0; i < t->systems->count; i++)
+    for (uint32_t i = t->from; i < t->to; i++)
         fprintf(t->file, "  %s%*s%s", i == t->systems->best ? t->style.good : t->style.bold,
                 t->width[i], t->systems->of[i].name, t->style.off);
     fputc('\n', t->file);
@@ -285,6 +286,35 @@ static void put_best(const struct table *t)
             put_one(t, "in other dtypes:   ", &s->of[i]);
 }
 
+/* The first system behind those that a line has room for: one at the least. */
+static uint32_t end_of_block(const struct table *t, int columns)
+{
+    uint32_t end = t->from;
+    int used = 2 + t->title;
+    do
+        used += 2 + t->width[end++];
+    while (end < t->systems->count && used + 2 + t->width[end] <= columns);
+    return end;
+}
+
+/* Which rows there are depends on all systems: blocks have the same. */
+static void put_block(const struct table *t)
+{
+    put_names(t);
+    if (differs(t->systems, write_torch))
+        put_row(t, "as of torch", write_torch, 0);
+    put_row(t, "updated in", write_dtypes, 0);
+    put_row(t, "computed in", write_dtypes, 1);
+    put_row(t, "reduced in", write_dtypes, 2);
+    put_memory(t);
+    fputc('\n', t->file);
+    put_time(t);
+    fputc('\n', t->file);
+    put_heading(t, "closed forms: parameters, gradients and states, GiB");
+    put_row(t, "ZeRO's paper", write_form, 0);
+    put_row(t, "the framework's estimator", write_form, 1);
+}
+
 void systems_print(FILE *file, const struct systems *systems)
 {
     struct table t = {.file = file, .style = style_of(file), .systems = systems, .title = 25};
@@ -293,19 +323,10 @@ void systems_print(FILE *file, const struct systems *systems)
         t.width[i] = length > NARROWEST ? length : NARROWEST;
     }
     fprintf(file, "%s%s%s\n", t.style.bold, systems->given, t.style.off);
-    put_names(&t);
-    if (differs(systems, write_torch))
-        put_row(&t, "as of torch", write_torch, 0);
-    put_row(&t, "updated in", write_dtypes, 0);
-    put_row(&t, "computed in", write_dtypes, 1);
-    put_row(&t, "reduced in", write_dtypes, 2);
-    put_memory(&t);
-    fputc('\n', file);
-    put_time(&t);
-    fputc('\n', file);
-    put_heading(&t, "closed forms: parameters, gradients and states, GiB");
-    put_row(&t, "ZeRO's paper", write_form, 0);
-    put_row(&t, "the framework's estimator", write_form, 1);
+    for (; t.from < systems->count; t.from = t.to) {
+        t.to = end_of_block(&t, style_columns(file));
+        put_block(&t);
+    }
     fputc('\n', file);
     put_remarks(&t);
     put_best(&t);

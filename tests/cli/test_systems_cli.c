@@ -220,6 +220,39 @@ static void what_is_compared_is_said(void **state)
     assert_null(strstr(program_output(), "late frees"));
 }
 
+static int times_in(const char *text, const char *line)
+{
+    int times = 0;
+    for (const char *at = text; (at = strstr(at, line)) != NULL; at += strlen(line))
+        times++;
+    return times;
+}
+
+/* Six systems are one table; what a line has no room for is below, with the same rows. */
+static void what_is_too_wide_is_in_blocks(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {"\n  updated in ", "\n  activations ", "\n  device ",
+                                       "\n  tokens/s of a GPU ", "\n  ZeRO's paper "};
+    char six[8192], seven[8192];
+    assert_int_equal(shardplan("fit " TOY " --strategy " ALL), 0);
+    assert_true((size_t)snprintf(six, sizeof six, "%s", program_output()) < sizeof six);
+    assert_int_equal(shardplan("fit " TOY " --strategy " ALL ",fsdp2+reshard=never"), 0);
+    assert_true((size_t)snprintf(seven, sizeof seven, "%s", program_output()) < sizeof seven);
+    char *end = strstr(six, "\n\n  ddp computes"); /* what is said below the table */
+    assert_non_null(end);
+    end[1] = '\0';
+    assert_int_equal(strncmp(seven, six, strlen(six)), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_int_equal(times_in(six, rows[i]), 1);
+        assert_int_equal(times_in(seven, rows[i]), 2);
+    }
+    assert_int_equal(times_in(seven, "\n  ddp computes in fp32"), 1);
+    assert_int_equal(times_in(seven, "  fsdp2+reshard=never\n"), 1);
+    for (char *line = strtok(seven, "\n"); line; line = strtok(NULL, "\n"))
+        assert_true(strlen(line) <= 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +264,7 @@ int main(void)
         cmocka_unit_test(one_system_is_no_table),
         cmocka_unit_test(files_are_written_where_asked),
         cmocka_unit_test(what_is_compared_is_said),
+        cmocka_unit_test(what_is_too_wide_is_in_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
