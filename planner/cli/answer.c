@@ -123,13 +123,18 @@ void answer_show(const struct answer *a)
     const struct prediction *p = &a->prediction;
     if (a->settings.quiet && !a->settings.json)
         return;
+    if (!a->settings.json) { /* before a search that may take seconds */
+        result_print(stdout, &a->settings, &a->job, &a->machine, p);
+        fflush(stdout);
+    }
     const uint32_t count =
         p->fits ? 0 : remedies_find(&a->settings, &a->job.config, &a->machine, remedies);
     if (a->settings.json) {
         show_json(a, remedies, count);
         return;
     }
-    result_print(stdout, &a->settings, &a->job, &a->machine, p, remedies, count);
+    if (!p->fits)
+        result_print_remedies(stdout, &a->settings, remedies, count);
     result_print_causes(stdout, &a->settings, &a->job, &a->machine, p);
     if (a->is_timed)
         time_print(stdout, &a->time);

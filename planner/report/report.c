@@ -264,7 +264,7 @@ static void put_memory_pictures(const struct report *r, const char **modules, FI
 static void put_tables(FILE *to, const void *context)
 {
     const struct report *r = context;
-    result_print(to, r->settings, r->job, r->machine, r->prediction, NULL, 0);
+    result_print(to, r->settings, r->job, r->machine, r->prediction);
     result_print_causes(to, r->settings, r->job, r->machine, r->prediction);
     time_print(to, r->time);
     units_print(to, &r->job->strategy, r->prediction->plan);

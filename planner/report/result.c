@@ -539,8 +539,7 @@ void result_print_causes(FILE *file, const struct settings *settings, const stru
 }
 
 void result_print(FILE *file, const struct settings *settings, const struct job *job,
-                  const struct machine *machine, const struct prediction *p,
-                  const struct remedy *remedies, uint32_t remedy_count)
+                  const struct machine *machine, const struct prediction *p)
 {
     const struct style s = style_of(file);
     print_title(file, &s, settings, job, machine, p);
@@ -553,8 +552,12 @@ void result_print(FILE *file, const struct settings *settings, const struct job 
     result_print_unplanned(file, settings);
     print_peak(file, p);
     units_print_line(file, &job->strategy, p->plan);
-    if (p->fits)
-        return;
+}
+
+void result_print_remedies(FILE *file, const struct settings *settings,
+                           const struct remedy *remedies, uint32_t remedy_count)
+{
+    const struct style s = style_of(file);
     if (remedy_count) {
         fprintf(file, "\n  what would make it fit, fastest first:\n");
     } else {

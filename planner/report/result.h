@@ -15,8 +15,11 @@ json_t *result_json(const struct settings *settings, const struct job *job,
 
 /* The same as tables. Colour only when `file` is a terminal. */
 void result_print(FILE *file, const struct settings *settings, const struct job *job,
-                  const struct machine *machine, const struct prediction *prediction,
-                  const struct remedy *remedies, uint32_t remedy_count);
+                  const struct machine *machine, const struct prediction *prediction);
+
+/* Below it, of a job that does not fit: what would make it, or that nothing would. */
+void result_print_remedies(FILE *file, const struct settings *settings,
+                           const struct remedy *remedies, uint32_t remedy_count);
 
 /* Beside a verdict: what the file that settings came from asks for and no plan has. */
 void result_print_unplanned(FILE *file, const struct settings *settings);

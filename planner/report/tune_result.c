@@ -435,7 +435,8 @@ static void print_choice(FILE *file, const struct tuned *t, const struct style *
             gib(t->chosen.device_bytes), gib(t->limit_bytes),
             gib(t->limit_bytes - t->chosen.device_bytes));
     if (strstr(change_of(t, &t->chosen, change), "--offload"))
-        fprintf(file, "  host                  `fit` says what a node must have: it is not checked\n");
+        fprintf(file,
+                "  host                  `fit` says what a node must have: it is not checked\n");
     result_print_unplanned(file, &t->settings);
     if (!t->per_unit.taken &&
         (t->chosen.point != best->point || t->chosen.candidate != best->candidate))
