@@ -13,6 +13,7 @@
 #include "settings/settings_resolve.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 static enum err_code make_time(struct answer *a, struct err *err)
 {
@@ -117,6 +118,13 @@ static void show_json(const struct answer *a, const struct remedy *remedies, uin
     report_json(root);
 }
 
+/* On a terminal, where somebody waits for it. */
+static void say_searching(bool searches, const char *text)
+{
+    if (searches && isatty(STDERR_FILENO))
+        fputs(text, stderr);
+}
+
 void answer_show(const struct answer *a)
 {
     struct remedy remedies[REMEDIES];
@@ -127,8 +135,10 @@ void answer_show(const struct answer *a)
         result_print(stdout, &a->settings, &a->job, &a->machine, p);
         fflush(stdout);
     }
+    say_searching(!p->fits, "  looking for what would make it fit ...");
     const uint32_t count =
         p->fits ? 0 : remedies_find(&a->settings, &a->job.config, &a->machine, remedies);
+    say_searching(!p->fits, "\r\033[K");
     if (a->settings.json) {
         show_json(a, remedies, count);
         return;

@@ -2,6 +2,7 @@
 #include "frameworks/export.h"
 
 #include "frameworks/import.h"
+#include "settings/settings_resolve.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -460,8 +461,25 @@ static void try_values(const char *to, const struct setting *rows, uint32_t i, s
     }
 }
 
+/* Whether the model can be built so. */
+static bool can_be_built(const struct settings *settings)
+{
+    struct settings resolved = *settings;
+    struct job job;
+    struct machine machine;
+    struct graph *graph = NULL;
+    if (settings_resolve(&resolved, &job, &machine, NULL) != ERR_OK)
+        return false;
+    const bool built = job_check(&job, NULL) == ERR_OK &&
+                       (job.config.recording || job_graph(&job, &graph, NULL) == ERR_OK);
+    graph_free(graph);
+    settings_release(&job, &machine);
+    return built;
+}
+
 /* The settings with what a framework would make of those that it cannot say: as options in `text`.
- * What follows from one change may need another. False: that cannot be said, either. */
+ * What follows from one change may need another. False: that cannot be said, either, or is no plan
+ * of that model. */
 static bool find_change(const struct settings *settings, const char *to, char *text, size_t size)
 {
     enum { ROUNDS = 4 };
@@ -490,6 +508,7 @@ static bool find_change(const struct settings *settings, const char *to, char *t
         said = find_refused(&other, to, &unwritten, &still, NULL) == ERR_OK && !still.list[0];
         export_free(&unwritten);
     }
+    said = said && (can_be_built(&other) || !can_be_built(settings)); /* nor is its file here */
     if (said)
         settings_difference(settings, &other, text, size);
     arena_free(&arena);

@@ -314,14 +314,15 @@ enum err_code recording_choose(const struct recording *r, const struct recording
                              : "%s was recorded without hooks on every module, which --strategy "
                                "zero3 has; record it again with this version's record.py",
                        r->path);
-    return batch ? err_set(err, ERR_INVALID,
-                           "%s has no recording with this --checkpointing; record it again with it",
-                           r->path)
-                 : err_set(err, ERR_INVALID,
-                           "--micro-batch %u: %s was recorded with %s; record it again with "
-                           "--batch %s,%u",
-                           choice->batch, r->path, batches(r, text, sizeof text), text,
-                           choice->batch);
+    return batch
+               ? err_set(err, ERR_INVALID,
+                         "%s has no recording with this --checkpointing; record it again with it",
+                         r->path)
+               : err_set(err, ERR_INVALID,
+                         "--micro-batch %u: %s was recorded with %s; give that, or record it again "
+                         "with --batch %s,%u",
+                         choice->batch, r->path, batches(r, text, sizeof text), text,
+                         choice->batch);
 }
 
 enum err_code recording_line(const struct recording *r, const struct recorded_variant *variant,
