@@ -2,6 +2,7 @@
 #include "report/style.h"
 
 #include <inttypes.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -20,6 +21,22 @@ int style_columns(FILE *file)
     if (number < 0 || !isatty(number) || ioctl(number, TIOCGWINSZ, &size) != 0 || !size.ws_col)
         return STYLE_COLUMNS;
     return size.ws_col;
+}
+
+void style_wrapped(FILE *file, int indent, const char *text)
+{
+    const int columns = style_columns(file);
+    int used = fprintf(file, "%*s", indent, "");
+    for (const char *at = text; *at;) {
+        const int length = (int)strcspn(at, " ");
+        if (at > text && used + 1 + length > columns)
+            used = fprintf(file, "\n%*s", indent + 2, "") - 1;
+        else if (at > text)
+            used += fprintf(file, " ");
+        used += fprintf(file, "%.*s", length, at);
+        at += length + (at[length] == ' ');
+    }
+    fputc('\n', file);
 }
 
 const char *style_grouped(uint64_t number, char text[32])

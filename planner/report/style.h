@@ -27,6 +27,10 @@ enum { STYLE_COLUMNS = 100 };
 /* Characters of a line: the terminal's, if `file` is one that knows, else STYLE_COLUMNS. */
 int style_columns(FILE *file);
 
+/* A text and a newline, `indent` blanks before it and two more before what goes on in lines below:
+ * broken at its blanks so that no line is longer than that, but for a longer word. */
+void style_wrapped(FILE *file, int indent, const char *text);
+
 enum { STYLE_BAR = 32 }; /* characters of a whole bar in the tables of fit and plan */
 
 /* A bar as long as a share (0 ... 1) of `width` characters. */

@@ -293,6 +293,24 @@ static void print_left_out(FILE *file, const struct space *space)
     }
 }
 
+/* What the answer is not over: a few names, for all that a search could have been asked for. */
+static void print_untried(FILE *file, const struct space *space)
+{
+    struct arena arena = {0};
+    const struct untried untried = space_untried(space, &arena);
+    const char *opened = untried.opened, *wider = untried.wider;
+    if (*opened || *wider)
+        style_wrapped(file, 2,
+                      arena_printf(&arena, "(--allow also searches %s%s%s%s)", opened,
+                                   *opened && *wider ? "; " : "", *wider ? "more values of " : "",
+                                   wider));
+    if (*untried.kept)
+        style_wrapped(
+            file, 2,
+            arena_printf(&arena, "(not searched, as given or by default: %s)", untried.kept));
+    arena_free(&arena);
+}
+
 static void print_proof(FILE *file, const struct tuned *t)
 {
     char a[32], b[32], c[32], d[32], e[32];
@@ -314,6 +332,8 @@ static void print_proof(FILE *file, const struct tuned *t)
         fprintf(file, "  (as %s has it, where nothing was given: %s)\n", t->space.reader,
                 t->space.adopted);
     print_left_out(file, &t->space);
+    if (s->front_count)
+        print_untried(file, &t->space);
 }
 
 /* ": reshard=never on 12 of 32 units", of the setting that says which; else "". */

@@ -180,12 +180,18 @@ static bool is_inner(const struct setting *row)
     return row->ahead || row->allocator;
 }
 
+/* Whether the system's setting can be an axis by itself, given or not. */
+static bool is_searchable(const struct settings *settings, const struct setting *row)
+{
+    return (row->axis || row->wide) && setting_is_of(row, settings->command) &&
+           setting_suits(row, settings->job.strategy.system) && !is(row, BATCH) &&
+           !is(row, ACCUMULATE) && !is(row, SYSTEM);
+}
+
 static bool is_searched(const struct settings *settings, const struct space_options *options,
                         const struct setting *row)
 {
-    if (!(row->axis || row->wide) || !setting_is_of(row, settings->command) ||
-        !setting_suits(row, settings->job.strategy.system) || is(row, BATCH) ||
-        is(row, ACCUMULATE) || is(row, SYSTEM))
+    if (!is_searchable(settings, row))
         return false;
     if (options->saves && row->spends && setting_is(row, settings, row->initial))
         return false;
@@ -200,6 +206,55 @@ bool space_searches(const struct settings *settings, const struct space_options 
                     const struct setting *row)
 {
     return is(row, BATCH) || is(row, SYSTEM) || is_searched(settings, options, row);
+}
+
+/* ---- what is left out ---- */
+
+/* Of a search that opens nothing by itself, which setting --allow would open, and how far. */
+enum trial { TRIED, OPENED, WIDER, KEPT, NONE };
+
+static enum trial trial_of(const struct settings *settings, const struct setting *row)
+{
+    const struct space_options plain = {.refuses = NULL};
+    if (is_searchable(settings, row)) {
+        if (!is_searched(settings, &plain, row))
+            return OPENED;
+        return row->axis && row->wide && !is_allowed(settings, row->name) ? WIDER : TRIED;
+    }
+    const bool trains = row->group >= GROUP_STRATEGY && row->group <= GROUP_ZERO;
+    const bool is_kept = trains && !row->axis && !row->wide && !row->numerics &&
+                         row->kind != SETTING_TEXT && !is(row, SYSTEM) &&
+                         setting_is_of(row, settings->command) &&
+                         setting_suits(row, settings->job.strategy.system);
+    return is_kept ? KEPT : NONE;
+}
+
+/* Whether a list has the name, `before` it but at the start, and `after` it but at the end. */
+static bool is_listed(const char *list, const char *before, const char *name, char after)
+{
+    const size_t length = strlen(name), ahead = strlen(before);
+    for (const char *at = list; (at = strstr(at, name)) != NULL; at += length)
+        if ((at[length] == after || at[length] == '\0') &&
+            (at == list || ((size_t)(at - list) >= ahead && !strncmp(at - ahead, before, ahead))))
+            return true;
+    return false;
+}
+
+struct untried space_untried(const struct space *space, struct arena *arena)
+{
+    const char *lists[NONE] = {"", "", "", ""};
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t g = 0; g < space->grid_count; g++) {
+            const enum trial trial = trial_of(&space->grids[g].base, &rows[i]);
+            if (trial == NONE || is_listed(lists[trial], ", ", rows[i].name, ',') ||
+                (trial != KEPT && is_listed(space->unsaid, "--", rows[i].name, ' ')))
+                continue;
+            lists[trial] = arena_printf(arena, "%s%s%s", lists[trial], *lists[trial] ? ", " : "",
+                                        rows[i].name);
+        }
+    return (struct untried){lists[OPENED], lists[WIDER], lists[KEPT]};
 }
 
 /* False: an axis has no value left. */

@@ -99,6 +99,17 @@ void space_free(struct space *space);
 bool space_searches(const struct settings *settings, const struct space_options *options,
                     const struct setting *row);
 
+struct untried { /* names of settings by commas, of the systems that are searched: in the arena */
+    const char *opened; /* left as they are, unless --allow names them */
+    const char *wider;  /* searched, and with more values where --allow names them */
+    const char *kept;   /* of how a system trains, with no values to search: as given or by default.
+                           What names things or changes numerics by itself is none: it is the job */
+};
+
+/* What a search of the space leaves out, by the settings' table: what `unsaid` says aside, which
+ * --allow does not open. */
+struct untried space_untried(const struct space *space, struct arena *arena);
+
 /* Digit of a point on an axis. */
 uint32_t grid_digit(const struct grid *grid, uint64_t point, uint32_t axis);
 /* The point with another digit there. */

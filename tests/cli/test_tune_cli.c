@@ -286,6 +286,54 @@ static void what_is_not_searched_is_opened_or_said(void **state)
     assert_null(strstr(program_output(), "--reshard"));
 }
 
+/* The next of names by commas, which may be in several lines, up to one of `ends`; NULL: none. */
+static char *next_name(char **at, const char *ends)
+{
+    *at += strspn(*at, ", \n");
+    if (!**at || strchr(ends, **at))
+        return NULL;
+    char *name = *at;
+    *at += strcspn(*at, ",;)\n ");
+    return name;
+}
+
+#define FEW "tests/data/configs/toy-llama --seq 256 --strategy zero1 --checkpointing full"
+
+/* What is said to be opened by --allow makes the search larger, each name by itself. */
+static void what_allow_would_open_is_said(void **state)
+{
+    (void)state;
+    static const char opens[] = "(--allow also searches ", wider[] = "more values of";
+    char said[2048], *at, *name;
+    int names = 0;
+    assert_int_equal(shardplan("tune " FEW), 0);
+    snprintf(said, sizeof said, "%s", program_output());
+    assert_non_null(strstr(said, "\n  (not searched, as given or by default: "));
+    assert_non_null(strstr(said, " compile,"));
+    assert_int_equal(shardplan("tune " FEW " --json"), 0);
+    json_t *answer = program_object();
+    const double points = number(json_object_get(answer, "search"), "points");
+    json_decref(answer);
+    for (int list = 0; list < 2; list++) {
+        at = strstr(said, list ? wider : opens);
+        assert_non_null(at);
+        at += strlen(list ? wider : opens);
+        while ((name = next_name(&at, ";)")) != NULL) {
+            const int length = (int)(at - name);
+            assert_int_equal(shardplan("tune " FEW " --allow %.*s --json", length, name), 0);
+            answer = program_object();
+            if (!(number(json_object_get(answer, "search"), "points") > points))
+                fail_msg("--allow %.*s opens nothing", length, name);
+            json_decref(answer);
+            names++;
+        }
+    }
+    assert_true(names >= 6);
+    /* where nothing fits, remedies are searched further */
+    expect(shardplan("tune " TOY " --max-memory 1MiB"), 1, "");
+    assert_null(strstr(program_output(), opens));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -298,6 +346,7 @@ int main(void)
         cmocka_unit_test(kept_units_are_exported),
         cmocka_unit_test(what_spends_memory_is_taken_back),
         cmocka_unit_test(what_is_not_searched_is_opened_or_said),
+        cmocka_unit_test(what_allow_would_open_is_said),
         cmocka_unit_test(flags_are_opened_by_allow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -47,11 +48,36 @@ static void files_pipes_and_memory_are_a_hundred_wide(void **state)
     close(ends[0]);
 }
 
+static void lines_are_broken_at_blanks(void **state)
+{
+    (void)state;
+    char text[1024] = "", words[512] = "";
+    for (int i = 0; i < 30; i++)
+        snprintf(words + strlen(words), sizeof words - strlen(words), "%sreshard", i ? ", " : "");
+    FILE *file = fmemopen(text, sizeof text, "w");
+    assert_non_null(file);
+    style_wrapped(file, 2, "short");
+    style_wrapped(file, 2, words); /* 10 words of 8 characters and their blanks are 91 */
+    style_wrapped(file, 2, "");
+    fclose(file);
+    assert_int_equal(strncmp(text, "  short\n  reshard, ", 19), 0);
+    size_t lines = 0, count = 0;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
+        assert_true(strlen(line) <= 100 && strncmp(line, "  ", 2) == 0);
+        assert_true(line[strlen(line) - 1] != ' ' || strcmp(line, "  ") == 0);
+        for (const char *at = line; (at = strstr(at, "reshard")) != NULL; at++)
+            count++;
+    }
+    assert_int_equal(count, 30);
+    assert_int_equal(lines, 1 + 3 + 1); /* of words, ten, eleven at most, to a line */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_terminal_is_as_wide_as_it_says),
         cmocka_unit_test(files_pipes_and_memory_are_a_hundred_wide),
+        cmocka_unit_test(lines_are_broken_at_blanks),
     };
     return cmocka_run_group_tests_name("style", tests, NULL, NULL);
 }
