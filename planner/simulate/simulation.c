@@ -8,8 +8,7 @@
 
 static inline bool is_task(const struct plan_instruction *instruction)
 {
-    const uint32_t nothing =
-        1U << PLAN_ALLOC | 1U << PLAN_FREE | 1U << PLAN_USE | 1U << PLAN_MARK;
+    const uint32_t nothing = 1U << PLAN_ALLOC | 1U << PLAN_FREE | 1U << PLAN_USE | 1U << PLAN_MARK;
     return !(instruction->flags & PLAN_FIRST_STEP) && !(nothing >> instruction->op & 1);
 }
 
