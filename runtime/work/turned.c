@@ -48,16 +48,16 @@ bool work_turned(const struct work *work, struct work_operand operand[TURNED_OPE
 {
     const struct kind *kind = find_kind(work->kind);
     const uint32_t operands = work->ins + work->outs;
-    bool factor[2];
     if (!kind || operands > TURNED_OPERANDS)
         return false;
+    bool factor[2] = {kind->factor[0], kind->factor[1]};
     for (uint32_t i = 0; i < operands; i++) {
         operand[i] = work->operand[i];
         const bool turned = operand[i].layout != NULL;
         if (turned && (i >= 2 || !turn(&operand[i])))
             return false;
-        if (i < 2)
-            factor[i] = kind->factor[i] != turned;
+        if (turned)
+            factor[i] = !factor[i];
     }
     kind = find_product(kind->bias, factor[0], factor[1]);
     if (!kind)
