@@ -129,6 +129,17 @@ uint32_t hf_scored_mlp(struct graph *graph, const struct model_config *c, struct
     return hf_dropout_beside(graph, down, c->dropout, fc_in.weight, "dropout");
 }
 
+uint32_t hf_scored_sum(struct graph *graph, uint32_t x, uint32_t y, uint32_t attended, uint32_t fed)
+{
+    const uint32_t sum = op_add(graph, attended, fed);
+    const uint32_t z = op_add(graph, sum, x);
+    graph_drop(graph, sum);
+    graph_drop(graph, y);
+    graph_drop(graph, attended);
+    graph_drop(graph, fed);
+    return z;
+}
+
 void hf_scored_head(struct graph *graph, const struct model_config *c, uint32_t table, bool biased,
                     uint32_t normed, uint32_t labels)
 {

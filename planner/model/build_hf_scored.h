@@ -48,6 +48,11 @@ uint32_t hf_scored_rotated(struct graph *graph, uint32_t x, uint32_t rows);
 uint32_t hf_scored_mlp(struct graph *graph, const struct model_config *config, struct linear fc_in,
                        struct linear fc_out, uint32_t y);
 
+/* attended + fed + x of a block whose attention and feed-forward have one normed input `y`: both
+ * and y are let go. */
+uint32_t hf_scored_sum(struct graph *graph, uint32_t x, uint32_t y, uint32_t attended,
+                       uint32_t fed);
+
 /* The head of a model whose embedding is `table`: logits of `normed`, and the loss. */
 void hf_scored_head(struct graph *graph, const struct model_config *config, uint32_t table,
                     bool biased, uint32_t normed, uint32_t labels);

@@ -126,13 +126,7 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     const uint32_t y = apply_norm(graph, x, block.ln);
     const uint32_t attended = attention(graph, c, job, &block, y, in->mask, in->positions, weights);
     const uint32_t fed = hf_scored_mlp(graph, c, block.fc_in, block.fc_out, y);
-    const uint32_t sum = op_add(graph, attended, fed);
-    const uint32_t z = op_add(graph, sum, x);
-    graph_drop(graph, sum);
-    graph_drop(graph, y);
-    graph_drop(graph, attended);
-    graph_drop(graph, fed);
-    return z;
+    return hf_scored_sum(graph, x, y, attended, fed);
 }
 
 static void build(struct graph *graph, const struct model_config *c, const struct model_job *job)
