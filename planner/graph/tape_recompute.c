@@ -196,8 +196,10 @@ static void drop_results(struct tape *tape, const struct region *region, uint32_
     const uint32_t output = graph->modules[graph->items[region->first].arg].output;
     const uint32_t first = output == GRAPH_NONE ? GRAPH_NONE : graph->tensors[output].storage;
     for (uint32_t i = end + 1; i-- > region->first + 1;) {
+        if (graph->items[i].kind != ITEM_OP)
+            continue;
         const struct graph_op *op = &graph->ops[graph->items[i].arg];
-        for (uint32_t o = graph->items[i].kind == ITEM_OP ? op->outs : 0; o-- > 0;) {
+        for (uint32_t o = op->outs; o-- > 0;) {
             const uint32_t storage = graph->tensors[op->out[o]].storage;
             if (storage != first && !makes_kept_cast(graph, op))
                 tape_drop(tape, storage);
