@@ -224,11 +224,23 @@ static struct key stream_key(const struct job *job, bool freezes)
     return freezes || s->units == UNITS_ELEMENTS ? key_of(key, units, sizeof units) : key;
 }
 
+static bool is_asked_for(const struct building *b, const struct seed *seed)
+{
+    const struct candidates_options *options = b->options;
+    const struct grid *grid = grid_of(b, seed);
+    struct settings settings;
+    if (grid_outer_changes(grid, seed->outer) > options->most_changes)
+        return false;
+    if (!options->wanted)
+        return true;
+    grid_settings(grid, seed->outer * grid->inner_points, &settings);
+    return options->wanted(options->wanted_context, &settings);
+}
+
 static void fill_seed(const struct building *b, struct seed *seed)
 {
     struct job job;
-    const struct grid *grid = grid_of(b, seed);
-    if (grid_outer_changes(grid, seed->outer) > b->options->most_changes) {
+    if (!is_asked_for(b, seed)) {
         seed->state = SEED_LEFT_OUT;
         return;
     }
@@ -362,7 +374,18 @@ static void build_classes(struct building *b)
 /* ---- classes that take too much ----
  *
  * Large micro-batches without checkpointing do by themselves, and then no strategy need be lowered
- * around them: only whether it can be. */
+ * around them: only whether it can be. And what is too slow by itself is too slow under all. */
+
+static void drop_slow(struct building *b)
+{
+    const double least = b->options->least_tokens_per_s;
+    for (uint32_t i = 0; i < b->seed_count && least > 0; i++) {
+        struct seed *seed = &b->seeds[i];
+        if (seed->state == SEED_OPEN &&
+            stream_class_most_tokens(b->c->classes[seed->stream_class]) < least)
+            seed->state = SEED_LEFT_OUT;
+    }
+}
 
 struct large {
     struct building *b;
@@ -668,6 +691,7 @@ enum err_code candidates_new(const struct space *space, const struct model_confi
     note_refusal(&b);
     drop_repeated(&b);
     build_classes(&b);
+    drop_slow(&b);
     drop_large(&b);
     build_frames(&b);
     if (!stopped(&b))

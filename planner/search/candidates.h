@@ -42,6 +42,10 @@ struct candidates_options {
     uint64_t limit_bytes;  /* of a device: what takes more need not be told apart; 0: all is */
     bool within; /* how long it takes is not asked of what takes more, unless it keeps all units:
                     for a search in which something fits */
+    double least_tokens_per_s; /* of a GPU: what trains fewer, whatever the strategy, is left out */
+    /* Whether a point is asked for; NULL: all are. Called by several threads. */
+    bool (*wanted)(const void *context, const struct settings *settings);
+    const void *wanted_context;
     const volatile int *stop;                      /* not 0: give up early; NULL: never */
     void (*progress)(void *context, double share); /* NULL: none */
     void *context;

@@ -5,6 +5,7 @@
 #include "search/search.h"
 #include "settings/settings_resolve.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -30,6 +31,7 @@ struct finder {
     uint64_t limit_bytes;
     struct space_options options;
     struct pool *pool;
+    double least_tokens_per_s; /* of other dtypes alone; 0: of all */
     struct remedy found[MOST_FOUND];
     uint32_t count;
 };
@@ -128,6 +130,14 @@ static void add_front(struct finder *f, const struct candidates *c, const struct
     }
 }
 
+static bool changes_numerics(const void *context, const struct settings *settings)
+{
+    const struct finder *f = context;
+    struct numerics numerics;
+    numerics_compare(f->settings, settings, f->config, &numerics);
+    return numerics.count > 0;
+}
+
 /* All settings on so many GPUs, which share the tokens of a step where these can be split; where
  * not, each GPU has as many as before. Returns whether something fits. */
 static bool search_on(struct finder *f, uint32_t gpus)
@@ -138,7 +148,12 @@ static bool search_on(struct finder *f, uint32_t gpus)
     struct settings base = *f->settings;
     struct space_options options = f->options;
     const struct candidates_options narrow = {
-        .most_changes = REMEDY_CHANGES - (gpus != gpus_asked(f)), .limit_bytes = f->limit_bytes};
+        .most_changes = REMEDY_CHANGES - (gpus != gpus_asked(f)),
+        .limit_bytes = f->limit_bytes,
+        .within = true,
+        .least_tokens_per_s = f->least_tokens_per_s,
+        .wanted = f->least_tokens_per_s > 0 ? changes_numerics : NULL,
+        .wanted_context = f};
     const struct search_options by_changes = {.measure = SEARCH_CHANGES,
                                               .limit_bytes = f->limit_bytes};
     const uint32_t before = f->count;
@@ -258,12 +273,14 @@ static double fastest(const struct finder *f, uint32_t from)
 static void search_other_dtypes(struct finder *f)
 {
     const uint32_t before = f->count;
-    const double alike = fastest(f, 0);
+    const double least = WORTH_OTHER_DTYPES * fastest(f, 0);
     f->options.numerics = true;
+    f->least_tokens_per_s = fmax(least, DBL_MIN);
     (void)search_on(f, gpus_asked(f));
     f->options.numerics = false;
+    f->least_tokens_per_s = 0;
     for (uint32_t i = f->count; i-- > before;)
-        if (!f->found[i].changes_numerics || f->found[i].tokens_per_s < WORTH_OTHER_DTYPES * alike)
+        if (f->found[i].tokens_per_s < least)
             remove_at(f, i);
 }
 

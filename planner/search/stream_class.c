@@ -204,6 +204,14 @@ double stream_class_raised_s(const struct stream_class *c, double least)
     return least * c->partials[low].device_s - c->partials[low].used_s;
 }
 
+double stream_class_most_tokens(const struct stream_class *c)
+{
+    double busy_s = 0;
+    for (uint32_t lane = 0; lane < LANES_MOST; lane++)
+        busy_s = fmax(busy_s, c->busy.lane_s[lane]);
+    return busy_s > 0 ? c->tokens / busy_s : INFINITY;
+}
+
 /* What the stream's kernels take is the same in every plan of it: here in one of a single
  * micro-batch. */
 static enum err_code sum_up(struct stream_class *c, const struct job *job,
@@ -248,7 +256,8 @@ enum err_code stream_class_new(const struct job *job, const struct machine *mach
 {
     *out = NULL;
     struct stream_class *c = xmalloc(sizeof *c);
-    *c = (struct stream_class){.first_gap = UINT32_MAX};
+    *c = (struct stream_class){.first_gap = UINT32_MAX,
+                               .tokens = (double)job->model.batch * job->model.seq};
     struct job there;
     enum err_code rc = job_on_machine(job, machine, &there, err);
     if (rc == ERR_OK)

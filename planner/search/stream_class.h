@@ -53,6 +53,7 @@ struct stream_class {
     struct partial *partials;     /* (partial_count + 1) of one micro-batch, ascending */
     uint32_t partial_count;
     uint64_t workspace;      /* bytes that its matmuls make cuBLAS allocate */
+    double tokens;           /* of a micro-batch */
     bool blocks_follow;      /* stream_blocks_follow */
     struct stream *hooks;    /* the stream without births, deaths and kernels: in each gap a kernel
                                 that does nothing, with the number of the gap. Gradients are born
@@ -68,6 +69,10 @@ void stream_class_free(struct stream_class *stream_class); /* NULL is allowed */
 
 /* Bytes of a GPU that it takes at least, whatever the strategy. */
 uint64_t stream_class_device_floor(const struct stream_class *stream_class);
+
+/* Tokens a second of a GPU that it trains at most, whatever the strategy: its own work alone, at
+ * full speed. */
+double stream_class_most_tokens(const struct stream_class *stream_class);
 
 /* Whether any strategy does the same around both, and they have kernels between the same hooks. */
 bool stream_class_same_hooks(const struct stream_class *a, const struct stream_class *b);
