@@ -58,22 +58,25 @@ static void views_that_hold_gathered_experts_are_told(void **state)
     (void)state;
     const json_int_t layer = (json_int_t)2 * 8 * (28672 * 4096 + 4096 * 14336);
     static const char *const none[] = {
-        "mixtral-8x7b --gpus 64 --seq 4096",
+        "mixtral-8x7b --gpus 64 --seq 4096 --gpu b300",
         "llama-3.2-1b --gpus 8 --seq 512 --strategy zero3",
     };
-    assert_int_equal(shardplan("fit mixtral-8x7b --gpus 64 --seq 4096 --strategy zero3 --json"), 1);
+    assert_int_equal(shardplan("fit mixtral-8x7b --gpus 64 --seq 4096 --gpu b300 --strategy zero3 "
+                               "--json"),
+                     0);
     json_t *held = program_object();
     const json_t *views = json_object_get(held, "saved_views");
     assert_int_equal(integer(views, "bytes"), 31 * layer);
-    assert_int_equal(shardplan("fit mixtral-8x7b --gpus 64 --seq 4096 --strategy zero3 "
+    assert_int_equal(shardplan("fit mixtral-8x7b --gpus 64 --seq 4096 --gpu b300 --strategy zero3 "
                                "--checkpointing full --json"),
                      0);
     json_t *full = program_object();
     assert_int_equal(device_bytes(full), integer(views, "checkpointed_device_bytes"));
     assert_null(json_object_get(full, "saved_views"));
-    assert_int_equal(shardplan("plan mixtral-8x7b --gpus 64 --seq 4096 --strategy zero3 -q -o %s",
+    assert_int_equal(shardplan("plan mixtral-8x7b --gpus 64 --seq 4096 --gpu b300 --strategy zero3 "
+                               "-q -o %s",
                                path_of("views")),
-                     1);
+                     0);
     assert_int_equal(shell("grep -c 'saved views: up to %.2f GiB' %s/report.html",
                            (double)(31 * layer) / (1 << 30), path_of("views")),
                      0);
@@ -131,7 +134,7 @@ static void people_are_told_the_cost_and_the_way_out(void **state)
     assert_non_null(strstr(program_output(), "128 rows over 256 ranks, of which 128 hold nothing"));
     assert_non_null(strstr(program_output(), "with --placement columns"));
     /* 24 ranks: 8 experts are too few, and 4096 columns do not share out */
-    assert_true(shardplan("fit mixtral-8x7b --gpus 24") >= 0);
+    assert_int_equal(shardplan("fit mixtral-8x7b --gpus 24 --gpu b300"), 0);
     assert_non_null(strstr(program_output(), "8 rows over 24 ranks, of which 16 hold nothing"));
     assert_non_null(strstr(program_output(), "nor by columns: --placement columns: fully_shard"));
 }

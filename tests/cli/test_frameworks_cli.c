@@ -80,8 +80,8 @@ static void programs_get_every_note(void **state)
     (void)state;
     json_error_t error;
     assert_int_equal(shardplan("fit --from " DATA "torchtitan_70b_tp.toml --gpus 64 --seq 4096 "
-                               "--json"),
-                     1); /* 64 sequences of a 70B model do not fit */
+                               "--gpu b300 --json"),
+                     0);
     json_t *json = json_loads(program_output(), 0, &error);
     const json_t *from = json_object_get(json, "from");
     const json_t *unknown = json_array_get(json_object_get(from, "unknown"), 0);
@@ -104,9 +104,10 @@ static void programs_get_every_note(void **state)
 static void what_is_not_planned_is_beside_the_verdict(void **state)
 {
     (void)state;
-    assert_int_equal(shardplan("fit --from " DATA "torchtitan_70b_tp.toml --gpus 64 --seq 4096"),
-                     1);
-    const char *verdict = strstr(program_output(), "does not fit: ");
+    assert_int_equal(shardplan("fit --from " DATA "torchtitan_70b_tp.toml --gpus 64 --seq 4096 "
+                               "--gpu b300"),
+                     0);
+    const char *verdict = strstr(program_output(), "  fits: ");
     assert_non_null(verdict);
     verdict = strchr(verdict, '\n') + 1;
     static const char said[] = "  of another job than the file's, of which this is not planned:\n"
