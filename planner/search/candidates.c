@@ -35,10 +35,6 @@ uint32_t member_variants(const struct grid *grid, uint64_t point, uint64_t point
 
 /* ---- what is the same ---- */
 
-struct key {
-    uint64_t a, b;
-};
-
 static uint64_t mix(uint64_t h, uint64_t word)
 {
     h = (h ^ word) * 0x9e3779b97f4a7c15U;
@@ -47,7 +43,7 @@ static uint64_t mix(uint64_t h, uint64_t word)
 
 /* Of bytes: what is equal has equal bytes where it was made by the same assignments. If not, two of
  * the same are told apart, which costs time and nothing else. */
-static struct key key_of(struct key from, const void *bytes, size_t size)
+static struct class_key key_of(struct class_key from, const void *bytes, size_t size)
 {
     enum { LANES = 4 }; /* side by side, as each word waits for the one before it in its own */
     const unsigned char *at = bytes;
@@ -62,8 +58,8 @@ static struct key key_of(struct key from, const void *bytes, size_t size)
     memcpy(words, at, size);
     for (int i = 0; i < LANES; i++)
         lanes[i] = mix(lanes[i], words[i] + size);
-    return (struct key){mix(mix(mix(lanes[0], lanes[1]), lanes[2]), lanes[3]),
-                        mix(mix(mix(lanes[3], lanes[2]), lanes[1]), lanes[0])};
+    return (struct class_key){mix(mix(mix(lanes[0], lanes[1]), lanes[2]), lanes[3]),
+                              mix(mix(mix(lanes[3], lanes[2]), lanes[1]), lanes[0])};
 }
 
 /* ---- members ---- */
@@ -73,7 +69,7 @@ uint32_t candidate_members(const struct candidates *c, const struct candidate *c
 {
     const struct grid *grid = &c->space->grids[candidate->grid];
     const uint64_t first = candidate->outer * grid->inner_points;
-    struct key *seen = xmalloc(grid->inner_points * sizeof *seen);
+    struct class_key *seen = xmalloc(grid->inner_points * sizeof *seen);
     struct settings settings;
     uint32_t count = 0;
     grid_settings(grid, first, &settings);
@@ -86,7 +82,7 @@ uint32_t candidate_members(const struct candidates *c, const struct candidate *c
         grid_settings_within(grid, m, &settings);
         struct strategy strategy = settings.job.strategy;
         strategy_simplify(&strategy, c->blocks);
-        const struct key key = key_of((struct key){1, 2}, &strategy, sizeof strategy);
+        const struct class_key key = key_of((struct class_key){1, 2}, &strategy, sizeof strategy);
         for (uint32_t i = 0; i < count && own; i++)
             own = seen[i].a != key.a || seen[i].b != key.b;
         if (!own)
@@ -127,7 +123,7 @@ static void count_one(void *context, uint32_t i, uint32_t thread)
 /* ---- tables ---- */
 
 struct table { /* of keys to indices */
-    struct key *keys;
+    struct class_key *keys;
     uint32_t *indices;
     uint32_t slots;
 };
@@ -150,7 +146,7 @@ static void table_free(struct table *t)
 }
 
 /* The index of a key; a new key gets `next`. */
-static uint32_t table_index(struct table *t, struct key key, uint32_t next)
+static uint32_t table_index(struct table *t, struct class_key key, uint32_t next)
 {
     uint32_t slot = (uint32_t)key.a & (t->slots - 1);
     while (t->indices[slot] != NO_INDEX) {
@@ -174,7 +170,7 @@ enum seed_state {
 };
 
 struct seed {
-    struct key class_key, frame_key, strategy_key;
+    struct class_key class_key, frame_key, strategy_key;
     uint64_t outer;
     uint32_t grid, stream_class, frame;
     uint32_t first; /* SEED_REPEATED: the one with the same job */
@@ -208,7 +204,7 @@ static enum err_code seed_job(const struct building *b, const struct seed *seed,
 
 /* Jobs with the same key have one stream. Which parameters need a gradient may follow from the
  * units that they are in, and which modules have borders. */
-static struct key stream_key(const struct job *job, bool freezes)
+static struct class_key stream_key(const struct job *job, bool freezes)
 {
     const struct model_job model = job_model(job); /* by members: made anew, it has other padding */
     const struct tape_options tape = job_tape(job);
@@ -218,7 +214,7 @@ static struct key stream_key(const struct job *job, bool freezes)
                          system_casts_root(s)};
     const uint64_t units[] = {(uint64_t)s->system, (uint64_t)s->units, s->per_unit, s->unit_bytes,
                               s->unit_elements};
-    struct key key = key_of((struct key){1, 2}, &job->model, sizeof job->model);
+    struct class_key key = key_of((struct class_key){1, 2}, &job->model, sizeof job->model);
     key = key_of(key, made, sizeof made);
     key = key_of(key, &tape, sizeof tape);
     return freezes || s->units == UNITS_ELEMENTS ? key_of(key, units, sizeof units) : key;
@@ -250,7 +246,7 @@ static void fill_seed(const struct building *b, struct seed *seed)
     }
     const struct strategy few = frame_strategy(&job.strategy);
     seed->class_key = stream_key(&job, b->c->freezes);
-    seed->frame_key = key_of((struct key){5, 6}, &few, sizeof few);
+    seed->frame_key = key_of((struct class_key){5, 6}, &few, sizeof few);
     seed->strategy_key = /* which is that, and */
         key_of(seed->frame_key, &job.strategy.accumulate, sizeof job.strategy.accumulate);
 }
@@ -287,7 +283,7 @@ static void drop_repeated(struct building *b)
         struct seed *seed = &b->seeds[i];
         if (seed->state != SEED_OPEN)
             continue;
-        const struct key key =
+        const struct class_key key =
             key_of(seed->class_key, &seed->strategy_key, sizeof seed->strategy_key);
         seed->first = table_index(&table, key, i);
         if (seed->first != i)
@@ -340,10 +336,16 @@ static void build_class(void *context, uint32_t i, uint32_t thread)
 {
     const struct build_errors *e = context;
     struct building *b = e->b;
+    struct candidates *c = b->c;
     struct job job;
     (void)thread;
-    if (!stopped(b) && seed_job(b, &b->seeds[b->firsts[i]], &job, &e->errs[i]) == ERR_OK)
-        (void)stream_class_new(&job, b->c->machine, &b->c->classes[i], &e->errs[i]);
+    if (stopped(b) || seed_job(b, &b->seeds[b->firsts[i]], &job, &e->errs[i]) != ERR_OK)
+        return;
+    const struct stream_class *made = c->store ? class_store_find(c->store, c->keys[i]) : NULL;
+    if (made)
+        (void)stream_class_of(made, &job, c->machine, &c->classes[i], &e->errs[i]);
+    else
+        (void)stream_class_new(&job, c->machine, &c->classes[i], &e->errs[i]);
 }
 
 static void build_classes(struct building *b)
@@ -360,6 +362,9 @@ static void build_classes(struct building *b)
     }
     table_free(&table);
     c->classes = xcalloc(c->class_count + 1, sizeof(struct stream_class *));
+    c->keys = xmalloc((c->class_count + 1) * sizeof *c->keys);
+    for (uint32_t i = 0; i < c->class_count; i++)
+        c->keys[i] = b->seeds[b->firsts[i]].class_key;
     struct build_errors e = {b, xcalloc(c->class_count + 1, sizeof(struct err))};
     pool_run(b->pool, c->class_count, build_class, &e);
     for (uint32_t i = 0; i < c->class_count; i++)
@@ -518,7 +523,8 @@ static void build_frames(struct building *b)
         struct seed *seed = &b->seeds[i];
         if (seed->state != SEED_OPEN)
             continue;
-        const struct key key = key_of(seed->frame_key, &hooks[seed->stream_class], sizeof *hooks);
+        const struct class_key key =
+            key_of(seed->frame_key, &hooks[seed->stream_class], sizeof *hooks);
         seed->frame = table_index(&table, key, c->frame_count);
         if (seed->frame == c->frame_count)
             b->firsts[c->frame_count++] = i;
@@ -588,7 +594,7 @@ static void count_all_jobs(struct building *b, const uint32_t *seeds)
     uint32_t *of = xmalloc((c->count + 1) * sizeof *of), count = 0;
     for (uint32_t i = 0; i < c->count; i++) {
         const struct seed *seed = &b->seeds[seeds[i]];
-        const struct key key = key_of(seed->frame_key, &seed->grid, sizeof seed->grid);
+        const struct class_key key = key_of(seed->frame_key, &seed->grid, sizeof seed->grid);
         of[i] = table_index(&table, key, count);
         if (of[i] == count)
             counting.firsts[count++] = i;
@@ -680,7 +686,8 @@ enum err_code candidates_new(const struct space *space, const struct model_confi
                              const struct candidates_options *options, struct pool *pool,
                              struct candidates *out, struct err *err)
 {
-    *out = (struct candidates){.space = space, .config = config, .machine = machine};
+    *out = (struct candidates){
+        .space = space, .config = config, .machine = machine, .store = options->store};
     struct building b = {.c = out, .options = options, .pool = pool, .err_seed = NO_INDEX};
     TRY(find_blocks(out, err));
     out->evaluator_count = pool_threads(pool);
@@ -706,16 +713,25 @@ enum err_code candidates_new(const struct space *space, const struct model_confi
     return err_set(err, b.err.code, "%s", b.err.text);
 }
 
+static void free_class(const struct candidates *c, uint32_t i)
+{
+    if (c->store && c->classes[i] && !c->classes[i]->lent)
+        class_store_keep(c->store, c->keys[i], c->classes[i]);
+    else
+        stream_class_free(c->classes[i]);
+}
+
 void candidates_free(struct candidates *c)
 {
     for (uint32_t i = 0; i < c->evaluator_count; i++)
         evaluator_free(c->evaluators[i]);
     free(c->evaluators);
     for (uint32_t i = 0; i < c->class_count && c->classes; i++)
-        stream_class_free(c->classes[i]);
+        free_class(c, i);
     for (uint32_t i = 0; i < c->frame_count && c->frames; i++)
         frame_free(c->frames[i]);
     free(c->classes);
+    free(c->keys);
     free(c->frames);
     free(c->at);
     *c = (struct candidates){.space = NULL};

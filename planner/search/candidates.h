@@ -8,6 +8,7 @@
 #ifndef SHARDPLAN_CANDIDATES_H
 #define SHARDPLAN_CANDIDATES_H
 
+#include "search/class_store.h"
 #include "search/evaluate.h"
 #include "search/pool.h"
 #include "search/space.h"
@@ -26,7 +27,9 @@ struct candidates {
     const struct space *space; /* lent, as the next two */
     const struct model_config *config;
     const struct machine *machine;
+    struct class_store *store; /* lent, or NULL */
     struct stream_class **classes;
+    struct class_key *keys; /* (class_count) */
     struct frame **frames;
     struct evaluator **evaluators; /* one for each thread of the pool */
     uint32_t evaluator_count;
@@ -46,7 +49,8 @@ struct candidates_options {
     /* Whether a point is asked for; NULL: all are. Called by several threads. */
     bool (*wanted)(const void *context, const struct settings *settings);
     const void *wanted_context;
-    const volatile int *stop;                      /* not 0: give up early; NULL: never */
+    struct class_store *store; /* takes streams from there and leaves what it makes; NULL: none */
+    const volatile int *stop;  /* not 0: give up early; NULL: never */
     void (*progress)(void *context, double share); /* NULL: none */
     void *context;
 };

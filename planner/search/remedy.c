@@ -31,6 +31,7 @@ struct finder {
     uint64_t limit_bytes;
     struct space_options options;
     struct pool *pool;
+    struct class_store *store;
     double least_tokens_per_s; /* of other dtypes alone; 0: of all */
     struct remedy found[MOST_FOUND];
     uint32_t count;
@@ -153,7 +154,8 @@ static bool search_on(struct finder *f, uint32_t gpus)
         .within = true,
         .least_tokens_per_s = f->least_tokens_per_s,
         .wanted = f->least_tokens_per_s > 0 ? changes_numerics : NULL,
-        .wanted_context = f};
+        .wanted_context = f,
+        .store = f->store};
     const struct search_options by_changes = {.measure = SEARCH_CHANGES,
                                               .limit_bytes = f->limit_bytes};
     const uint32_t before = f->count;
@@ -338,8 +340,11 @@ uint32_t remedies_within(const struct settings *settings, const struct model_con
                                    .would = said->would,
                                    .reader = said->reader,
                                    .context = said->context},
-                       .pool = pool};
-    return find(&f, found);
+                       .pool = pool,
+                       .store = class_store_new()};
+    const uint32_t count = find(&f, found);
+    class_store_free(f.store);
+    return count;
 }
 
 uint32_t remedies_find(const struct settings *settings, const struct model_config *config,

@@ -275,15 +275,41 @@ enum err_code stream_class_new(const struct job *job, const struct machine *mach
     return rc;
 }
 
-void stream_class_free(struct stream_class *c)
+enum err_code stream_class_of(const struct stream_class *made, const struct job *job,
+                              const struct machine *machine, struct stream_class **out,
+                              struct err *err)
 {
-    if (!c)
-        return;
+    *out = NULL;
+    struct stream_class *c = xmalloc(sizeof *c);
+    *c = *made;
+    c->lent = true;
+    c->busy = (struct busy){.host_s = 0};
+    c->partials = NULL;
+    c->partial_count = 0;
+    c->workspace = 0;
+    const enum err_code rc = sum_up(c, job, machine, err);
+    if (rc == ERR_OK)
+        *out = c;
+    else
+        stream_class_free(c);
+    return rc;
+}
+
+static void free_stream(struct stream_class *c)
+{
     stream_free(c->stream);
     outline_free(c->outline);
     stream_free(c->hooks);
     graph_free(c->graph);
     free(c->gaps);
+}
+
+void stream_class_free(struct stream_class *c)
+{
+    if (!c)
+        return;
+    if (!c->lent)
+        free_stream(c);
     free(c->partials);
     free(c);
 }

@@ -44,6 +44,7 @@ struct class_gap { /* bytes that the stream itself has on the device, as the all
 };
 
 struct stream_class {
+    bool lent; /* all of it but busy and partials is another's */
     struct graph *graph;
     struct stream *stream;
     struct class_gap *gaps; /* (gap_count) */
@@ -65,6 +66,10 @@ struct stream_class {
  * machine's costs of it are not known. The caller owns *out: stream_class_free. */
 enum err_code stream_class_new(const struct job *job, const struct machine *machine,
                                struct stream_class **out, struct err *err);
+/* The same of a job with the stream of `made`, on another number of GPUs, which is lent. */
+enum err_code stream_class_of(const struct stream_class *made, const struct job *job,
+                              const struct machine *machine, struct stream_class **out,
+                              struct err *err);
 void stream_class_free(struct stream_class *stream_class); /* NULL is allowed */
 
 /* Bytes of a GPU that it takes at least, whatever the strategy. */
