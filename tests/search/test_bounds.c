@@ -191,6 +191,45 @@ static void bounds_never_exceed_what_is_simulated(void **state)
     assert_true(2 * close_floors > known_siblings);
 }
 
+/* ---- one stream on other numbers of GPUs ---- */
+
+static bool same_on_twice_the_gpus(const struct machine *machine)
+{
+    struct job job = random_job();
+    struct stream_class *made, *of, *own;
+    if (stream_class_new(&job, machine, &made, NULL) != ERR_OK)
+        return false;
+    job.strategy.world *= 2;
+    const enum err_code rc = stream_class_new(&job, machine, &own, NULL);
+    assert_int_equal(stream_class_of(made, &job, machine, &of, NULL), rc);
+    if (rc == ERR_OK) {
+        assert_memory_equal(&of->busy, &own->busy, sizeof own->busy);
+        assert_int_equal(of->partial_count, own->partial_count);
+        assert_memory_equal(of->partials, own->partials,
+                            own->partial_count * sizeof *own->partials);
+        assert_true(stream_class_same_hooks(of, own));
+        assert_int_equal(stream_class_device_floor(of), stream_class_device_floor(own));
+        assert_true(stream_class_most_tokens(of) == stream_class_most_tokens(own));
+    }
+    stream_class_free(of);
+    stream_class_free(own);
+    stream_class_free(made);
+    return rc == ERR_OK;
+}
+
+/* What searches share of a stream is what each would have made. */
+static void a_class_of_a_stream_is_one_made_for_its_gpus(void **state)
+{
+    (void)state;
+    struct machine machine = {.gpus_per_node = 8};
+    uint32_t compared = 0;
+    assert_int_equal(profile_find("h100-sxm", &machine.profile, NULL), ERR_OK);
+    for (int i = 0; i < 200; i++)
+        compared += same_on_twice_the_gpus(&machine);
+    assert_true(compared > 100);
+    profile_free(&machine.profile);
+}
+
 /* ---- draws ---- */
 
 /* Rounding of sums of thousands of kernels' times. */
@@ -261,6 +300,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bounds_never_exceed_what_is_simulated),
+        cmocka_unit_test(a_class_of_a_stream_is_one_made_for_its_gpus),
         cmocka_unit_test(draws_of_few_micro_batches_are_those_of_all),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
