@@ -246,11 +246,12 @@ fuzz: deps
 
 SOAK_JOBS ?= 100000
 SOAK_LINES ?= 5000
-soak: all $(addprefix $(BUILD)/tests/,soak/test_soak soak/test_odd_lines soak/test_agree lower/test_properties cli/test_faults) $(BUILD)/fault.so
+soak: all $(addprefix $(BUILD)/tests/,soak/test_soak soak/test_odd_lines soak/test_agree lower/test_properties search/test_kept_sets cli/test_faults) $(BUILD)/fault.so
 	SOAK_JOBS=$(SOAK_JOBS) $(BUILD)/tests/soak/test_soak
 	SOAK_JOBS=$(SOAK_LINES) SHARDPLAN=$(BUILD)/shardplan $(BUILD)/tests/soak/test_odd_lines
 	SOAK_JOBS=$(SOAK_LINES) SHARDPLAN=$(BUILD)/shardplan $(BUILD)/tests/soak/test_agree
 	SOAK_JOBS=$(SOAK_JOBS) $(BUILD)/tests/lower/test_properties
+	KEPT_SOAK=$$(($(SOAK_JOBS) / 500)) $(BUILD)/tests/search/test_kept_sets
 	SOAK_JOBS=$(SOAK_JOBS) SHARDPLAN=$(BUILD)/shardplan $(BUILD)/tests/cli/test_faults
 
 bench: all
