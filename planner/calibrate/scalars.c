@@ -222,6 +222,11 @@ static void measure_paces(struct calibration *c)
 
 /* ---- what a CPU does not have, and what is not measured ---- */
 
+static double machine_bytes(void)
+{
+    return (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+}
+
 static void fill_cpu(struct calibration *c)
 {
     static const struct {
@@ -265,6 +270,7 @@ static void fill_cpu(struct calibration *c)
         {PROFILE_REDUCE, 1, "not measured: no such kernel in the suite"},
         {PROFILE_INDEX, 1, "not measured: no such kernel in the suite"},
         {PROFILE_HOST_MEMORY, 1e10, "not measured: 10 GB/s assumed"},
+        {PROFILE_HOST_GPUS, 0, "one machine"},
         {PROFILE_PCIE, 1e10, "not measured: 10 GB/s assumed"},
         {PROFILE_HOST_MALLOC, 0, "not measured: the arena is mapped once"},
         {PROFILE_HOST_FREE, 0, "not measured: the arena is mapped once"},
@@ -278,8 +284,7 @@ static void fill_cpu(struct calibration *c)
     for (size_t i = 0; i < sizeof given / sizeof given[0]; i++)
         if (!c->of[given[i].key].known)
             set(c, given[i].key, given[i].value, 0, "%s", given[i].source);
-    const double pages = (double)sysconf(_SC_PHYS_PAGES), size = (double)sysconf(_SC_PAGESIZE);
-    set(c, PROFILE_CAPACITY, fmax(1, pages * size), 0,
+    set(c, PROFILE_CAPACITY, fmax(1, machine_bytes()), 0,
         "the machine's memory, which all ranks share");
 }
 
@@ -293,6 +298,8 @@ void scalars_measure(struct calibration *calibration)
     measure_link(calibration);
     measure_overlap(calibration);
     measure_paces(calibration);
+    set(calibration, PROFILE_HOST_CAPACITY, machine_bytes(), 0,
+        "this machine's memory, as its system has it");
     if (!calibration->options.base)
         fill_cpu(calibration);
 }

@@ -55,9 +55,8 @@ static enum err_code cost_of(const struct plan_collectives *collectives,
     } else if (in->op == PLAN_HOST_TO_DEVICE || in->op == PLAN_DEVICE_TO_HOST) {
         copy_of(kernel, (enum plan_op)in->op, profile, out);
     } else if (in->lane == LANE_HOST) {
-        /* All ranks of a node do the same at the same time, on one host's memory. */
-        const uint32_t ranks =
-            plan->world < collectives->gpus_per_node ? plan->world : collectives->gpus_per_node;
+        /* All ranks of a host do the same at the same time, on its memory. */
+        const uint32_t ranks = profile_host_ranks(profile, plan->world, collectives->gpus_per_node);
         out->class = COST_HOST;
         out->spread = (float)profile->of[PROFILE_HOST_MEMORY].spread;
         out->device_s =

@@ -19,8 +19,8 @@
  * efa-v1, tcpxo, tcpx, socket. "gpu" names the built-in profile it starts from: where that is of
  * another generation, what was measured there gets the spread that carrying over has shown.
  * "aliases" are other names that people have for it. A node type (planner/machine/nodes) is the
- * same thing with only the keys of links and NICs. The built-in ones are files of this form too, in
- * planner/machine/profiles, and travel inside the program. */
+ * same thing with only the keys of links, NICs and the host. The built-in ones are files of this
+ * form too, in planner/machine/profiles, and travel inside the program. */
 #ifndef SHARDPLAN_PROFILE_H
 #define SHARDPLAN_PROFILE_H
 
@@ -89,7 +89,9 @@
     X(LINK, "link_bytes_per_s", 0, 1e13, "one GPU to the others of its node, each direction")      \
     X(OVERLAP, "overlap_use", 0, 10, "share of the compute units a collective takes; 0: its CTAs") \
     X(OVERLAP_SLOWDOWN, "overlap_slowdown", 1, 1000, "a collective beside compute, times slower")  \
-    X(HOST_MEMORY, "host_bytes_per_s", 1e6, 1e13, "a node's memory, for optimizers on the CPU")    \
+    X(HOST_MEMORY, "host_bytes_per_s", 1e6, 1e13, "a host's memory, for optimizers on the CPU")    \
+    X(HOST_CAPACITY, "host_capacity_bytes", 0, 0x1p50, "memory of one host; 0: not known")         \
+    X(HOST_GPUS, "host_gpus", 0, 1024, "GPUs of one host; 0: all of a node")                       \
     X(PCIE, "pcie_bytes_per_s", 1e6, 1e13, "between host and device, pinned, each direction")      \
     X(NICS, "nics", 0, 1024, "network ports a node")                                               \
     X(NIC, "nic_bytes_per_s", 0, 1e13, "each, each direction")                                     \
@@ -190,6 +192,16 @@ static inline double profile_value(const struct profile *profile, enum profile_k
 static inline uint64_t profile_bytes(const struct profile *profile, enum profile_key key)
 {
     return (uint64_t)profile->of[key].value;
+}
+
+/* Ranks of `world` that share the memory of one host: those of a node, or of the first of the hosts
+ * that a node consists of (NVL72). */
+static inline uint32_t profile_host_ranks(const struct profile *profile, uint32_t world,
+                                          uint32_t gpus_per_node)
+{
+    const uint32_t of_host = (uint32_t)profile->of[PROFILE_HOST_GPUS].value;
+    const uint32_t most = of_host && of_host < gpus_per_node ? of_host : gpus_per_node;
+    return world < most ? world : most;
 }
 
 const char *profile_key_name(enum profile_key key);

@@ -188,8 +188,13 @@ static const struct setting rows[] = {
     {.name = "gpus-per-node", .group = GROUP_CLUSTER, .arg = "N", .help = "GPUs a node",
      .initial = "8", .numbers = {INTEGER(gpus_per_node, 1, 1024)}, .commands = FOR_JOB},
     {.name = "node", .kind = SETTING_NAME, .group = GROUP_CLUSTER, .arg = "NAME",
-     .help = "A node type of `shardplan gpus`: links and NICs (default: the GPU's usual one)",
+     .help = "A node type of `shardplan gpus`: links, NICs and the host's memory (default: the GPU's "
+             "usual one)",
      .field = FIELD(node), .names = &nodes, .commands = FOR_JOB},
+    {.name = "host-memory", .group = GROUP_CLUSTER, .arg = "SIZE",
+     .help = "Memory of a host that a job may take, such as 1TiB: what is offloaded has to fit there "
+             "(default: as the profile says, where it does)",
+     .numbers = {SIZE(host_memory, 0x1p20, 0x1p50)}, .commands = FOR_JOB},
     {.name = "profile", .kind = SETTING_TEXT, .group = GROUP_CLUSTER, .arg = "FILE",
      .help = "A hardware profile, from `shardplan calibrate` or by hand, on top of --gpu and "
              "--node",

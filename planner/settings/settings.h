@@ -103,6 +103,7 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
     uint32_t deepspeed;    /* the version of these: zero_options.h */
     const char *gpu, *node, *profile;
     uint32_t gpus_per_node;
+    uint64_t host_memory; /* bytes of one host; 0: as the profile says */
     bool expandable_segments;
     enum clock clock;
     enum attention_kernel attention;

@@ -105,6 +105,9 @@ enum err_code settings_machine(const struct settings *settings, struct machine *
         rc = profile_set_node(settings->node, &out->profile, err);
     if (rc == ERR_OK && settings->profile)
         rc = read_profile(settings, &out->profile, err);
+    if (settings->host_memory)
+        out->profile.of[PROFILE_HOST_CAPACITY] =
+            (struct quantity){.value = (double)settings->host_memory, .source = "--host-memory"};
     out->profile.clock = settings->clock;
     out->profile.attention = settings->attention;
     if (settings->attention == ATTENTION_AUTO &&

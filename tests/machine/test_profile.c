@@ -67,7 +67,13 @@ static void built_in_profiles_agree_with_datasheets(void **state)
     }
 }
 
-static void node_types_change_links_alone(void **state)
+static bool is_of_node(int key)
+{
+    return key == PROFILE_NICS || key == PROFILE_NIC || key == PROFILE_NIC_LATENCY ||
+           key == PROFILE_HOST_CAPACITY || key == PROFILE_HOST_GPUS;
+}
+
+static void node_types_change_links_and_hosts_alone(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -79,12 +85,72 @@ static void node_types_change_links_alone(void **state)
         assert_int_equal(profile_set_node(nodes[i], &p, &err), ERR_OK);
         assert_string_equal(p.name, "h100-sxm");
         for (int key = 0; key < PROFILE_KEYS; key++)
-            if (key != PROFILE_NICS && key != PROFILE_NIC && key != PROFILE_NIC_LATENCY)
+            if (!is_of_node(key))
                 assert_true(p.of[key].value == plain.of[key].value);
         assert_true(profile_value(&p, PROFILE_NICS) >= 1);
         profile_free(&plain);
         profile_free(&p);
     }
+}
+
+/* torchx/specs/named_resources_aws.py (memMB), OpenShift's list of AWS instance types (P6), Azure's
+ * ND MI300X v5, MLPerf Inference's H200 and B200 systems (32 x 64 GB), Google's machine types,
+ * NVIDIA's GB200 NVL72 (480 GB a Grace, two of them a host of 4 GPUs). */
+static void hosts_have_what_is_published(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *gpu, *node;
+        double gib;
+        uint32_t ranks; /* of 256, in nodes of 72 */
+    } published[] = {
+        {"a100-40gb", "p4d.24xlarge", 1152, 72},
+        {"a100-80gb", "p4de.24xlarge", 1152, 72},
+        {"h100", "p5.48xlarge", 2048, 72},
+        {"h200", "p5en.48xlarge", 2048, 72},
+        {"b200", "p6-b200.48xlarge", 2048, 72},
+        {"h200", NULL, 2048, 72},
+        {"b200", NULL, 2048, 72},
+        {"mi300x", NULL, 1850, 72},
+        {"h100", "a3-mega", 1743.4, 72},
+        {"gb200", NULL, 894.07, 4},
+        {"h100", "nvl72", 894.07, 4},
+        {"gh200", NULL, 447.03, 1},
+        {"a100-40gb", NULL, 1024, 72},
+        {"a100-80gb", NULL, 2048, 72},
+        {"a100-40gb", "dgx-a100", 1024, 72},
+        {"a100-80gb", "dgx-a100", 2048, 72},
+        {"gb200", "p6-b200.48xlarge", 2048, 72},
+        {"h100", "pcie", 0, 72},
+        {"h100", "workstation", 0, 72},
+        {"rtx-4090", NULL, 0, 72},
+    };
+    for (size_t i = 0; i < sizeof published / sizeof published[0]; i++) {
+        struct profile p = find(published[i].gpu);
+        struct err err = {0};
+        if (published[i].node)
+            assert_int_equal(profile_set_node(published[i].node, &p, &err), ERR_OK);
+        const double gib = profile_value(&p, PROFILE_HOST_CAPACITY) / 0x1p30;
+        if (fabs(gib - published[i].gib) > 0.1)
+            fail_msg("%s, %s: %g GiB", published[i].gpu,
+                     published[i].node ? published[i].node : "its usual node", gib);
+        assert_int_equal(profile_host_ranks(&p, 256, 72), published[i].ranks);
+        profile_free(&p);
+    }
+}
+
+/* At most those of a node, of a host, and of the job. */
+static void a_host_is_shared_by_its_ranks(void **state)
+{
+    (void)state;
+    struct profile p = find("gb200"), h100 = find("h100-sxm");
+    assert_int_equal(profile_host_ranks(&p, 2, 8), 2);
+    assert_int_equal(profile_host_ranks(&p, 8, 8), 4);
+    assert_int_equal(profile_host_ranks(&p, 8, 2), 2);
+    assert_int_equal(profile_host_ranks(&h100, 64, 8), 8);
+    assert_int_equal(profile_host_ranks(&h100, 4, 8), 4);
+    profile_free(&p);
+    profile_free(&h100);
 }
 
 static enum err_code read(const char *text, struct profile *profile, struct err *err)
@@ -296,7 +362,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_number_that_is_built_in_has_a_source),
         cmocka_unit_test(built_in_profiles_agree_with_datasheets),
-        cmocka_unit_test(node_types_change_links_alone),
+        cmocka_unit_test(node_types_change_links_and_hosts_alone),
+        cmocka_unit_test(hosts_have_what_is_published),
+        cmocka_unit_test(a_host_is_shared_by_its_ranks),
         cmocka_unit_test(gpus_are_found_by_the_names_people_have_for_them),
         cmocka_unit_test(no_alias_stands_for_two),
         cmocka_unit_test(a_file_goes_on_top),
