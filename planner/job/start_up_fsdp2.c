@@ -49,6 +49,7 @@ static uint32_t born_shard(struct program *p, uint32_t param, uint8_t pool, uint
 static uint32_t pin(struct program *p, uint32_t param, uint32_t pageable, uint64_t elements)
 {
     const uint32_t pinned = born_shard(p, param, LANE_HOST, elements);
+    p->plan->buffers[pinned].pinned = true;
     start_up_dies(p, pageable);
     return pinned;
 }

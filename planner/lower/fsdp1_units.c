@@ -282,14 +282,21 @@ static enum kept choose_kept(const struct lowering *low)
     return s->reduce == s->compute ? KEPT_CAT : KEPT_REDUCED;
 }
 
+/* init_flat_param_attributes (_flat_param.py) pins the shard and its gradient. */
+static uint32_t pinned(struct lowering *low, uint32_t buffer)
+{
+    low->plan->buffers[buffer].pinned = true;
+    return buffer;
+}
+
 static uint32_t declare_kept(struct lowering *low, const struct handle *handle)
 {
     const struct fsdp1 *f = fsdp1_of(low);
     const struct strategy *s = low->strategy;
     const bool hook = f->kept == KEPT_REDUCED || f->kept == KEPT_CAST;
     if (f->kept == KEPT_HOST)
-        return new_resident(low, CATEGORY_GRADIENT, LANE_HOST, ATEN_ZEROS_LIKE, s->store,
-                            flat(handle->shard));
+        return pinned(low, new_resident(low, CATEGORY_GRADIENT, LANE_HOST, ATEN_ZEROS_LIKE,
+                                        s->store, flat(handle->shard)));
     const enum dtype dtype = f->kept == KEPT_CAST      ? s->store
                              : f->kept == KEPT_REDUCED ? s->reduce
                                                        : s->compute;
@@ -312,6 +319,8 @@ static void declare_buffers(struct lowering *low, struct handle *handle)
     const struct strategy *s = low->strategy;
     handle->store = new_resident(low, CATEGORY_SHARDED_PARAM, s->offload ? LANE_HOST : LANE_COMPUTE,
                                  ATEN_EMPTY, s->store, flat(handle->shard));
+    if (s->offload)
+        pinned(low, handle->store);
     if (s->compute != s->store)
         handle->cast = new_buffer(low, CATEGORY_CAST_SHARD, f->pre_unshard, ATEN_EMPTY_LIKE,
                                   s->compute, flat(handle->shard));

@@ -4,6 +4,7 @@
 #include "base/names.h"
 #include "memory/deferred.h"
 #include "memory/state.h"
+#include "plan/host_held.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -24,7 +25,8 @@ struct replay {
     struct allocator_block *workspaces[2];
     uint64_t requested, rounded;
     uint64_t categories[CATEGORY_COUNT], host_categories[CATEGORY_COUNT]; /* host's: of these */
-    uint64_t host, pinned, held; /* on the host: tensors; of these; all as they are held */
+    uint64_t host, pinned; /* on the host: tensors; of these */
+    struct host_held held;
     enum step_part part;
     bool measuring; /* the steady-state step */
     uint32_t instruction;
@@ -53,7 +55,6 @@ static void note_places(struct replay *r)
     if (host > out->host.bytes) {
         reach(&out->host, host, r);
         out->host_pinned_bytes = r->pinned;
-        out->host_held_bytes = r->held;
         memcpy(out->host_categories, r->host_categories, sizeof out->host_categories);
     }
 }
@@ -101,14 +102,6 @@ static uint64_t rounded(const struct buffer *buffer)
     return buffer->bytes ? allocator_round(buffer->bytes) : 0;
 }
 
-static uint64_t power_of_two(uint64_t bytes)
-{
-    uint64_t power = 1;
-    while (power < bytes)
-        power *= 2;
-    return bytes ? power : 0;
-}
-
 /* A buffer of the host's comes, or goes: `sign` 1 or -1 (as unsigned numbers wrap around). */
 static void count_on_host(struct replay *r, const struct buffer *buffer, uint64_t sign)
 {
@@ -117,7 +110,10 @@ static void count_on_host(struct replay *r, const struct buffer *buffer, uint64_
         r->host += bytes;
     r->host_categories[buffer->scratch ? CATEGORY_WORKSPACE : buffer->category] += bytes;
     r->pinned += buffer->pinned ? bytes : 0;
-    r->held += buffer->pinned ? sign * power_of_two(buffer->bytes) : bytes;
+    if (sign == 1)
+        host_held_alloc(&r->held, buffer, 1);
+    else
+        host_held_free(&r->held, buffer);
 }
 
 static enum err_code alloc_buffer(struct replay *r, uint32_t index)
@@ -332,6 +328,7 @@ enum err_code memory_replay(const struct plan *plan, const struct memory_options
         if (options->at_end)
             options->at_end(options->hook_context, r.allocator);
     }
+    out->host_held_bytes = (uint64_t)r.held.most;
     deferred_close(r.deferred);
     allocator_free(r.allocator);
     free(r.blocks);

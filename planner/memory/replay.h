@@ -45,9 +45,9 @@ struct memory {
     uint64_t device_live[PLAN_MARK_COUNT], device_part_peaks[PART_COUNT];
     uint64_t device_categories[CATEGORY_COUNT],
         host_categories[CATEGORY_COUNT]; /* CATEGORY_WORKSPACE: what copies make for themselves */
-    /* At the host's peak: what is pinned; and everything as the host has it, which gives pinned
-     * memory in powers of two (ATen/core/CachingHostAllocator.h). */
-    uint64_t host_pinned_bytes, host_held_bytes;
+    uint64_t host_pinned_bytes;          /* at the host's peak: what is pinned */
+    uint64_t host_held_bytes; /* what a process takes of the host for all of it, at most, from the
+                                 first step on (plan/host_held.h) */
     uint64_t first_step_reserved_bytes;
     bool repeats; /* of a plan with repeats: in every step, as far as it came, the last micro-batch
                      found the allocator, and each buffer alive, as the one before it did: so would
