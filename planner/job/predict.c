@@ -54,6 +54,13 @@ uint64_t machine_outside_bytes(const struct plan *plan, const struct machine *ma
     return profile_bytes(&machine->profile, PROFILE_CONTEXT) + communicators_bytes(plan, machine);
 }
 
+uint64_t machine_host_limit(const struct machine *machine, uint32_t world)
+{
+    const uint64_t capacity = profile_bytes(&machine->profile, PROFILE_HOST_CAPACITY);
+    const uint32_t ranks = profile_host_ranks(&machine->profile, world, machine->gpus_per_node);
+    return capacity ? capacity / ranks : UINT64_MAX;
+}
+
 /* ---- what giving segments back costs ---- */
 
 struct call_counter {
@@ -218,10 +225,10 @@ enum err_code predict_few(const struct job *job, const struct machine *machine,
     return predict(job, machine, out, err);
 }
 
-enum err_code predict_plan(struct plan *plan, const struct machine *machine, struct prediction *out,
-                           struct err *err)
+static enum err_code predict_gpu(const struct machine *machine, struct prediction *out,
+                                 struct err *err)
 {
-    *out = (struct prediction){.plan = plan};
+    struct plan *plan = out->plan;
     struct memory_options options = machine_memory(machine);
     enum err_code rc = costs_check(plan, &machine->profile, machine->gpus_per_node, err);
     if (rc == ERR_OK)
@@ -244,10 +251,11 @@ enum err_code predict_plan(struct plan *plan, const struct machine *machine, str
     out->device_bytes = out->memory.reserved_bytes + out->outside_bytes;
     out->least_bytes = out->memory.allocated.bytes + out->outside_bytes;
     out->unconstrained_bytes = out->device_bytes;
-    out->fits = out->device_bytes <= capacity && !out->memory.out_of_memory;
+    out->fits_gpu = out->device_bytes <= capacity && !out->memory.out_of_memory;
     out->tight =
-        out->fits && (double)(capacity - out->device_bytes) < RESERVED_ERROR * (double)capacity;
-    if (out->fits || out->memory.out_of_memory || out->least_bytes + page_over(machine) > capacity)
+        out->fits_gpu && (double)(capacity - out->device_bytes) < RESERVED_ERROR * (double)capacity;
+    if (out->fits_gpu || out->memory.out_of_memory ||
+        out->least_bytes + page_over(machine) > capacity)
         return ERR_OK;
 
     struct memory capped;
@@ -279,7 +287,28 @@ enum err_code predict_plan(struct plan *plan, const struct machine *machine, str
     out->memory = capped;
     out->device_bytes = capped.reserved_bytes + out->outside_bytes;
     assert(out->device_bytes <= capacity);
-    out->fits = out->after_release = out->tight = true;
+    out->fits_gpu = out->after_release = out->tight = true;
+    return ERR_OK;
+}
+
+static void judge_host(const struct machine *machine, struct prediction *out)
+{
+    const uint64_t held = out->memory.host_held_bytes;
+    out->host_capacity_bytes = profile_bytes(&machine->profile, PROFILE_HOST_CAPACITY);
+    out->host_ranks =
+        profile_host_ranks(&machine->profile, out->plan->world, machine->gpus_per_node);
+    out->host_needed_bytes = held * out->host_ranks;
+    out->fits_host = held <= machine_host_limit(machine, out->plan->world);
+}
+
+enum err_code predict_plan(struct plan *plan, const struct machine *machine, struct prediction *out,
+                           struct err *err)
+{
+    *out = (struct prediction){.plan = plan};
+    TRY(predict_gpu(machine, out, err));
+    judge_host(machine, out);
+    out->fits = out->fits_gpu && out->fits_host;
+    out->tight = out->tight && out->fits;
     return ERR_OK;
 }
 

@@ -27,9 +27,16 @@ struct prediction {
      * allocator) and what the job would hold of one without end; between them PyTorch gives cached
      * segments back. */
     uint64_t least_bytes, unconstrained_bytes;
-    bool fits;
+    /* What the ranks of one host take of it together, as if all took what this one does: tensors
+     * (memory.host_held_bytes). Python, CUDA's own, data loaders and the page cache come on top,
+     * and nothing is set aside for them. */
+    uint64_t host_needed_bytes, host_capacity_bytes; /* of a host; capacity 0: not known */
+    uint32_t host_ranks;
+    bool fits;                /* both of: */
+    bool fits_gpu, fits_host; /* the second also where the capacity is not known */
     bool tight; /* fits, with less free than predictions of reserved memory have been off by */
-    bool after_release; /* fits only because cached segments are given back and asked for anew */
+    bool after_release; /* fits the GPU only because cached segments are given back and asked for
+                           anew */
     struct segment_calls
         *calls; /* (call_count) then, in a step that is like the one before: owned */
     uint32_t call_count;
@@ -72,6 +79,10 @@ void prediction_free(struct prediction *prediction);
 
 /* cudaMallocs and cudaFrees of the step that is reported, those of repeats counted each time. */
 void prediction_calls(const struct prediction *prediction, uint32_t *mallocs, uint32_t *frees);
+
+/* The most that a rank may hold of its host, of which `world` have one or more; UINT64_MAX: it is
+ * not known what a host has. */
+uint64_t machine_host_limit(const struct machine *machine, uint32_t world);
 
 /* Bytes that a plan needs outside the allocator: context and communicators. */
 uint64_t machine_outside_bytes(const struct plan *plan, const struct machine *machine);

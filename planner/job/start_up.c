@@ -79,12 +79,12 @@ static enum err_code place(const struct plan *program, uint64_t outside,
     struct memory memory;
     TRY(memory_replay(program, &options, NULL, NULL, &memory, err));
     row->device_bytes = outside + (memory.out_of_memory ? row->gpu_bytes : memory.reserved_bytes);
-    row->fits = !memory.out_of_memory && row->device_bytes <= capacity;
-    if (row->fits || memory.out_of_memory || outside >= capacity)
+    row->fits_gpu = !memory.out_of_memory && row->device_bytes <= capacity;
+    if (row->fits_gpu || memory.out_of_memory || outside >= capacity)
         return ERR_OK;
     options.allocator.capacity_bytes = capacity - outside;
     TRY(memory_replay(program, &options, NULL, NULL, &memory, err));
-    row->fits = !memory.out_of_memory;
+    row->fits_gpu = !memory.out_of_memory;
     return ERR_OK;
 }
 
@@ -125,7 +125,13 @@ static enum err_code make_row(const struct prediction *prediction, const struct 
 
     row->host_rank0_bytes = first.host.bytes;
     row->host_other_bytes = other.host.bytes;
-    row->host_node_bytes = first.host.bytes + other.host.bytes * (ranks_on_node(plan, machine) - 1);
+    const uint32_t others =
+        profile_host_ranks(&machine->profile, plan->world, machine->gpus_per_node) - 1;
+    const uint64_t there = profile_bytes(&machine->profile, PROFILE_HOST_CAPACITY);
+    row->host_node_bytes = first.host.bytes + other.host.bytes * others;
+    row->host_needed_bytes = first.host_held_bytes + other.host_held_bytes * others;
+    row->host_capacity_bytes = there;
+    row->fits_host = !there || row->host_needed_bytes <= there;
     count_files(job, method, machine, row);
     const double files_s = (double)row->node_bytes / store;
     row->seconds = seconds.copies + seconds.collectives + files_s;

@@ -58,12 +58,14 @@ struct start_up_row {
     uint64_t device_bytes;   /* with the allocator's segments, and what is outside it */
     uint64_t host_rank0_bytes, host_other_bytes; /* peak of tensors on the host: of rank 0, of each
                                                     other rank */
-    uint64_t host_node_bytes;                    /* of the first node's ranks together */
+    uint64_t host_node_bytes;                    /* of the first host's ranks together */
+    uint64_t host_needed_bytes, host_capacity_bytes; /* ... as it is held (plan/host_held.h); what a
+                                                        host has, 0: not known */
     uint64_t rank_bytes, node_bytes, bytes; /* read or written: by one rank (the first of those that
                                                share the work), by one node, in all */
     double blocking_s;                      /* for which training stands still */
     double seconds;                         /* until all is done */
-    bool fits;                              /* the device */
+    bool fits_gpu, fits_host; /* the second also where it is not known what a host has */
 };
 
 struct start_up {

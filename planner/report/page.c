@@ -11,14 +11,17 @@ static double gib(double bytes)
 void page_verdict(FILE *to, const struct settings *settings, const struct prediction *p,
                   const struct profile *profile, const struct step_time *time)
 {
-    char number[32];
+    char number[32], host[96] = "";
+    if (!p->fits_host)
+        snprintf(host, sizeof host, ", %.2f of %.2f GiB of the host",
+                 gib((double)p->host_needed_bytes), gib((double)p->host_capacity_bytes));
     const double capacity = profile_value(profile, PROFILE_CAPACITY);
     fprintf(
         to,
-        "<p class=\"verdict\"><b class=\"%s\">%s</b>%s: %.2f of %.2f GiB a GPU; a step of %.4g s, "
-        "%s tokens/s a GPU%s%s.</p>\n",
+        "<p class=\"verdict\"><b class=\"%s\">%s</b>%s: %.2f of %.2f GiB a GPU%s; a step of %.4g "
+        "s, %s tokens/s a GPU%s%s.</p>\n",
         p->fits ? "good" : "bad", p->fits ? "fits" : "does not fit", p->tight ? ", tight" : "",
-        gib((double)p->device_bytes), gib(capacity), time->timeline.step_s,
+        gib((double)p->device_bytes), gib(capacity), host, time->timeline.step_s,
         style_grouped((uint64_t)(time->tokens_per_s + 0.5), number),
         settings->unplanned ? ": of another job than the file's, of which not all is planned (the "
                               "list is below)"

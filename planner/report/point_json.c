@@ -28,6 +28,9 @@ void point_set(json_t *object, const struct point *p)
         return;
     }
     json_t *spent = json_object();
+    json_object_set_new(object, "fits_gpu", json_boolean(p->fits_gpu));
+    json_object_set_new(object, "fits_host",
+                        p->host_capacity_bytes ? json_boolean(p->fits_host) : json_null());
     json_object_set_new(object, "fits_after_releasing_cached_segments",
                         json_boolean(p->after_release));
     json_object_set_new(object, "requested_bytes", bytes_json(p->requested_bytes));
@@ -35,6 +38,9 @@ void point_set(json_t *object, const struct point *p)
     json_object_set_new(object, "reserved_bytes", bytes_json(p->reserved_bytes));
     json_object_set_new(object, "device_bytes", bytes_json(p->device_bytes));
     json_object_set_new(object, "capacity_bytes", bytes_json(p->capacity_bytes));
+    json_object_set_new(object, "host_needed_bytes", bytes_json(p->host_needed_bytes));
+    json_object_set_new(object, "host_capacity_bytes",
+                        p->host_capacity_bytes ? bytes_json(p->host_capacity_bytes) : json_null());
     json_object_set_new(object, "step_s", json_real(p->step_s));
     json_object_set_new(object, "tokens_per_s_per_gpu", json_real(p->tokens_per_s));
     json_object_set_new(object, "mfu", json_real(p->mfu));

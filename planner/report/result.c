@@ -187,6 +187,12 @@ static struct job on_machine(const struct job *job, const struct machine *machin
     return there;
 }
 
+/* null: it is not known what a host has. */
+static json_t *fits_host_json(const struct prediction *p)
+{
+    return p->host_capacity_bytes ? json_boolean(p->fits_host) : json_null();
+}
+
 json_t *result_json(const struct settings *settings, const struct job *job,
                     const struct machine *machine, const struct prediction *p,
                     const struct remedy *remedies, uint32_t remedy_count)
@@ -205,7 +211,9 @@ json_t *result_json(const struct settings *settings, const struct job *job,
     json_object_set_new(root, "fits", json_boolean(p->fits));
     json_object_set_new(root, "tight", json_boolean(p->tight));
     json_object_set_new(root, "fits_after_releasing_cached_segments",
-                        json_boolean(p->after_release));
+                        json_boolean(p->fits && p->after_release));
+    json_object_set_new(root, "fits_gpu", json_boolean(p->fits_gpu));
+    json_object_set_new(root, "fits_host", fits_host_json(p));
     if (p->after_release)
         json_object_set_new(root, "segment_calls", calls_json(p));
     json_object_set_new(root, "capacity_bytes",
@@ -234,6 +242,12 @@ json_t *result_json(const struct settings *settings, const struct job *job,
                               m->host.bytes);
     json_object_set_new(host, "pinned_bytes", bytes_json(m->host_pinned_bytes));
     json_object_set_new(host, "held_bytes", bytes_json(m->host_held_bytes));
+    json_object_set_new(host, "ranks", json_integer(p->host_ranks));
+    json_object_set_new(host, "needed_bytes", bytes_json(p->host_needed_bytes));
+    json_object_set_new(host, "capacity_bytes",
+                        p->host_capacity_bytes ? bytes_json(p->host_capacity_bytes) : json_null());
+    json_object_set_new(host, "capacity_source",
+                        json_string(machine->profile.of[PROFILE_HOST_CAPACITY].source));
     json_object_set_new(root, "host", host);
     json_object_set_new(root, "units", units_json(p->plan));
     if (!p->fits)
@@ -327,13 +341,17 @@ static void print_categories(FILE *file, const struct style *s, const struct pre
             gib(p->device_bytes), s->off);
 }
 
-static void print_host(FILE *file, const struct style *s, const struct job *job,
-                       const struct machine *machine, const struct prediction *p)
+/* More than step counters. */
+static bool has_host(const struct prediction *p)
+{
+    return p->memory.host.bytes >> 20;
+}
+
+static void print_host(FILE *file, const struct style *s, const struct machine *machine,
+                       const struct prediction *p)
 {
     const struct memory *m = &p->memory;
-    const uint32_t world = job->strategy.world, node = machine->gpus_per_node;
-    const uint32_t ranks = world < node ? world : node;
-    if (!(m->host.bytes >> 20)) /* step counters */
+    if (!has_host(p))
         return;
     fprintf(file, "\n  %son the host, a rank           GiB%s\n", s->dim, s->off);
     for (int i = 0; i <= CATEGORY_WORKSPACE; i++)
@@ -343,10 +361,18 @@ static void print_host(FILE *file, const struct style *s, const struct job *job,
         }
     fprintf(file, "  %-24s %9.2f  %.2f pinned, %.2f pageable\n", "host", gib(m->host.bytes),
             gib(m->host_pinned_bytes), gib(m->host.bytes - m->host_pinned_bytes));
-    fprintf(file, "  %-24s %9.2f  pinned memory comes in powers of two\n", "held",
+    fprintf(file, "  %-24s %9.2f  pinned memory comes in powers of two, and is kept\n", "held",
             gib(m->host_held_bytes));
-    fprintf(file, "  %-24s %9.2f  of %u ranks: that it has so much is not checked\n", "a node",
-            gib(ranks * m->host_held_bytes), ranks);
+    fprintf(file, "  %-24s %9.2f  ", "a host", gib(p->host_needed_bytes));
+    if (p->host_capacity_bytes)
+        fprintf(file, "of %.2f, %u ranks (%s)\n", gib(p->host_capacity_bytes), p->host_ranks,
+                machine->profile.of[PROFILE_HOST_CAPACITY].source);
+    else
+        fprintf(file, "of %u ranks: that it has so much is not checked; --host-memory says it\n",
+                p->host_ranks);
+    fputs("                                      tensors alone: Python, CUDA, data loaders and the "
+          "page cache come on top\n",
+          file);
 }
 
 /* What that costs a step beyond the calls is not simulated: see step_time.h, RELEASING_LONGER. */
@@ -366,23 +392,34 @@ static void print_calls(FILE *file, const struct prediction *p)
             gib(p->unconstrained_bytes), gib(p->least_bytes));
 }
 
+static void print_host_verdict(FILE *file, const struct style *s, const struct prediction *p)
+{
+    const double needed = gib(p->host_needed_bytes), there = gib(p->host_capacity_bytes);
+    fprintf(file,
+            "  %sdoes not fit the host%s: %.2f GiB needed by %u ranks, %.2f there, %.2f too much\n",
+            s->bad, s->off, needed, p->host_ranks, there, needed - there);
+}
+
 static void print_verdict(FILE *file, const struct style *s, const struct machine *machine,
                           const struct prediction *p)
 {
     const double capacity = gib(profile_bytes(&machine->profile, PROFILE_CAPACITY));
     const double device = gib(p->device_bytes), least = gib(p->least_bytes);
-    if (!p->fits && least > capacity)
+    if (!p->fits_host)
+        print_host_verdict(file, s, p);
+    if (!p->fits_gpu && least > capacity)
         fprintf(file,
                 "  %sdoes not fit%s: %.2f GiB needed at the least, %.2f there, %.2f too much\n",
                 s->bad, s->off, least, capacity, least - capacity);
-    else if (!p->fits)
+    else if (!p->fits_gpu)
         fprintf(file,
                 "  %sdoes not fit%s: %.2f of %.2f GiB at the least, but fragmentation "
                 "needs more (%.2f on a larger GPU)\n",
                 s->bad, s->off, least, capacity, gib(p->unconstrained_bytes));
     else
-        fprintf(file, "  %sfits%s%s: %.2f of %.2f GiB, %.2f free\n", s->good, s->off,
-                p->tight ? ", tight" : "", device, capacity, capacity - device);
+        fprintf(file, "  %s%s%s%s: %.2f of %.2f GiB, %.2f free\n", p->fits ? s->good : "",
+                p->fits ? "fits" : "the GPU", p->fits ? s->off : "", p->tight ? ", tight" : "",
+                device, capacity, capacity - device);
     if (p->after_release)
         print_calls(file, p);
 }
@@ -546,7 +583,7 @@ void result_print(FILE *file, const struct settings *settings, const struct job 
     const struct job there = on_machine(job, machine);
     print_notes(file, &there, settings->explain);
     print_categories(file, &s, p);
-    print_host(file, &s, job, machine, p);
+    print_host(file, &s, machine, p);
     fputc('\n', file);
     print_verdict(file, &s, machine, p);
     result_print_unplanned(file, settings);

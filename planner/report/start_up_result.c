@@ -6,15 +6,17 @@
 
 static json_t *row_json(const struct start_up_row *row)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:b, s:n}",
-                     "gpu_bytes", (json_int_t)row->gpu_bytes, "resident_bytes",
-                     (json_int_t)row->resident_bytes, "device_bytes", (json_int_t)row->device_bytes,
-                     "host_rank0_bytes", (json_int_t)row->host_rank0_bytes, "host_other_bytes",
-                     (json_int_t)row->host_other_bytes, "host_node_bytes",
-                     (json_int_t)row->host_node_bytes, "storage_rank_bytes",
-                     (json_int_t)row->rank_bytes, "storage_node_bytes", (json_int_t)row->node_bytes,
-                     "storage_bytes", (json_int_t)row->bytes, "blocking_s", row->blocking_s,
-                     "seconds", row->seconds, "fits_gpu", (int)row->fits, "fits_host");
+    json_t *fits_host = row->host_capacity_bytes ? json_boolean(row->fits_host) : json_null();
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:b, s:o}", "gpu_bytes",
+        (json_int_t)row->gpu_bytes, "resident_bytes", (json_int_t)row->resident_bytes,
+        "device_bytes", (json_int_t)row->device_bytes, "host_rank0_bytes",
+        (json_int_t)row->host_rank0_bytes, "host_other_bytes", (json_int_t)row->host_other_bytes,
+        "host_node_bytes", (json_int_t)row->host_node_bytes, "host_needed_bytes",
+        (json_int_t)row->host_needed_bytes, "storage_rank_bytes", (json_int_t)row->rank_bytes,
+        "storage_node_bytes", (json_int_t)row->node_bytes, "storage_bytes", (json_int_t)row->bytes,
+        "blocking_s", row->blocking_s, "seconds", row->seconds, "fits_gpu", (int)row->fits_gpu,
+        "fits_host", fits_host);
 }
 
 json_t *start_up_json(const struct start_up *start_up, const struct machine *machine)
@@ -50,8 +52,11 @@ static void print_rows(FILE *file, const struct start_up *start_up, const struct
                 start_up_name((enum start_up_way)way), gib(row->gpu_bytes),
                 gib(row->host_node_bytes), gib(row->node_bytes),
                 row->blocking_s > 0 ? compare_seconds(row->blocking_s, time) : "-",
-                row->fits ? "" : s->bad, row->fits ? "" : "does not fit: ", row->fits ? "" : s->off,
-                row->title);
+                row->fits_gpu && row->fits_host ? "" : s->bad,
+                !row->fits_gpu    ? "does not fit: "
+                : !row->fits_host ? "does not fit the host: "
+                                  : "",
+                row->fits_gpu && row->fits_host ? "" : s->off, row->title);
     }
 }
 
@@ -63,7 +68,8 @@ void start_up_print(FILE *file, const struct start_up *start_up, const struct ma
     print_rows(file, start_up, &s, true);
     fprintf(
         file,
-        "  %sGiB: tensors of this rank's GPU at the peak; host memory and storage of one node.\n"
+        "  %sGiB: tensors of this rank's GPU at the peak; memory of one host, storage of one "
+        "node.\n"
         "  Time is that of moving bytes, for which training stands still: storage at %.3g GB/s\n"
         "  a node (%s), copies at the rate of pinned memory.%s\n",
         s.dim, store->value / 1e9, store->source ? store->source : "no source", s.off);

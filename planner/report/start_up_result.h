@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 /* The "start_up" of `fit --start-up --json`, which the caller owns: "initialisation" and
- * "checkpoints", an object a way. "fits_host" is null: profiles do not know a node's memory. */
+ * "checkpoints", an object a way. "fits_host" is null where it is not known what a host has. */
 json_t *start_up_json(const struct start_up *start_up, const struct machine *machine);
 
 /* The same as two tables. Colour only when `file` is a terminal. */

@@ -135,6 +135,7 @@ static const char *fits_text(const struct point *p)
 {
     return p->verdict == POINT_REFUSED ? "-"
            : p->verdict == POINT_FITS  ? (p->after_release ? "yes*" : "yes")
+           : p->fits_gpu               ? "host"
                                        : "no";
 }
 
@@ -346,6 +347,16 @@ static void print_least(FILE *file, const struct turn *t)
     fputc('\n', file);
 }
 
+static void print_neighbour(FILE *file, const struct turn_trial *trial)
+{
+    const struct point *p = &trial->point;
+    if (p->fits_gpu)
+        fprintf(file, "%s does not fit the host (%.2f of %.2f GiB)", trial->value,
+                gib(p->host_needed_bytes), gib(p->host_capacity_bytes));
+    else
+        fprintf(file, "%s does not fit (%.2f GiB)", trial->value, gib(p->device_bytes));
+}
+
 /* What lies beyond the answer: the proof. */
 static void print_answer(FILE *file, const struct style *s, const struct sweep *sweep,
                          const struct sweep_question *q)
@@ -362,8 +373,7 @@ static void print_answer(FILE *file, const struct style *s, const struct sweep *
     if (t->neighbour == TURN_NONE)
         fprintf(file, "no %s one is possible", q->kind == TURN_LARGEST ? "larger" : "smaller");
     else
-        fprintf(file, "%s does not fit (%.2f GiB)", t->trials[t->neighbour].value,
-                gib(t->trials[t->neighbour].point.device_bytes));
+        print_neighbour(file, &t->trials[t->neighbour]);
     if (t->neighbours > 1)
         fprintf(file, ", nor do the %" PRIu32 " %s it", t->neighbours - 1,
                 q->kind == TURN_LARGEST ? "after" : "before");
@@ -371,6 +381,19 @@ static void print_answer(FILE *file, const struct style *s, const struct sweep *
             t->jumped ? " (memory is not monotone here)" : "");
     if (next < t->count && t->trials[next].point.verdict == POINT_REFUSED)
         fprintf(file, "  %s is refused: %s\n", t->trials[next].value, t->trials[next].point.reason);
+}
+
+/* Of those that do not fit a host, the one that needs most of it; NULL: all fit. */
+static const struct point *beyond_host(const struct sweep *sweep, const struct sweep_question *q)
+{
+    const struct point *most = NULL;
+    for (uint32_t i = 0; i < sweep_rows(sweep, q); i++) {
+        const struct point *p = sweep_row(sweep, q, i).point;
+        if (p->verdict == POINT_TOO_LARGE && !p->fits_host &&
+            (!most || p->host_needed_bytes > most->host_needed_bytes))
+            most = p;
+    }
+    return most;
 }
 
 static bool any_after_release(const struct sweep *sweep, const struct sweep_question *q)
@@ -393,6 +416,10 @@ void sweep_print(FILE *file, const struct sweep_question *question, const struct
     }
     if (question->axis_count < 2 && any_after_release(sweep, question))
         fputs("\n  * fits only by giving cached memory back: expect slow steps\n", file);
+    const struct point *beyond = beyond_host(sweep, question);
+    if (beyond)
+        fprintf(file, "\n  host: what does not fit there needs up to %.2f GiB of %.2f\n",
+                gib(beyond->host_needed_bytes), gib(beyond->host_capacity_bytes));
     if (question->searches && !question->axis_count)
         print_answer(file, &s, sweep, question);
     print_same(file, sweep, question);

@@ -232,6 +232,10 @@ static void put_remarks(const struct table *t)
         if (is_refused(at))
             fprintf(t->file, "  %s%s%s: %s\n", t->style.bad, at->name, t->style.off,
                     at->point.reason);
+        if (!is_refused(at) && !at->point.fits_host)
+            fprintf(t->file, "  %s%s%s: does not fit the host, %.2f GiB of %.2f\n", t->style.bad,
+                    at->name, t->style.off, gib(at->point.host_needed_bytes),
+                    gib(at->point.host_capacity_bytes));
         if (at->without[0])
             fprintf(t->file, "  %s does not have %s\n", at->name, at->without);
         if (!is_refused(at) && computes_wide(at))

@@ -13,7 +13,11 @@ static void take_memory(const struct prediction *p, const struct machine *machin
 {
     const struct memory *m = &p->memory;
     out->verdict = p->fits ? POINT_FITS : POINT_TOO_LARGE;
-    out->after_release = p->after_release;
+    out->after_release = p->fits && p->after_release;
+    out->fits_gpu = p->fits_gpu;
+    out->fits_host = p->fits_host;
+    out->host_needed_bytes = p->host_needed_bytes;
+    out->host_capacity_bytes = p->host_capacity_bytes;
     out->requested_bytes = (p->host_apart ? m->device : m->requested).bytes;
     out->allocated_bytes = p->memory.allocated.bytes;
     out->reserved_bytes = p->memory.reserved_bytes;

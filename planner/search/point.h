@@ -20,6 +20,8 @@ struct point {
     bool after_release; /* fits only because cached segments are given back */
     uint64_t requested_bytes, allocated_bytes, reserved_bytes, device_bytes; /* peaks, as fit's */
     uint64_t capacity_bytes, host_bytes;
+    uint64_t host_needed_bytes, host_capacity_bytes; /* of a host, as prediction's */
+    bool fits_gpu, fits_host;
     uint64_t categories[CATEGORY_COUNT]; /* at the device's peak; their sum, without what is outside
                                             the allocator and workspaces, is what tensors take */
     double step_s, tokens_per_s, mfu, hfu; /* tokens of one GPU; also of what does not fit */
