@@ -33,6 +33,7 @@ void gaps_begin(struct tally_gaps *gaps)
     memset(gaps->most, 0, sizeof gaps->most);
     for (uint32_t i = 0; i < 2 * gaps->spans; i++)
         gaps->during[i] = INT64_MIN;
+    gaps->host = (struct host_held){.kept = 0};
     gaps->apart = 0;
     gaps->at = &gaps->apart;
 }
@@ -47,6 +48,8 @@ static void grow(struct tally_gaps *gaps, uint8_t pool, int64_t bytes)
 
 void gaps_alloc(struct tally_gaps *gaps, const struct buffer *buffer)
 {
+    if (buffer->pool == LANE_HOST)
+        host_held_alloc(&gaps->host, buffer, 1);
     grow(gaps, buffer->pool, bytes_of(buffer));
 }
 
@@ -54,6 +57,11 @@ void gaps_free(struct tally_gaps *gaps, const struct buffer *buffer, uint8_t fla
 {
     if (flags & PLAN_FIRST_STEP)
         return;
+    if (buffer->pool == LANE_HOST) {
+        host_held_free(&gaps->host, buffer);
+        if (flags & PLAN_LATER_STEPS)
+            host_held_alloc(&gaps->host_there, buffer, 1);
+    }
     gaps->live[buffer->pool] -= bytes_of(buffer);
     if (flags & PLAN_LATER_STEPS)
         gaps->carried[buffer->pool] += bytes_of(buffer);
@@ -61,6 +69,8 @@ void gaps_free(struct tally_gaps *gaps, const struct buffer *buffer, uint8_t fla
 
 void gaps_resident(struct tally_gaps *gaps, const struct buffer *buffer, uint32_t times)
 {
+    if (buffer->pool == LANE_HOST)
+        host_held_alloc(&gaps->host_there, buffer, times);
     gaps->resident[buffer->pool] += times * bytes_of(buffer);
 }
 
@@ -95,6 +105,8 @@ void gaps_finish(struct tally_gaps *gaps, const struct plan *plan)
     out->apart = in_all(gaps, LANE_COMPUTE, gaps->apart);
     for (uint32_t lane = 0; lane < LANES_MOST; lane++)
         out->most[lane] = in_all(gaps, lane, gaps->most[lane]);
+    /* in any step but the first all blocks are there */
+    out->host = (uint64_t)(gaps->host_there.most + gaps->host.pageable_most + gaps->host.kept);
     free(gaps->during);
     free(gaps);
 }

@@ -68,6 +68,7 @@ struct outline_gaps {
     uint64_t *after;  /* (spans) ... at most, between it and the next */
     uint64_t apart;   /* ... at most, while no micro-batch runs */
     uint64_t most[LANES_MOST]; /* of each stream's pool at any time */
+    uint64_t host;             /* what a process takes of its host, at most (plan/host_held.h) */
 };
 
 struct outlined {

@@ -5,6 +5,7 @@
 
 #include "lower/lowering.h"
 #include "lower/outline.h"
+#include "plan/host_held.h"
 
 /* Of outline_gaps: bytes against those that are there when a step begins, which are known last. */
 struct tally_gaps {
@@ -13,6 +14,8 @@ struct tally_gaps {
     int64_t apart, *at;                                /* at: what is raised now */
     int64_t resident[LANES_MOST], carried[LANES_MOST]; /* when the step begins */
     int64_t live[LANES_MOST], most[LANES_MOST];        /* against that */
+    struct host_held host;                             /* against that, too */
+    struct host_held host_there;                       /* when the step begins */
     uint32_t spans;
 };
 

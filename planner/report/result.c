@@ -125,11 +125,13 @@ json_t *remedies_json(const struct remedy *remedies, uint32_t count)
     json_t *array = json_array();
     for (uint32_t i = 0; i < count; i++)
         json_array_append_new(
-            array, json_pack("{s:s, s:s, s:b, s:b, s:I, s:f, s:f}", "change", remedies[i].change,
-                             "cost", remedies[i].cost, "changes_numerics",
-                             remedies[i].changes_numerics, "tight", remedies[i].tight,
-                             "device_bytes", (json_int_t)remedies[i].device_bytes, "step_s",
-                             remedies[i].step_s, "tokens_per_s_per_gpu", remedies[i].tokens_per_s));
+            array,
+            json_pack("{s:s, s:s, s:b, s:b, s:I, s:I, s:f, s:f}", "change", remedies[i].change,
+                      "cost", remedies[i].cost, "changes_numerics", remedies[i].changes_numerics,
+                      "tight", remedies[i].tight, "device_bytes",
+                      (json_int_t)remedies[i].device_bytes, "host_needed_bytes",
+                      (json_int_t)remedies[i].host_needed_bytes, "step_s", remedies[i].step_s,
+                      "tokens_per_s_per_gpu", remedies[i].tokens_per_s));
     return array;
 }
 

@@ -172,6 +172,8 @@ static json_t *reasons_json(const struct tuned *t)
             json_object_set_new(reason, "step_s_without", json_real(r->step_s));
             json_object_set_new(reason, "device_bytes_without",
                                 json_integer((json_int_t)r->device_bytes));
+            json_object_set_new(reason, "host_needed_bytes_without",
+                                json_integer((json_int_t)r->host_needed_bytes));
         }
         json_array_append_new(array, reason);
     }
@@ -244,6 +246,9 @@ json_t *tune_json(const struct tuned *t)
         json_pack("{s:s, s:o, s:b, s:I, s:o}", "shardplan", SHARDPLAN_VERSION, "settings",
                   settings_echo(&t->settings), "fits", t->search.front_count > 0, "limit_bytes",
                   (json_int_t)t->limit_bytes, "search", proof_json(t));
+    json_object_set_new(root, "host_capacity_bytes",
+                        t->host_capacity_bytes ? json_integer((json_int_t)t->host_capacity_bytes)
+                                               : json_null());
     json_object_set_new(root, "left_out", left_out_json(&t->space));
     if (*t->space.unsaid)
         json_object_set_new(root, "not_searched", json_string(t->space.unsaid));
@@ -254,6 +259,8 @@ json_t *tune_json(const struct tuned *t)
         json_t *chosen = found_json(t, &t->chosen);
         json_object_set_new(chosen, "low_s", json_real(t->low_s));
         json_object_set_new(chosen, "high_s", json_real(t->high_s));
+        json_object_set_new(chosen, "host_needed_bytes",
+                            json_integer((json_int_t)t->host_needed_bytes));
         json_object_set_new(chosen, "command", json_string(command_of(&t->choice, &arena)));
         json_object_set_new(chosen, "why", reasons_json(t));
         json_object_set_new(root, "chosen", chosen);
@@ -366,6 +373,9 @@ static void print_why(FILE *file, const struct tuned *t)
         else if (r->after_release)
             fprintf(file, "necessary: with %s only giving cached memory back makes it fit\n",
                     usual);
+        else if (!r->fits_host)
+            fprintf(file, "necessary: with %s it takes %.2f of %.2f GiB of the host\n", usual,
+                    gib(r->host_needed_bytes), gib(t->host_capacity_bytes));
         else if (!r->fits)
             fprintf(file, "necessary: with %s it takes %.2f of %.2f GiB\n", usual,
                     gib(r->device_bytes), gib(t->limit_bytes));
@@ -454,9 +464,15 @@ static void print_choice(FILE *file, const struct tuned *t, const struct style *
     fprintf(file, "  device                %.2f of %.2f GiB, %.2f free\n",
             gib(t->chosen.device_bytes), gib(t->limit_bytes),
             gib(t->limit_bytes - t->chosen.device_bytes));
-    if (strstr(change_of(t, &t->chosen, change), "--offload"))
+    if (t->offloads && t->host_capacity_bytes)
+        fprintf(file, "  host                  %.2f of %.2f GiB, %.2f free\n",
+                gib(t->host_needed_bytes), gib(t->host_capacity_bytes),
+                gib(t->host_capacity_bytes - t->host_needed_bytes));
+    else if (t->offloads)
         fprintf(file,
-                "  host                  `fit` says what a node must have: it is not checked\n");
+                "  host                  %.2f GiB: that it has so much is not checked; "
+                "--host-memory says it\n",
+                gib(t->host_needed_bytes));
     result_print_unplanned(file, &t->settings);
     if (!t->per_unit.taken &&
         (t->chosen.point != best->point || t->chosen.candidate != best->candidate))
@@ -482,6 +498,11 @@ static void print_least(FILE *file, const struct tuned *t)
 {
     char change[CHANGE];
     const struct least *least = &t->least;
+    if (t->search.least_floor == UINT64_MAX) {
+        fprintf(file, "        each takes %.2f GiB or more of a host, which has %.2f\n",
+                gib(t->search.least_host * t->host_ranks), gib(t->host_capacity_bytes));
+        return;
+    }
     if (!least->found.device_bytes) {
         fprintf(file, "        each takes %.2f or more\n", gib(t->search.least_floor));
         return;

@@ -523,6 +523,8 @@ enum err_code frame_new_within(struct framer *framer, const struct stream_class 
     memcpy(frame->after, gaps.after, outline->span_count * sizeof *gaps.after);
     frame->outside = machine_outside_bytes(plan, machine);
     frame->apart = gaps.apart;
+    frame->host = gaps.host;
+    frame->beyond_host = gaps.host > machine_host_limit(machine, plan->world);
     frame->beside = pools_beside(&gaps, plan->lane_count);
     frame->timeless = limit && limit->bytes && is_beyond(frame, limit);
     if (frame->timeless) {
@@ -555,6 +557,8 @@ void frame_free(struct frame *frame)
 uint64_t frame_device_floor(const struct frame *f, const struct stream_class *c)
 {
     uint64_t most = f->apart;
+    if (f->beyond_host)
+        return UINT64_MAX;
     for (uint32_t g = 0; g < f->gap_count; g++) {
         raise(&most, f->during[g] + c->gaps[g].peak);
         raise(&most, f->after[g] + c->gaps[g].live);

@@ -24,6 +24,8 @@ struct frame {
     uint32_t gap_count;
     uint64_t beside;          /* bytes of other streams' pools */
     uint64_t outside;         /* bytes outside the allocator: context, communicators */
+    uint64_t host;            /* bytes that a process takes of its host at the least */
+    bool beyond_host;         /* all of a host's take more than it has */
     struct busy busy, middle; /* of the strategy's own work: with up to FRAME_BATCHES micro-batches;
                                  of one more */
     struct served served;     /* first, at any one time */
@@ -65,7 +67,8 @@ void frame_free(struct frame *frame); /* NULL is allowed */
 
 /* Bytes of a GPU that a configuration takes at least: what its tensors ask for on each stream, as
  * the allocator rounds them, workspaces, and what is outside the allocator. `stream_class` has the
- * frame's hooks. Never more than its device_bytes (predict.h) while nothing is given back. */
+ * frame's hooks. Never more than its device_bytes (predict.h) while nothing is given back.
+ * UINT64_MAX: whatever it takes of a GPU, the host has no room for the rest. */
 uint64_t frame_device_floor(const struct frame *frame, const struct stream_class *stream_class);
 
 /* Seconds that its step lasts at least: what is busy longest of each stream at full speed, each

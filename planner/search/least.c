@@ -65,7 +65,7 @@ static void sort_candidates(struct thrift *t)
 {
     t->order = xmalloc((t->c->count + 1) * sizeof *t->order);
     for (uint32_t i = 0; i < t->c->count; i++)
-        if (!isinf(t->c->at[i].step_floor_s))
+        if (!isinf(t->c->at[i].step_floor_s) && t->c->at[i].device_floor != UINT64_MAX)
             t->order[t->order_count++] = i;
     qsort_r(t->order, t->order_count, sizeof *t->order, by_bytes, t->c->at);
 }

@@ -77,18 +77,34 @@ static void describe_gpus(double times, double batch, char text[96])
         snprintf(text, 96, "%g times the GPUs", times);
 }
 
-/* `wanted`: tokens of a step as they were asked for. */
+/* In words what a job takes of a host, in `text`; "": no more than step counters. */
+static void describe_host(const struct finder *f, const struct job *job, uint64_t needed,
+                          char text[96])
+{
+    const double gib = 1073741824.0;
+    const double there = profile_value(&f->machine->profile, PROFILE_HOST_CAPACITY);
+    text[0] = '\0';
+    if (strategy_offloads(&job->strategy) && there > 0)
+        snprintf(text, 96, "%.2f of %.2f GiB of a host", (double)needed / gib, there / gib);
+    else if (strategy_offloads(&job->strategy))
+        snprintf(text, 96, "%.2f GiB of a host, if it has them", (double)needed / gib);
+}
+
+/* `host_bytes`: of a rank; `wanted`: tokens of a step as they were asked for. */
 static void add(struct finder *f, const struct settings *changed, const struct found *found,
-                double wanted)
+                uint64_t host_bytes, double wanted)
 {
     struct job job;
-    char numerics[NUMERICS_TEXT], gpus[96];
+    char numerics[NUMERICS_TEXT], gpus[96], host[96];
     if (f->count == MOST_FOUND || settings_job(changed, f->config, &job, NULL) != ERR_OK)
         return;
     const double batch = tokens_a_step(&job) / wanted;
     struct remedy *remedy = &f->found[f->count++];
+    const uint32_t host_ranks =
+        profile_host_ranks(&f->machine->profile, job.strategy.world, f->machine->gpus_per_node);
     *remedy = (struct remedy){.gpus = job.strategy.world,
                               .device_bytes = found->device_bytes,
+                              .host_needed_bytes = host_bytes * host_ranks,
                               .step_s = found->step_s,
                               .tokens_per_s = tokens(&job) / found->step_s};
     settings_difference(f->settings, changed, remedy->change, sizeof remedy->change);
@@ -97,8 +113,7 @@ static void add(struct finder *f, const struct settings *changed, const struct f
     remedy->changes = count_options(remedy->change);
     remedy->tight = is_tight(f, found->device_bytes);
     remedy->changes_numerics = numerics[0] != '\0' || batch != 1;
-    /* No profile says what a node has. */
-    const char *host = strstr(remedy->change, "--offload") ? "needs memory of the host" : "";
+    describe_host(f, &job, remedy->host_needed_bytes, host);
     snprintf(remedy->cost, sizeof remedy->cost, "%s%s%s%s%s", host, host[0] && gpus[0] ? ", " : "",
              gpus, (host[0] || gpus[0]) && numerics[0] ? ", " : "", numerics);
 }
@@ -127,7 +142,7 @@ static void add_front(struct finder *f, const struct candidates *c, const struct
             continue;
         least_s = found->step_s;
         grid_settings(&c->space->grids[c->at[found->candidate].grid], found->point, &changed);
-        add(f, &changed, found, wanted);
+        add(f, &changed, found, c->frames[c->at[found->candidate].frame]->host, wanted);
     }
 }
 

@@ -22,6 +22,8 @@ struct remedy {
     bool changes_numerics; /* that among it, or the tokens of a step */
     bool tight;            /* fits with less free than predictions have been off by (predict.h) */
     uint64_t device_bytes; /* new peak */
+    uint64_t
+        host_needed_bytes; /* by the ranks of one host, which has so much where that is known */
     double step_s;
     double tokens_per_s; /* of one GPU */
 };

@@ -53,9 +53,11 @@ struct search {
     uint64_t configurations; /* different jobs there are; each was simulated or excluded */
     uint64_t excluded;       /* by bounds, before simulation */
     uint64_t verified;       /* whose memory was worked out in full */
-    uint64_t least_floor;    /* bytes that the thriftiest of all takes at least */
-    bool interrupted; /* options.stop was set: the front is what is proven so far, of which the
-                         first is the fastest of all */
+    uint64_t least_floor;    /* bytes that the thriftiest of all takes at least; UINT64_MAX: no host
+                                has room for any */
+    uint64_t least_host; /* bytes that a process takes of its host under the thriftiest for it */
+    bool interrupted;    /* options.stop was set: the front is what is proven so far, of which the
+                            first is the fastest of all */
 };
 
 /* Same result whatever the number of threads. The caller owns *out: search_free. */

@@ -245,7 +245,10 @@ static void ask_one(void *context, uint32_t i, uint32_t thread)
     reason->possible = true;
     reason->after_release = p.prediction.after_release;
     reason->device_bytes = p.prediction.device_bytes;
-    reason->fits = reason->device_bytes <= asking->out->limit_bytes && !reason->after_release;
+    reason->fits_host = p.prediction.fits_host;
+    reason->host_needed_bytes = p.prediction.host_needed_bytes;
+    reason->fits = reason->device_bytes <= asking->out->limit_bytes && !reason->after_release &&
+                   reason->fits_host;
     reason->step_s = p.time.timeline.step_s;
     tuned_prediction_free(&p);
 }
@@ -290,6 +293,8 @@ static enum err_code find_range(struct tuned *out, struct err *err)
     TRY(tuned_predict(out, &out->choice, false, STEP_TIME_DRAWS, &p, err));
     out->low_s = p.time.low_s;
     out->high_s = p.time.high_s;
+    out->offloads = strategy_offloads(&p.job.strategy);
+    out->host_needed_bytes = p.prediction.host_needed_bytes;
     tuned_prediction_free(&p);
     return ERR_OK;
 }
@@ -412,6 +417,9 @@ static enum err_code look(struct tuning *t, struct err *err)
         .progress = show,
         .context = t};
     out->most_bytes = most_of(out);
+    out->host_capacity_bytes = profile_bytes(&out->machine.profile, PROFILE_HOST_CAPACITY);
+    out->host_ranks = profile_host_ranks(&out->machine.profile, out->job.strategy.world,
+                                         out->machine.gpus_per_node);
     out->limit_bytes = search.limit_bytes;
     t->what = "bounding";
     TRY(candidates_new(&out->space, &out->job.config, &out->machine, &candidates, t->pool,

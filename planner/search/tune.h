@@ -16,8 +16,9 @@ struct tuned_setting {                /* one that is not at the framework's defa
     bool possible;                    /* with the default instead, all else as chosen; if so: */
     bool fits;
     bool after_release; /* no: only by giving cached segments back */
+    bool fits_host;
     double step_s;
-    uint64_t device_bytes;
+    uint64_t device_bytes, host_needed_bytes;
 };
 
 struct tuned {
@@ -26,11 +27,14 @@ struct tuned {
     struct machine machine;
     struct space space;
     struct candidates candidates;
-    struct search search;     /* front[0] is the fastest that fits */
-    uint64_t most_bytes;      /* of a GPU that there are, as asked for */
-    uint64_t limit_bytes;     /* what a job may take of them: less the headroom */
-    struct found chosen;      /* among those as fast as far as the profile's numbers are known */
-    double low_s, high_s;     /* of its step: as step_time's */
+    struct search search; /* front[0] is the fastest that fits */
+    uint64_t most_bytes;  /* of a GPU that there are, as asked for */
+    uint64_t limit_bytes; /* what a job may take of them: less the headroom */
+    struct found chosen;  /* among those as fast as far as the profile's numbers are known */
+    double low_s, high_s; /* of its step: as step_time's */
+    bool offloads;        /* it does, and takes of a host: */
+    uint64_t host_needed_bytes, host_capacity_bytes; /* as prediction's */
+    uint32_t host_ranks;
     struct per_unit per_unit; /* ... which it may come of */
     struct settings choice;   /* its settings, those off their defaults given */
     struct tuned_setting reasons[AXES_MOST + 1];

@@ -281,6 +281,69 @@ static void draws_of_few_micro_batches_are_those_of_all(void **state)
     profile_free(&machine.profile);
 }
 
+/* ---- the host ---- */
+
+static struct job offloaded_job(void)
+{
+    struct job job = random_job();
+    struct strategy *s = &job.strategy;
+    s->offload = s->system == SYSTEM_FSDP1 || s->system == SYSTEM_FSDP2;
+    if (system_zero_stage(s->system)) {
+        s->zero.optimizer =
+            (struct zero_offload){.on = true, .pageable = below(2), .ratio = below(2) ? 1 : 0.5};
+        s->zero.param = (struct zero_offload){
+            .on = s->system == SYSTEM_ZERO3 && below(2), .pageable = below(2), .ratio = 1};
+        s->accumulate_sync = false;
+    }
+    s->max_norm = 0;
+    return job;
+}
+
+/* Of whatever the members of a frame fetch ahead, the program takes as much of the host. */
+static bool same_host(const struct machine *machine, struct evaluator *evaluator)
+{
+    const struct memory_options sums = {.without_allocator = true};
+    struct job job = offloaded_job();
+    struct err err = {0};
+    struct stream_class *class;
+    struct frame *frame = NULL;
+    struct plan *plan = NULL;
+    struct memory memory;
+    bool large = false;
+    if (stream_class_new(&job, machine, &class, &err) != ERR_OK)
+        return false;
+    if (frame_new(evaluator_framer(evaluator), class, &job.strategy, &frame, &err) == ERR_OK) {
+        fetch_ahead(&job.strategy);
+        assert_int_equal(lower_plan(class->graph, class->stream, &job.strategy, &plan, &err),
+                         ERR_OK);
+        assert_int_equal(memory_replay(plan, &sums, NULL, NULL, &memory, &err), ERR_OK);
+        if (frame->host != memory.host_held_bytes)
+            fail_msg("%s, %u micro-batches: %llu bytes of the host, not %llu",
+                     system_name(job.strategy.system), job.strategy.accumulate,
+                     (unsigned long long)frame->host, (unsigned long long)memory.host_held_bytes);
+        large = memory.host.bytes > 4096; /* more than step counters */
+        plan_free(plan);
+        frame_free(frame);
+    }
+    stream_class_free(class);
+    return large;
+}
+
+static void a_frame_knows_what_a_process_takes_of_its_host(void **state)
+{
+    (void)state;
+    struct machine machine = {.gpus_per_node = 8};
+    uint32_t compared = 0;
+    assert_int_equal(profile_find("h100-sxm", &machine.profile, NULL), ERR_OK);
+    for (int i = 0; i < 300; i++) {
+        struct evaluator *evaluator = evaluator_new(&machine);
+        compared += same_host(&machine, evaluator);
+        evaluator_free(evaluator);
+    }
+    assert_true(compared > 100);
+    profile_free(&machine.profile);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -302,6 +365,7 @@ int main(void)
         cmocka_unit_test(bounds_never_exceed_what_is_simulated),
         cmocka_unit_test(a_class_of_a_stream_is_one_made_for_its_gpus),
         cmocka_unit_test(draws_of_few_micro_batches_are_those_of_all),
+        cmocka_unit_test(a_frame_knows_what_a_process_takes_of_its_host),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
