@@ -465,7 +465,8 @@ void remedies_print(FILE *file, const struct style *s, const struct remedy *reme
     for (uint32_t i = 0; i < count; i++) {
         const struct remedy *r = &remedies[i];
         fprintf(file, "  %7.2f GiB  %7s tokens/s a GPU  %s", gib(r->device_bytes),
-                style_grouped((uint64_t)(r->tokens_per_s + 0.5), number), r->change);
+                style_grouped((uint64_t)(r->tokens_per_s + 0.5), number),
+                r->change[0] ? r->change : "as it is, without --fix");
         if (r->tight || r->cost[0])
             fprintf(file, "  %s%s%s%s%s", s->dim, r->tight ? "tight" : "",
                     r->tight && r->cost[0] ? "; " : "", r->cost, s->off);

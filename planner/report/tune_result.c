@@ -185,11 +185,13 @@ static json_t *proof_json(const struct tuned *t)
     const struct search *s = &t->search;
     const struct candidates *c = &t->candidates;
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "points", (json_int_t)t->space.points,
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "points", (json_int_t)t->space.points,
         "not_possible", (json_int_t)c->impossible, "configurations", (json_int_t)s->configurations,
         "excluded_by_bounds", (json_int_t)s->excluded, "simulated",
         (json_int_t)(s->configurations - s->excluded), "replayed", (json_int_t)s->verified,
         "least_bound_bytes", (json_int_t)(s->least_floor == UINT64_MAX ? 0 : s->least_floor),
+        "beyond_host_bytes",
+        (json_int_t)(s->beyond_host == UINT64_MAX ? 0 : s->beyond_host * t->host_ranks),
         "interrupted", s->interrupted, "seconds", t->seconds);
 }
 
@@ -498,11 +500,8 @@ static void print_least(FILE *file, const struct tuned *t)
 {
     char change[CHANGE];
     const struct least *least = &t->least;
-    if (t->search.least_floor == UINT64_MAX) {
-        fprintf(file, "        each takes %.2f GiB or more of a host, which has %.2f\n",
-                gib(t->search.least_host * t->host_ranks), gib(t->host_capacity_bytes));
+    if (t->search.least_floor == UINT64_MAX)
         return;
-    }
     if (!least->found.device_bytes) {
         fprintf(file, "        each takes %.2f or more\n", gib(t->search.least_floor));
         return;
@@ -512,6 +511,16 @@ static void print_least(FILE *file, const struct tuned *t)
             change_of(t, &least->found, change));
     if (!least_is_known(least))
         fprintf(file, "        all others take %.2f or more\n", gib(least->bound));
+}
+
+/* What would need more of the host, whatever it takes of a GPU. */
+static void print_beyond_host(FILE *file, const struct tuned *t)
+{
+    if (t->search.beyond_host != UINT64_MAX)
+        fprintf(file, "        %s %.2f GiB or more of a host, which has %.2f\n",
+                t->search.least_floor == UINT64_MAX ? "each takes"
+                                                    : "others fit no host: they take",
+                gib(t->search.beyond_host * t->host_ranks), gib(t->host_capacity_bytes));
 }
 
 static void print_tight(FILE *file, const struct tuned *t, const struct style *s)
@@ -541,6 +550,7 @@ static void print_nothing(FILE *file, const struct tuned *t, const struct style 
                 gib(t->most_bytes - t->limit_bytes));
     fprintf(file, " without giving cached memory back:\n");
     print_least(file, t);
+    print_beyond_host(file, t);
     result_print_unplanned(file, &t->settings);
     print_tight(file, t, s);
 }

@@ -594,16 +594,16 @@ static bool goes_on(struct run *r)
 static void count_all(struct run *r)
 {
     struct search *out = r->out;
-    out->least_floor = out->least_host = UINT64_MAX;
+    out->least_floor = out->beyond_host = UINT64_MAX;
     for (uint32_t i = 0; i < r->c->count; i++) {
         const struct candidate *candidate = &r->c->at[i];
         out->configurations += candidate->jobs;
         r->timed += !isinf(candidate->step_floor_s);
         if (candidate->device_floor < out->least_floor)
             out->least_floor = candidate->device_floor;
-        const uint64_t host =
-            candidate->frame == UINT32_MAX ? UINT64_MAX : r->c->frames[candidate->frame]->host;
-        out->least_host = host < out->least_host ? host : out->least_host;
+        if (candidate->device_floor == UINT64_MAX &&
+            r->c->frames[candidate->frame]->host < out->beyond_host)
+            out->beyond_host = r->c->frames[candidate->frame]->host;
     }
 }
 

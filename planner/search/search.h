@@ -55,9 +55,10 @@ struct search {
     uint64_t verified;       /* whose memory was worked out in full */
     uint64_t least_floor;    /* bytes that the thriftiest of all takes at least; UINT64_MAX: no host
                                 has room for any */
-    uint64_t least_host; /* bytes that a process takes of its host under the thriftiest for it */
-    bool interrupted;    /* options.stop was set: the front is what is proven so far, of which the
-                            first is the fastest of all */
+    uint64_t beyond_host; /* of those that no host has room for, bytes that a process takes of its
+                             host at the least; UINT64_MAX: there are none */
+    bool interrupted;     /* options.stop was set: the front is what is proven so far, of which the
+                             first is the fastest of all */
 };
 
 /* Same result whatever the number of threads. The caller owns *out: search_free. */

@@ -161,6 +161,9 @@ static void searches_heed_the_host(void **state)
                                                   "host_needed_bytes")) <= needed);
     json_decref(root);
     expect(shardplan("%s --host-memory 1MiB", job), 1, "of a host, which has 0.00\n");
+    expect(1, 1, "as it is, without --fix");
+    expect(shardplan("tune " TOY " --gpus 4 --max-memory 1GiB --host-memory 1MiB"), 1,
+           "        others fit no host: they take 0.05 GiB or more of a host, which has 0.00\n");
     expect(shardplan("sweep " TOY " --gpus 4 --over offload --host-memory 1MiB"), 0, " host ");
     expect(0, 0, "host: what does not fit there needs up to 0.");
 }
