@@ -82,14 +82,6 @@ static struct call checkpointed_call(const struct graph *graph, uint32_t first, 
     return call;
 }
 
-static uint32_t count_blocks(const struct graph *graph)
-{
-    uint32_t blocks = 0;
-    for (uint32_t i = 0; i < graph->module_count; i++)
-        blocks += graph->modules[i].role == ROLE_BLOCK;
-    return blocks;
-}
-
 static bool enters_block(const struct graph *graph, uint32_t item)
 {
     return graph->items[item].kind == ITEM_ENTER &&
@@ -99,7 +91,7 @@ static bool enters_block(const struct graph *graph, uint32_t item)
 static uint32_t list_calls(const struct graph *graph, const struct tape_options *options,
                            uint32_t first, uint32_t end, struct call *out)
 {
-    const uint32_t blocks = count_blocks(graph);
+    const uint32_t blocks = graph_count_blocks(graph);
     uint32_t count = 0, begins = GRAPH_NONE, block = 0;
     for (uint32_t i = 0; i < first; i++)
         block += enters_block(graph, i);

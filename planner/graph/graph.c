@@ -47,6 +47,14 @@ void graph_free(struct graph *graph)
     free(graph);
 }
 
+uint32_t graph_count_blocks(const struct graph *graph)
+{
+    uint32_t blocks = 0;
+    for (uint32_t m = 0; m < graph->module_count; m++)
+        blocks += graph->modules[m].role == ROLE_BLOCK;
+    return blocks;
+}
+
 static uint32_t add_storage(struct graph *graph, enum storage_kind kind, uint32_t index,
                             enum aten aten, enum dtype dtype, struct shape shape)
 {

@@ -247,6 +247,9 @@ struct graph *graph_new(enum dtype compute, const char *frozen);
 void graph_autocast(struct graph *graph, enum dtype dtype);
 void graph_free(struct graph *graph); /* NULL is allowed */
 
+/* Modules that are blocks. */
+uint32_t graph_count_blocks(const struct graph *graph);
+
 /* A parameter of the current module, in registration order; returns its tensor. At first,
  * norms' factors are 1, biases 0, and weights what tests/data/numerics/README.md says: test
  * values. */

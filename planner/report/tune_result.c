@@ -83,13 +83,13 @@ static const struct found *fastest_of(const struct tuned *t)
 static const struct found *next_of_front(const struct tuned *t, uint32_t *n)
 {
     if (!units_are_fastest(t))
-        return *n < t->search.front_count ? &t->search.front[(*n)++] : NULL;
+        return *n < t->front_count ? &t->front[(*n)++] : NULL;
     if (*n == 0) {
         ++*n;
         return &t->chosen;
     }
-    while (*n <= t->search.front_count) {
-        const struct found *found = &t->search.front[(*n)++ - 1];
+    while (*n <= t->front_count) {
+        const struct found *found = &t->front[(*n)++ - 1];
         if (found->device_bytes < t->chosen.device_bytes)
             return found;
     }
@@ -434,7 +434,7 @@ static void print_found(FILE *file, const struct tuned *t, const struct found *f
 {
     char change[CHANGE], numerics[NUMERICS_TEXT];
     numerics_of(t, found, numerics);
-    fprintf(file, "  %9.4f s  %+6.1f %%  %7.2f GiB  %s%s%s\n", found->step_s,
+    fprintf(file, "  %9.4g s  %+6.1f %%  %7.2f GiB  %s%s%s\n", found->step_s,
             100 * (found->step_s / fastest_of(t)->step_s - 1), gib(found->device_bytes),
             change_of(t, found, change), numerics[0] ? "; " : "", numerics);
 }

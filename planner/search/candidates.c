@@ -11,16 +11,48 @@ enum { CHUNK = 256, NO_INDEX = UINT32_MAX };
 
 /* ---- jobs ---- */
 
-enum err_code candidates_job(const struct candidates *c, uint32_t grid, uint64_t point,
-                             struct job *out, bool *expandable_segments, struct err *err)
+/* What is equal has equal bytes where it was made by the same assignments. If not, it is taken for
+ * different, which costs time, or a word more in what is shown, and nothing else. */
+static bool has_bytes_of(const void *x, const void *y, size_t size)
+{
+    return memcmp(x, y, size) == 0;
+}
+
+/* *simplest: the point says it as its simplest form does. */
+static enum err_code make_job(const struct candidates *c, uint32_t grid, uint64_t point,
+                              struct job *out, bool *expandable_segments, bool *simplest,
+                              struct err *err)
 {
     struct settings settings;
     grid_settings(&c->space->grids[grid], point, &settings);
     TRY(settings_job(&settings, c->config, out, err));
+    const struct strategy said = out->strategy;
     strategy_simplify(&out->strategy, c->blocks);
     tape_options_simplify(&out->tape, c->blocks);
+    *simplest = has_bytes_of(&said, &out->strategy, sizeof said);
     *expandable_segments = settings.expandable_segments;
     return ERR_OK;
+}
+
+enum err_code candidates_job(const struct candidates *c, uint32_t grid, uint64_t point,
+                             struct job *out, bool *expandable_segments, struct err *err)
+{
+    bool simplest;
+    return make_job(c, grid, point, out, expandable_segments, &simplest, err);
+}
+
+/* Of the space's outer points, one grid's after the other. */
+static uint64_t place_of(const struct candidates *c, uint32_t grid, uint64_t outer)
+{
+    uint64_t place = outer;
+    for (uint32_t g = 0; g < grid; g++)
+        place += c->space->grids[g].outer_points;
+    return place;
+}
+
+uint32_t candidates_find(const struct candidates *c, uint32_t grid, uint64_t point)
+{
+    return c->of[place_of(c, grid, point / c->space->grids[grid].inner_points)];
 }
 
 uint32_t member_variants(const struct grid *grid, uint64_t point, uint64_t points[AXES_MOST])
@@ -173,7 +205,8 @@ struct seed {
     struct class_key class_key, frame_key, strategy_key;
     uint64_t outer;
     uint32_t grid, stream_class, frame;
-    uint32_t first; /* SEED_REPEATED: the one with the same job */
+    uint32_t first; /* of those with the same job the one that stays */
+    uint32_t rank;  /* of them it has the least: departures, what is not the simplest form last */
     uint8_t state;
 };
 
@@ -194,12 +227,16 @@ static const struct grid *grid_of(const struct building *b, const struct seed *s
     return &b->c->space->grids[seed->grid];
 }
 
+static uint64_t seed_point(const struct building *b, const struct seed *seed)
+{
+    return seed->outer * grid_of(b, seed)->inner_points;
+}
+
 static enum err_code seed_job(const struct building *b, const struct seed *seed, struct job *job,
                               struct err *err)
 {
     bool expandable_segments;
-    return candidates_job(b->c, seed->grid, seed->outer * grid_of(b, seed)->inner_points, job,
-                          &expandable_segments, err);
+    return candidates_job(b->c, seed->grid, seed_point(b, seed), job, &expandable_segments, err);
 }
 
 /* Jobs with the same key have one stream. Which parameters need a gradient may follow from the
@@ -236,14 +273,19 @@ static bool is_asked_for(const struct building *b, const struct seed *seed)
 static void fill_seed(const struct building *b, struct seed *seed)
 {
     struct job job;
+    bool expandable, simplest;
+    const struct grid *grid = grid_of(b, seed);
+    const uint64_t point = seed_point(b, seed);
     if (!is_asked_for(b, seed)) {
         seed->state = SEED_LEFT_OUT;
         return;
     }
-    if (seed_job(b, seed, &job, NULL) != ERR_OK || job_check(&job, NULL) != ERR_OK) {
+    if (make_job(b->c, seed->grid, point, &job, &expandable, &simplest, NULL) != ERR_OK ||
+        job_check(&job, NULL) != ERR_OK) {
         seed->state = SEED_IMPOSSIBLE;
         return;
     }
+    seed->rank = 2 * grid_departures(grid, point) + !simplest;
     const struct strategy few = frame_strategy(&job.strategy);
     seed->class_key = stream_key(&job, b->c->freezes);
     seed->frame_key = key_of((struct class_key){5, 6}, &few, sizeof few);
@@ -275,20 +317,31 @@ static void make_seeds(struct building *b)
     pool_run(b->pool, (b->seed_count + CHUNK - 1) / CHUNK, fill_chunk, b);
 }
 
-/* Of two points with one job the first stays. */
+/* Of points with one job the one stays that is nearest to the framework's defaults: of these the
+ * first in the simplest form. */
 static void drop_repeated(struct building *b)
 {
     struct table table = table_new(b->seed_count);
+    uint32_t *stays = xmalloc((b->seed_count + 1) * sizeof *stays); /* of the first of each job */
     for (uint32_t i = 0; i < b->seed_count; i++) {
         struct seed *seed = &b->seeds[i];
         if (seed->state != SEED_OPEN)
             continue;
         const struct class_key key =
             key_of(seed->class_key, &seed->strategy_key, sizeof seed->strategy_key);
-        seed->first = table_index(&table, key, i);
+        const uint32_t first = seed->first = table_index(&table, key, i);
+        if (first == i || seed->rank < b->seeds[stays[first]].rank)
+            stays[first] = i;
+    }
+    for (uint32_t i = 0; i < b->seed_count; i++) {
+        struct seed *seed = &b->seeds[i];
+        if (seed->state != SEED_OPEN)
+            continue;
+        seed->first = stays[seed->first];
         if (seed->first != i)
             seed->state = SEED_REPEATED;
     }
+    free(stays);
     table_free(&table);
 }
 
@@ -607,6 +660,20 @@ static void count_all_jobs(struct building *b, const uint32_t *seeds)
     free(of);
 }
 
+/* Which candidate has each outer point's job. */
+static void note_places(struct building *b)
+{
+    struct candidates *c = b->c;
+    c->of = xmalloc((b->seed_count + 1) * sizeof *c->of);
+    for (uint32_t i = 0; i < b->seed_count; i++)
+        c->of[i] = NO_INDEX;
+    for (uint32_t i = 0; i < c->count; i++)
+        c->of[place_of(c, c->at[i].grid, c->at[i].outer)] = i;
+    for (uint32_t i = 0; i < b->seed_count; i++)
+        if (b->seeds[i].state == SEED_REPEATED)
+            c->of[i] = c->of[b->seeds[i].first];
+}
+
 static void make_candidates(struct building *b)
 {
     struct candidates *c = b->c;
@@ -631,14 +698,7 @@ static void make_candidates(struct building *b)
     count_all_jobs(b, seeds);
     pool_run(b->pool, (c->count + CHUNK - 1) / CHUNK, bound_chunk, b);
     qsort(c->at, c->count, sizeof *c->at, by_floor);
-}
-
-static uint32_t count_blocks(const struct graph *graph)
-{
-    uint32_t blocks = 0;
-    for (uint32_t m = 0; m < graph->module_count; m++)
-        blocks += graph->modules[m].role == ROLE_BLOCK;
-    return blocks;
+    note_places(b);
 }
 
 /* As it was asked for, or as its family has it. */
@@ -657,7 +717,7 @@ static enum err_code find_blocks_of(struct candidates *c, const struct settings 
     struct graph *graph;
     TRY(settings_job(settings, c->config, &job, err));
     TRY(job_graph(&job, &graph, err));
-    c->blocks = count_blocks(graph);
+    c->blocks = graph_count_blocks(graph);
     c->freezes = freezes_any(&job, graph);
     graph_free(graph);
     return ERR_OK;
@@ -734,5 +794,6 @@ void candidates_free(struct candidates *c)
     free(c->keys);
     free(c->frames);
     free(c->at);
+    free(c->of);
     *c = (struct candidates){.space = NULL};
 }

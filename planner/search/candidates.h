@@ -34,6 +34,7 @@ struct candidates {
     struct evaluator **evaluators; /* one for each thread of the pool */
     uint32_t evaluator_count;
     struct candidate *at; /* (count) by step_floor_s, then departures */
+    uint32_t *of;         /* (outer points of the space) candidates_find's */
     uint32_t class_count, frame_count, count;
     uint32_t blocks;     /* of the model */
     bool freezes;        /* it has parameters that are not trained */
@@ -67,6 +68,10 @@ void candidates_free(struct candidates *candidates);
  * ERR_INVALID as settings_job. */
 enum err_code candidates_job(const struct candidates *candidates, uint32_t grid, uint64_t point,
                              struct job *out, bool *expandable_segments, struct err *err);
+
+/* The candidate that has the job of a point of a grid, the point's own or another's; UINT32_MAX:
+ * none has. */
+uint32_t candidates_find(const struct candidates *candidates, uint32_t grid, uint64_t point);
 
 /* The different members of a candidate that the allocator does not tell apart: points, in
  * `points` (grid.inner_points of them). Returns their number. */

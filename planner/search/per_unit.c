@@ -1,6 +1,8 @@
 /* per_unit.c - see per_unit.h. */
 #include "search/per_unit.h"
 
+#include "search/nearer.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,14 +66,6 @@ static uint64_t base_point(const struct grid *grid, uint64_t point)
     return keep < grid->axis_count ? grid_with(grid, point, keep, 0) : point;
 }
 
-static uint32_t candidate_of(const struct candidates *c, uint32_t grid, uint64_t outer)
-{
-    uint32_t i = 0;
-    while (i < c->count && (c->at[i].grid != grid || c->at[i].outer != outer))
-        i++;
-    return i;
-}
-
 static void add_base(struct asking *asking, uint32_t grid_index, uint64_t point)
 {
     const struct candidates *c = asking->c;
@@ -79,8 +73,8 @@ static void add_base(struct asking *asking, uint32_t grid_index, uint64_t point)
     struct settings settings;
     point = base_point(grid, point);
     grid_settings(grid, point, &settings);
-    const uint32_t candidate = candidate_of(c, grid_index, point / grid->inner_points);
-    bool there = candidate == c->count || asking->count == BASES_MOST ||
+    const uint32_t candidate = candidates_find(c, grid_index, point);
+    bool there = candidate >= c->count || asking->count == BASES_MOST ||
                  settings.job.strategy.reshard == RESHARD_NEVER;
     for (uint32_t i = 0; i < asking->count && !there; i++)
         there =
@@ -238,6 +232,63 @@ static enum err_code search_base(const struct asking *asking, const struct found
     return kept_sets_search(&problem, out, NULL);
 }
 
+/* Whether the taken set is as good in another base, all told (nearer.h). */
+static bool is_as_good_in(const struct asking *asking, const struct kept_set *set,
+                          const struct found *base)
+{
+    const struct candidates *c = asking->c;
+    const struct candidate *at = &c->at[base->candidate];
+    const struct stream_class *class = c->classes[at->stream_class];
+    struct job job;
+    bool expandable;
+    struct evaluation fast;
+    uint64_t bytes;
+    if (candidates_job(c, at->grid, base->point, &job, &expandable, NULL) != ERR_OK)
+        return false;
+    job.strategy.keep_units = *set->text ? set->text : NULL;
+    job.strategy.keep_last = 0;
+    return evaluate_fast(c->evaluators[0], class, &job.strategy, &fast, NULL) == ERR_OK &&
+           is_as_good(fast.step_s, fast.device_floor, set->step_s, set->device_bytes) &&
+           evaluate_full(c->evaluators[0], class, &job.strategy, expandable,
+                         asking->options->limit_bytes, &bytes, NULL) == ERR_OK &&
+           bytes <= asking->options->limit_bytes &&
+           is_as_good(fast.step_s, bytes, set->step_s, set->device_bytes);
+}
+
+/* The answer in a base that is one setting nearer to the framework's defaults, if it is as good:
+ * searched anew, as its bound is of one base. */
+static bool take_nearer(const struct asking *asking, struct per_unit *out)
+{
+    const struct candidates *c = asking->c;
+    const uint32_t index = c->at[out->base.candidate].grid;
+    const struct grid *grid = &c->space->grids[index];
+    const struct kept_set *best = &out->of.best;
+    uint64_t points[AXES_MOST];
+    const uint32_t count = nearer_points(grid, out->base.point, points);
+    for (uint32_t i = 0; i < count; i++) {
+        struct kept_answer answer;
+        struct found base = {.candidate = candidates_find(c, index, points[i]),
+                             .point = points[i],
+                             .weight = grid_departures(grid, points[i])};
+        if (base.candidate >= c->count || !is_as_good_in(asking, best, &base) ||
+            search_base(asking, &base, &answer) != ERR_OK)
+            continue;
+        out->simulated += answer.simulated;
+        if (!is_as_good(answer.best.step_s, answer.best.device_bytes, best->step_s,
+                        best->device_bytes)) {
+            kept_answer_free(&answer);
+            continue;
+        }
+        base.step_s = answer.none.step_s;
+        base.device_floor = answer.none.device_floor;
+        kept_answer_free(&out->of);
+        out->of = answer;
+        out->base = base;
+        return true;
+    }
+    return false;
+}
+
 static bool draw(const struct candidates *c, const struct found *found, const struct kept_set *set,
                  double steps_s[DRAWS])
 {
@@ -305,6 +356,8 @@ void per_unit_search(const struct candidates *candidates, const struct per_unit_
             any = true;
         }
     }
+    while (any && take_nearer(&asking, out))
+        continue;
     if (any)
         weigh(&asking, out);
     else if (count)

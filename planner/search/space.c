@@ -103,9 +103,18 @@ static void add_value(struct grid_axis *axis, const struct settings *with, const
         axis->count++;
 }
 
+/* Of a model of so many blocks a number of more of them is that of all. */
+static void clamp_value(const struct setting *row, uint32_t blocks, char text[NUMBER_TEXT])
+{
+    uint64_t number;
+    if (row->of_blocks && blocks && number_integer(text, &number) && number > blocks)
+        snprintf(text, NUMBER_TEXT, "%u", blocks);
+}
+
 /* The values of the row's axis, and the rest of them where it is allowed; in front what was asked
  * for, if it is none of these. */
-static void fill_axis(struct grid_axis *axis, const struct settings *base, struct arena *arena)
+static void fill_axis(struct grid_axis *axis, const struct settings *base, uint32_t blocks,
+                      struct arena *arena)
 {
     bool (*value)(const struct setting *, uint32_t, char[NUMBER_TEXT]) =
         is_allowed(base, axis->row->name) || !axis->row->axis ? setting_wide_value
@@ -119,8 +128,11 @@ static void fill_axis(struct grid_axis *axis, const struct settings *base, struc
     axis->values = arena_alloc(arena, (count + 1) * sizeof *axis->values);
     if (present && !there)
         add_value(axis, base, present, arena);
-    for (uint32_t i = 0; value(axis->row, i, text); i++)
-        add_value(axis, base, text, arena);
+    for (uint32_t i = 0; value(axis->row, i, text); i++) {
+        clamp_value(axis->row, blocks, text);
+        if (axis_find(axis, text) == axis->count)
+            add_value(axis, base, text, arena);
+    }
     axis->present = axis_find(axis, present);
 }
 
@@ -280,7 +292,7 @@ static bool add_axes(struct space *space, struct grid *grid, const struct settin
         for (uint32_t i = 0; i < count && grid->axis_count < AXES_MOST; i++)
             if (is_inner(&rows[i]) == inner && is_searched(&grid->base, options, &rows[i])) {
                 struct grid_axis *axis = new_axis(grid, &rows[i]);
-                fill_axis(axis, &grid->base, arena);
+                fill_axis(axis, &grid->base, space->blocks, arena);
                 some &= close_axis(space, options, grid, axis);
             }
     }
@@ -461,6 +473,19 @@ static enum err_code new_grid(struct space *space, const struct settings *settin
     return ERR_OK;
 }
 
+/* 0: it is no job as it is asked for. */
+static uint32_t blocks_of(const struct settings *settings, const struct model_config *config)
+{
+    struct job job;
+    struct graph *graph;
+    if (settings_job(settings, config, &job, NULL) != ERR_OK ||
+        job_graph(&job, &graph, NULL) != ERR_OK)
+        return 0;
+    const uint32_t blocks = graph_count_blocks(graph);
+    graph_free(graph);
+    return blocks;
+}
+
 enum err_code space_new(const struct settings *settings, const struct space_options *options,
                         struct space *out, struct err *err)
 {
@@ -476,6 +501,7 @@ enum err_code space_new(const struct settings *settings, const struct space_opti
         rc = able_system(options, &base, err);
     if (rc == ERR_OK && !given)
         rc = said_system(options, &base, err);
+    out->blocks = rc == ERR_OK ? blocks_of(&base, options->config) : 0;
     out->grids = xmalloc(SYSTEM_COUNT * sizeof *out->grids);
     for (int i = 0; i < SYSTEM_COUNT && rc == ERR_OK; i++) {
         /* the one that was asked for comes first */

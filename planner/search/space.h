@@ -60,6 +60,7 @@ struct left_out { /* a system that is not searched: it trains otherwise, or lack
 struct space {
     struct grid *grids; /* (grid_count) owned, as the rest: space_free */
     uint32_t grid_count;
+    uint32_t blocks;     /* of the model; 0: not known before a micro-batch is chosen */
     uint64_t points;     /* of all grids */
     const char *reader;  /* of space_options */
     const char *unsaid;  /* "--strategy ddp, --units 2|4": what is not searched because it cannot be

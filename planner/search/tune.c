@@ -1,6 +1,7 @@
 /* tune.c - see tune.h. */
 #include "search/tune.h"
 
+#include "search/nearer.h"
 #include "settings/settings_resolve.h"
 
 #include <math.h>
@@ -170,6 +171,7 @@ static void choose(struct tuning *t)
         }
     }
     free(choosing.level);
+    nearer_take(&out->candidates, t->pool, out->limit_bytes, false, &out->chosen);
 }
 
 /* ---- which units are kept ---- */
@@ -375,6 +377,21 @@ static void find_runners(struct tuning *t)
         }
         tried += take_runners(t, &trying);
     }
+    for (uint32_t i = 0; i < out->runner_count; i++)
+        nearer_take(&out->candidates, t->pool, out->limit_bytes, true, &out->runners[i]);
+    qsort(out->runners, out->runner_count, sizeof *out->runners, by_step);
+}
+
+/* ---- what is told of the front ---- */
+
+static void tell_front(struct tuning *t)
+{
+    struct tuned *out = t->out;
+    const size_t size = out->search.front_count * sizeof *out->front;
+    out->front = xmalloc(size);
+    memcpy(out->front, out->search.front, size);
+    out->front_count = nearer_front(&out->candidates, t->pool, out->limit_bytes, out->front,
+                                    out->search.front_count);
 }
 
 /* ---- the whole ---- */
@@ -449,6 +466,7 @@ static enum err_code look(struct tuning *t, struct err *err)
     choose_units(t);
     ask_why(t);
     find_runners(t);
+    tell_front(t);
     tuned_settings(out, &out->chosen, &out->choice);
     if (out->per_unit.taken)
         per_unit_put(&out->per_unit, &out->choice);
@@ -483,6 +501,7 @@ enum err_code tune(const struct settings *settings, const struct tune_options *o
 void tune_free(struct tuned *tuned)
 {
     per_unit_free(&tuned->per_unit);
+    free(tuned->front);
     search_free(&tuned->search);
     candidates_free(&tuned->candidates);
     space_free(&tuned->space);

@@ -39,6 +39,9 @@ struct tuned {
     struct settings choice;   /* its settings, those off their defaults given */
     struct tuned_setting reasons[AXES_MOST + 1];
     uint32_t reason_count;
+    struct found *front; /* (front_count) search.front as it is told: with what gains nothing that
+                            is shown put back (nearer.h) */
+    uint32_t front_count;
     struct found runners[TUNE_RUNNERS]; /* the next fastest of those that were simulated and fit,
                                            each in another way than by what is fetched when */
     uint32_t runner_count;

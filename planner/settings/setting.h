@@ -97,6 +97,7 @@ struct setting {
     const char *wide; /* more of these, for a search that was allowed the setting by name; of a
                          setting without `axis`: all there are */
     bool spends;      /* the first of its axis takes the least memory, the others more for time */
+    bool of_blocks;   /* it counts blocks: more than the model has are all of them */
     bool ahead; /* ... and says only how long before its use something is fetched: every value runs
                    the same work */
     bool allocator; /* says only how memory is handed out: every value asks for the same */

@@ -250,7 +250,7 @@ static const struct setting rows[] = {
      .initial = "0", .numbers = {INTEGER(job.strategy.keep_last, 0, 100000)},
      .commands = FOR_JOB, .systems = SYSTEM(FSDP2), .lacks = "has no units",
      .lacking = SYSTEM(DDP) | ZERO, .axis = "0,1,4,16", .wide = "2,8,32,64",
-     .spends = true},
+     .spends = true, .of_blocks = true},
     {.name = "keep-units", .kind = SETTING_TEXT, .group = GROUP_FSDP2, .arg = "NAMES",
      .help = "Nor are units that begin with these modules: layers.0-2,layers.30 (ranges, globs)",
      .field = FIELD(job.strategy.keep_units), .commands = FOR_JOB, .systems = SYSTEM(FSDP2),

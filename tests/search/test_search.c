@@ -1,5 +1,6 @@
 /* test_search.c - what a search finds is what trying everything finds. */
 #include "job/step_time.h"
+#include "search/nearer.h"
 #include "search/tune.h"
 #include "settings/settings_resolve.h"
 #include "tests/support/tune_settings.h"
@@ -457,6 +458,87 @@ static void every_reason_is_what_putting_it_back_does(void **state)
     tune_free(&t);
 }
 
+/* Of a found one that is told, all else left as it is. */
+static void check_nearest(const struct tuned *t, const struct found *found)
+{
+    uint64_t points[AXES_MOST];
+    struct tried tried;
+    const struct grid *grid = &t->space.grids[t->candidates.at[found->candidate].grid];
+    const uint32_t count = nearer_points(grid, found->point, points);
+    for (uint32_t i = 0; i < count; i++)
+        if (try_point(t, grid, points[i], &tried) && tried.device_bytes <= t->limit_bytes &&
+            tried.step_s < found->step_s * 1.0005 &&
+            tried.device_bytes < found->device_bytes + (5 << 20))
+            fail_msg("%.9g s, %.9g s with one setting fewer", found->step_s, tried.step_s);
+}
+
+/* Neither of the choice, with its units or without, nor of the front. */
+static void what_gains_nothing_that_is_shown_is_left_at_its_default(void **state)
+{
+    (void)state;
+    static const char *const jobs[][26] = {
+        {"model", "llama-3.1-8b", "gpus", "64", "seq", "8192", "strategy", "fsdp2", "units",
+         "torchtitan", "checkpointing", "none", "offload", "none", "replicate", "1"},
+        {TOY, "gpus", "8", "strategy", "fsdp2", "offload", "none"},
+    };
+    for (size_t k = 0; k < sizeof jobs / sizeof *jobs; k++) {
+        const struct settings settings = tune_settings_of(jobs[k]);
+        const struct tune_options options = {.threads = 2};
+        struct tuned t;
+        assert_int_equal(tune(&settings, &options, &t, NULL), ERR_OK);
+        assert_true(t.reason_count > 0 && t.front_count > 0);
+        assert_int_equal(t.per_unit.taken, k == 0);
+        for (uint32_t i = 0; i < t.reason_count; i++) {
+            const struct tuned_setting *r = &t.reasons[i];
+            if (r->possible && r->fits && r->step_s < t.chosen.step_s * 1.0005 &&
+                r->device_bytes < t.chosen.device_bytes + (5 << 20))
+                fail_msg("--%s %s gains nothing", r->name, r->value);
+        }
+        for (uint32_t i = 0; i < t.front_count; i++)
+            check_nearest(&t, &t.front[i]);
+        /* and the front is one, of as many bytes or fewer than what was found */
+        for (uint32_t i = 1; i < t.front_count; i++)
+            assert_true(t.front[i].step_s > t.front[i - 1].step_s &&
+                        t.front[i].device_bytes < t.front[i - 1].device_bytes);
+        tune_free(&t);
+    }
+}
+
+/* Three blocks are not 16, and what keeps all of them is said in the shortest way. */
+static void numbers_of_blocks_are_the_models(void **state)
+{
+    (void)state;
+    static const char *const pairs[] = {TOY,      "strategy",      "fsdp2", "units",
+                                        "blocks", "checkpointing", "none",  "offload",
+                                        "none",   "replicate",     "1",     NULL};
+    const struct settings settings = tune_settings_of(pairs);
+    const struct tune_options options = {.threads = 1};
+    struct tuned t;
+    uint32_t keep = 0, all = 0;
+    assert_int_equal(tune(&settings, &options, &t, NULL), ERR_OK);
+    assert_int_equal(t.space.blocks, 3);
+    const struct grid *grid = &t.space.grids[0];
+    while (strcmp(grid->axes[keep].row->name, "keep-unsharded") != 0)
+        keep++;
+    assert_int_equal(grid->axes[keep].count, 3);
+    assert_string_equal(grid->axes[keep].values[1].text, "1");
+    assert_string_equal(grid->axes[keep].values[2].text, "3");
+    for (uint64_t p = 0; p < grid->outer_points * grid->inner_points; p += grid->inner_points) {
+        struct settings said, chosen;
+        grid_settings(grid, p, &said);
+        const uint32_t candidate = candidates_find(&t.candidates, 0, p);
+        if (said.job.strategy.reshard != RESHARD_DEFAULT || said.job.strategy.keep_last != 3 ||
+            candidate >= t.candidates.count)
+            continue;
+        grid_settings(grid, t.candidates.at[candidate].outer * grid->inner_points, &chosen);
+        assert_int_equal(chosen.job.strategy.reshard, RESHARD_NEVER);
+        assert_int_equal(chosen.job.strategy.keep_last, 0);
+        all++;
+    }
+    assert_true(all > 0);
+    tune_free(&t);
+}
+
 static void what_cannot_be_asked_is_refused(void **state)
 {
     (void)state;
@@ -510,6 +592,8 @@ int main(void)
         cmocka_unit_test(a_system_that_is_given_may_be_left),
         cmocka_unit_test(memory_that_is_withheld_is_not_used),
         cmocka_unit_test(every_reason_is_what_putting_it_back_does),
+        cmocka_unit_test(what_gains_nothing_that_is_shown_is_left_at_its_default),
+        cmocka_unit_test(numbers_of_blocks_are_the_models),
         cmocka_unit_test(what_cannot_be_asked_is_refused),
         cmocka_unit_test(an_interrupt_ends_it_with_what_there_is),
     };
