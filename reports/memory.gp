@@ -23,7 +23,9 @@ set style fill solid 1.0 noborder
 # what is reserved, which is near it in the jobs that one looks at most.
 there = capacity < top ? capacity : top
 peak_at = peak_x < 0.04 * end_x ? 0.04 * end_x : peak_x > 0.96 * end_x ? 0.96 * end_x : peak_x
-set label 2 sprintf('%.2f', peak) at peak_at,peak center offset 0,0.7 tc rgb '#222222'
+# What is reserved is often just above the peak: its line goes behind the number.
+set style textbox opaque fillcolor rgb '#ffffff' noborder margins 0.3,0.15
+set label 2 sprintf('%.2f', peak) at peak_at,peak center offset 0,0.9 front boxed tc rgb '#222222'
 plot for [i = words(categories):1:-1] data using 1:(sum [c = 6:(i + 5)] column(c)) with filledcurves y1=0 lc rgb colour[i] title word(categories, i), \
      data using 1:3 with lines lc rgb '#222222' lw 1.2 title 'allocated, rounded', \
      data using 1:4 with steps lc rgb '#a05195' lw 1.4 title 'reserved by the allocator', \

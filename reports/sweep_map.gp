@@ -19,4 +19,4 @@ unset key
 middle = (STATS_min + STATS_max) / 2
 plot data using 1:2:3 with image pixels, \
      data using 1:2:5 with labels tc rgb '#1a1a1a' noenhanced, \
-     data using 1:($4 > 0.5 ? $2 : NaN) with points pt 4 ps 4 lw 1.5 lc rgb '#2a7f3f'
+     data using ($4 > 0.5 ? $1 : NaN):2:(0.47):(0.45) with boxxyerror fs empty border lc rgb '#2a7f3f' lw 2.5
