@@ -11,8 +11,9 @@ down is what a sharding strategy cannot change: storages as they are born and di
 compute, where modules that may be units begin and end, where each parameter's gradient is complete.
 
 `build(batch, seq)` of a file of one's own returns (model, inputs) or (model, inputs, loss): a module
-whose parameters are in fp32, its keyword arguments (a dict) or its arguments (a tuple), and what makes
-a scalar of its output. Without `loss` the output is one, or has one as `.loss`.
+(whatever its parameters are in, they compute in --dtype; what they are stored in is shardplan's
+--store-dtype), its keyword arguments (a dict) or its arguments (a tuple), and what makes a scalar of its
+output. Without `loss` the output is one, or has one as `.loss`.
 
 Kernels that only GPUs have are called by name: attention, dropout and RMSNorm are what they are on
 CUDA. Where autograd does otherwise on real tensors (it adds gradients in place), the recording says so,
@@ -1257,6 +1258,13 @@ def cast_parameters(model, dtype):
             module._parameters[name] = cast[id(param)][1]
 
 
+def made_otherwise(model):
+    """Of parameters that are not in fp32, which shardplan stores them in unless it is told otherwise."""
+    dtypes = {dtype_name(p.dtype) for p in model.parameters() if p.is_floating_point()} - {"fp32"}
+    return [f"parameters were made in {' and '.join(sorted(dtypes))}: they are stored in fp32 unless --store-dtype says "
+            f"otherwise"] if dtypes else []
+
+
 def listed_order(model):
     """Parameters as fully_shard lists a unit's: by modules, children before their parent's own."""
     index = {id(p): i for i, p in enumerate(model.parameters())}
@@ -1386,6 +1394,7 @@ def record_all(args, batches, modes):
         args.dtype = "fp32"
     library = as_cuda_autocasts() if args.autocast else None    # lives as long as it is used
     dtype = DTYPES[args.dtype]
+    notes = [] if args.hf else made_otherwise(model)    # transformers' are made in what their config.json says
     cast_parameters(model, dtype)
     names = [n for n, _ in model.named_parameters()]
     params = list(model.parameters())
@@ -1420,7 +1429,7 @@ def record_all(args, batches, modes):
         "called": called_table(model, external),
         "batch_norms": [n for n, m in model.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)],
         "ops": list(tables.ops), "types": Tables.rows(tables.types), "calls": Tables.rows(tables.calls),
-        "notes": sorted({n for v in variants for n in v["notes"]} | set(missing)) + list(otherwise_on_a_gpu(model)),
+        "notes": sorted({n for v in variants for n in v["notes"]} | set(missing)) + notes + list(otherwise_on_a_gpu(model)),
         "variants": [{k: v[k] for k in ("batch", "checkpointing", "hooks", "frozen") if k in v} for v in variants],
     }
     return header, variants
@@ -1432,23 +1441,31 @@ def hooks_of(inputs, dtype, mode):
     return ("fsdp", "plain") + (("fsdp1",) if cast else ()) + (("zero3",) if mode == "none" else ())
 
 
-def moved(module, *args, **kwargs):
-    """Module.to, where there is one device, and fake parameters cannot be changed in place: new ones
-    where the dtype is another."""
-    dtype, made = torch._C._nn._parse_to(*args, **kwargs)[1], {}
+def converted(module, convert, recurse=True):
+    """Module._apply, which half(), bfloat16(), float() and the like are of, where parameters cannot be
+    changed in place, as fake ones cannot: new ones where it gives others. Tied ones stay tied."""
+    made = {}
 
-    def cast(tensor):
-        if tensor is None or dtype is None or tensor.dtype == dtype or not tensor.is_floating_point():
-            return tensor
+    def new(tensor):
+        if tensor is None:
+            return None
         if id(tensor) not in made:
-            new = tensor.detach().to(dtype)
-            made[id(tensor)] = nn.Parameter(new, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else new
+            other = convert(tensor.detach())
+            same = other.dtype == tensor.dtype and other.shape == tensor.shape
+            made[id(tensor)] = tensor if same else \
+                nn.Parameter(other, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else other
         return made[id(tensor)]
 
-    for owner in module.modules():
+    for owner in module.modules() if recurse else [module]:
         for tensors in owner._parameters, owner._buffers:
-            tensors.update({name: cast(tensor) for name, tensor in tensors.items()})
+            tensors.update({name: new(tensor) for name, tensor in tensors.items()})
     return module
+
+
+def moved(module, *args, **kwargs):
+    """Module.to, where there is one device."""
+    dtype = torch._C._nn._parse_to(*args, **kwargs)[1]
+    return converted(module, lambda t: t.to(dtype) if dtype is not None and t.is_floating_point() else t)
 
 
 class Building(TorchDispatchMode):
@@ -1461,7 +1478,8 @@ class Building(TorchDispatchMode):
         self.values = WeakIdKeyDictionary()
         self.drawing, self.to = getattr(nn.init, "_no_grad_trunc_normal_", None), nn.Module.to
         nn.init._no_grad_trunc_normal_ = lambda tensor, *args, **kwargs: tensor
-        nn.Module.to = moved
+        self.apply = nn.Module._apply
+        nn.Module.to, nn.Module._apply = moved, converted
         self.tolist = tolist = torch.Tensor.tolist      # of tensors that are not fake it reads memory itself
         torch.Tensor.tolist = lambda tensor: tolist(self.values.get(tensor, tensor))
         FakeTensorMode.__deepcopy__ = lambda mode, memo: mode
@@ -1469,6 +1487,7 @@ class Building(TorchDispatchMode):
 
     def __exit__(self, *exception):
         nn.init._no_grad_trunc_normal_, nn.Module.to, torch.Tensor.tolist = self.drawing, self.to, self.tolist
+        nn.Module._apply = self.apply
         del FakeTensorMode.__deepcopy__
         return super().__exit__(*exception)
 

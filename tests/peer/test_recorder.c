@@ -80,6 +80,36 @@ static void a_module_of_ones_own_is_recorded(void **state)
     assert_non_null(strstr(program_output(), "3 units"));
 }
 
+/* What its parameters are in when it comes is no matter: they compute in what was asked for. */
+static void a_module_in_16_bits_is_recorded(void **state)
+{
+    static const struct {
+        const char *build, *says; /* NULL: nothing */
+    } cases[] = {
+        {"half", "parameters were made in fp16"},
+        {"back", NULL},
+    };
+    (void)state;
+    need("torch");
+    assert_int_equal(shardplan("fit %s --gpus 2 -q --events %s",
+                               recorded(DATA "made_in.py:fp32 --seq 32 --checkpointing none"),
+                               file_in(folder, "a")),
+                     0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char arguments[128];
+        snprintf(arguments, sizeof arguments, DATA "made_in.py:%s --seq 32 --checkpointing none",
+                 cases[i].build);
+        const char *path = recorded(arguments);
+        const char *said = strstr(program_output(), "parameters were made in");
+        if (cases[i].says ? !said || strncmp(said, cases[i].says, strlen(cases[i].says)) : !!said)
+            fail_msg("%s: %s", cases[i].build, program_output());
+        assert_int_equal(shardplan("fit %s --gpus 2 -q --events %s", path, file_in(folder, "b")),
+                         0);
+        if (shell("cmp %s %s", file_in(folder, "a"), file_in(folder, "b")) != 0)
+            fail_msg("%s: %s", cases[i].build, program_output());
+    }
+}
+
 static void mistakes_are_said_and_nothing_is_left(void **state)
 {
     static const struct {
@@ -109,6 +139,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_recording_made_now_is_what_its_builder_makes),
         cmocka_unit_test(a_module_of_ones_own_is_recorded),
+        cmocka_unit_test(a_module_in_16_bits_is_recorded),
         cmocka_unit_test(mistakes_are_said_and_nothing_is_left),
     };
     return cmocka_run_group_tests(tests, make_folder, drop_folder);
