@@ -2,6 +2,7 @@
 #include "cli/export_file.h"
 
 #include "base/file.h"
+#include "frameworks/document.h"
 #include "plan/plan_json.h"
 #include "report/files.h"
 
@@ -54,6 +55,10 @@ enum err_code export_write(const struct exported *exported, const char *path, st
                        fflush(stdout) == 0
                    ? ERR_OK
                    : err_set(err, ERR_IO, "standard output could not be written");
+    char ends[DOCUMENT_ENDS];
+    if (document_syntax_of(path) != exported->syntax)
+        return err_set(err, ERR_INVALID, "-o %s: --from knows a file for %s by its name's end: %s",
+                       path, exported->versions, document_ends(exported->syntax, ends));
     TRY(files_make_parent(path, err));
     TRY(file_create(path, &to, err));
     fwrite(exported->text, 1, exported->length, to.file); /* file_commit looks at the stream */

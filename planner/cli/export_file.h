@@ -13,7 +13,8 @@ const char *export_target_file(enum export_target target);
 enum err_code export_read(const char *plan, enum export_target to, struct exported *out,
                           struct err *err);
 
-/* Writes it to a path, and makes the folder that this lies in; NULL: to standard output. */
+/* Writes it to a path, and makes the folder that this lies in; NULL: to standard output.
+ * ERR_INVALID: import would not know it by this name. */
 enum err_code export_write(const struct exported *exported, const char *path, struct err *err);
 
 /* Lists on standard error what the training script has to say itself. */

@@ -55,6 +55,13 @@ struct document { /* zero-initialise; document_free */
  * node (YAML's aliases, Python's calls, keys looked up) can take long. */
 enum { DOCUMENT_DEEPEST = 64, DOCUMENT_MOST = 10000, DOCUMENT_BYTES = 1 << 20 };
 
+enum { DOCUMENT_ENDS = 64 };
+
+/* What a file is written in, by its name's end; SYNTAX_COUNT: it has none of these. */
+enum document_syntax document_syntax_of(const char *path);
+/* The ends that names of such files have, ".yaml, .yml", in `text`; SYNTAX_COUNT: of all. */
+const char *document_ends(enum document_syntax syntax, char text[DOCUMENT_ENDS]);
+
 /* Reads a file; what it is written in follows from its name's end (.toml, .yaml, .yml, .json, .py),
  * and "FILE.py:NAME" names the function or variable that holds the configuration. ERR_INVALID: it
  * cannot be read; ERR_INVALID with file, line and what is wrong. On any return the caller owns

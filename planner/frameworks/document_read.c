@@ -3,6 +3,7 @@
 #include "frameworks/document.h"
 #include "frameworks/read_parts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,15 +15,25 @@ static const struct {
     {".json", SYNTAX_JSON}, {".py", SYNTAX_PYTHON},
 };
 
-static bool syntax_of(const char *path, enum document_syntax *out)
+enum document_syntax document_syntax_of(const char *path)
 {
     const char *dot = strrchr(path, '.');
     for (size_t i = 0; dot && i < sizeof ends / sizeof ends[0]; i++)
-        if (strcmp(dot, ends[i].end) == 0) {
-            *out = ends[i].syntax;
-            return true;
+        if (strcmp(dot, ends[i].end) == 0)
+            return ends[i].syntax;
+    return SYNTAX_COUNT;
+}
+
+const char *document_ends(enum document_syntax syntax, char text[DOCUMENT_ENDS])
+{
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        if (syntax == SYNTAX_COUNT || ends[i].syntax == syntax) {
+            const size_t length = strlen(text);
+            snprintf(text + length, DOCUMENT_ENDS - length, "%s%s", length ? ", " : "",
+                     ends[i].end);
         }
-    return false;
+    return text;
 }
 
 /* "# shardplan: --seq 8192": the options of a file whose format has no words for them. */
@@ -88,17 +99,17 @@ static char *read_text(const char *file, const char *path, struct err *err)
 
 enum err_code document_read(const char *path, struct document *out, struct err *err)
 {
-    enum document_syntax syntax;
+    char known[DOCUMENT_ENDS];
     enum err_code rc = ERR_INVALID;
     *out = (struct document){.path = path};
     const char *colon = strrchr(path, ':'); /* "registry.py:llama3_8b" */
     const bool named = colon && colon - path > 3 && strncmp(colon - 3, ".py", 3) == 0;
     const char *file = named ? arena_printf(&out->arena, "%.*s", (int)(colon - path), path) : path;
-    if (!syntax_of(file, &syntax))
+    const enum document_syntax syntax = document_syntax_of(file);
+    if (syntax == SYNTAX_COUNT)
         return err_set(err, ERR_INVALID,
-                       "%s: what it is written in follows from its name's end: .toml, .yaml, .yml, "
-                       ".json, .py",
-                       path);
+                       "%s: what it is written in follows from its name's end: %s", path,
+                       document_ends(syntax, known));
     char *text = read_text(file, path, err);
     document_free(out);
     if (text)

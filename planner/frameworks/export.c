@@ -540,6 +540,7 @@ enum err_code export_plan(const struct settings *settings, const struct plan *pl
     struct text_file from = {
         .framework = framework, .settings = settings, .plan = plan, .options = ""};
     out->versions = framework->versions;
+    out->syntax = framework->syntax;
     if (framework->settings_path)
         list_script(out, framework, settings, NULL);
     else

@@ -17,7 +17,8 @@
 struct exported { /* zero-initialise; export_free */
     char *text;   /* of the file: owned */
     size_t length;
-    const char *versions; /* of the framework that it is for */
+    enum document_syntax syntax; /* ... which its name's end has to say, if it is to be read back */
+    const char *versions;        /* of the framework that it is for */
     struct arena arena;
     const char **script; /* a line each: what the user's script has to say; in the arena */
     uint32_t script_count;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -201,6 +202,32 @@ static json_t *plan_of(const char *dir)
     return plan;
 }
 
+/* By the table of --from: the file would be there, and read by nobody. */
+static void a_name_that_could_not_be_read_back_is_refused(void **state)
+{
+    static const struct {
+        const char *target, *file, *ends; /* NULL: it is taken */
+    } cases[] = {
+        {"fsdp2", "job", "end: .py\n"},           {"torchtitan", "job.cfg", "end: .toml\n"},
+        {"torchtitan", "job.py", "end: .toml\n"}, {"accelerate", "job.json", "end: .yaml, .yml\n"},
+        {"accelerate", "job.yml", NULL},          {"torchtitan", "job.toml", NULL},
+    };
+    (void)state;
+    if (shardplan("plan " TOY " --units torchtitan --clip 1 --optimizer-impl fused -q -o %s",
+                  plans[0]) != 0)
+        fail_msg("%s", program_output());
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *path = file_in(folder, cases[i].file);
+        const int status = shardplan("export %s --to %s -q -o %s", plans[0], cases[i].target, path);
+        const char *said = program_output();
+        if (cases[i].ends ? status != 2 || !strstr(said, cases[i].ends) : status != 0)
+            fail_msg("%s: exit %d: %s", cases[i].file, status, said);
+        assert_int_equal(access(path, F_OK) == 0, !cases[i].ends);
+        if (!cases[i].ends && shardplan("fit --from %s -q", path) != 0)
+            fail_msg("%s: %s", cases[i].file, program_output());
+    }
+}
+
 static void comes_back(const char *options, const char *target, const char *file)
 {
     if (shardplan("plan " TOY " --seq 128 %s -q -o %s", options, plans[0]) != 0 ||
@@ -260,6 +287,7 @@ static void an_export_says_what_it_cannot(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_name_that_could_not_be_read_back_is_refused),
         cmocka_unit_test(a_file_says_all_that_fit_needs),
         cmocka_unit_test(a_file_is_its_options),
         cmocka_unit_test(programs_get_every_note),
