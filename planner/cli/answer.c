@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "cli/commands.h"
+#include "cli/progress.h"
 #include "cli/several.h"
 #include "plan/repeat.h"
 #include "report/explain_result.h"
@@ -13,7 +14,6 @@
 #include "settings/settings_resolve.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 static enum err_code make_time(struct answer *a, struct err *err)
 {
@@ -118,13 +118,6 @@ static void show_json(const struct answer *a, const struct remedy *remedies, uin
     report_json(root);
 }
 
-/* On a terminal, where somebody waits for it. */
-static void say_searching(bool searches, const char *text)
-{
-    if (searches && isatty(STDERR_FILENO))
-        fputs(text, stderr);
-}
-
 void answer_show(const struct answer *a)
 {
     struct remedy remedies[REMEDIES];
@@ -135,10 +128,11 @@ void answer_show(const struct answer *a)
         result_print(stdout, &a->settings, &a->job, &a->machine, p);
         fflush(stdout);
     }
-    say_searching(!p->fits, "  looking for what would make it fit ...");
+    struct progress progress = progress_begin(!a->settings.quiet);
+    const struct remedy_progress watch = {progress_name, &progress};
     const uint32_t count =
-        p->fits ? 0 : remedies_find(&a->settings, &a->job.config, &a->machine, remedies);
-    say_searching(!p->fits, "\r\033[K");
+        p->fits ? 0 : remedies_find(&a->settings, &a->job.config, &a->machine, watch, remedies);
+    progress_end(&progress);
     if (a->settings.json) {
         show_json(a, remedies, count);
         return;

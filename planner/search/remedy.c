@@ -33,6 +33,7 @@ struct finder {
     struct pool *pool;
     struct class_store *store;
     double least_tokens_per_s; /* of other dtypes alone; 0: of all */
+    struct remedy_progress progress;
     struct remedy found[MOST_FOUND];
     uint32_t count;
 };
@@ -154,6 +155,25 @@ static bool changes_numerics(const void *context, const struct settings *setting
     return numerics.count > 0;
 }
 
+struct stretch { /* of a search: `from` and `to` of the whole */
+    const struct finder *finder;
+    uint32_t gpus;
+    double from, to;
+};
+
+/* "what would fit on 16 GPUs, in other dtypes, too" */
+static void show_part(void *context, double share)
+{
+    const struct stretch *p = context;
+    const struct finder *f = p->finder;
+    char what[80];
+    if (!f->progress.show)
+        return;
+    snprintf(what, sizeof what, "what would fit on %u GPU%s%s", p->gpus, p->gpus > 1 ? "s" : "",
+             f->options.numerics ? ", in other dtypes, too" : "");
+    f->progress.show(f->progress.context, what, p->from + share * (p->to - p->from));
+}
+
 /* All settings on so many GPUs, which share the tokens of a step where these can be split; where
  * not, each GPU has as many as before. Returns whether something fits. */
 static bool search_on(struct finder *f, uint32_t gpus)
@@ -163,6 +183,7 @@ static bool search_on(struct finder *f, uint32_t gpus)
     struct search search;
     struct settings base = *f->settings;
     struct space_options options = f->options;
+    struct stretch bounding = {f, gpus, 0, 0.8}, searching = {f, gpus, 0.8, 1}; /* of the time */
     const struct candidates_options narrow = {
         .most_changes = REMEDY_CHANGES - (gpus != gpus_asked(f)),
         .limit_bytes = f->limit_bytes,
@@ -170,9 +191,13 @@ static bool search_on(struct finder *f, uint32_t gpus)
         .least_tokens_per_s = f->least_tokens_per_s,
         .wanted = f->least_tokens_per_s > 0 ? changes_numerics : NULL,
         .wanted_context = f,
-        .store = f->store};
+        .store = f->store,
+        .progress = show_part,
+        .context = &bounding};
     const struct search_options by_changes = {.measure = SEARCH_CHANGES,
-                                              .limit_bytes = f->limit_bytes};
+                                              .limit_bytes = f->limit_bytes,
+                                              .progress = show_part,
+                                              .context = &searching};
     const uint32_t before = f->count;
     if (!options.global_batch && sequences(f) * gpus_asked(f) % gpus == 0)
         options.global_batch = sequences(f) * gpus_asked(f);
@@ -341,7 +366,7 @@ const char *remedies_unsearched(const struct settings *settings, struct arena *a
 uint32_t remedies_within(const struct settings *settings, const struct model_config *config,
                          const struct machine *machine, uint64_t limit_bytes,
                          const struct space_options *said, struct pool *pool,
-                         struct remedy found[REMEDIES])
+                         struct remedy_progress progress, struct remedy found[REMEDIES])
 {
     struct finder f = {.settings = settings,
                        .config = config,
@@ -356,6 +381,7 @@ uint32_t remedies_within(const struct settings *settings, const struct model_con
                                    .reader = said->reader,
                                    .context = said->context},
                        .pool = pool,
+                       .progress = progress,
                        .store = class_store_new()};
     const uint32_t count = find(&f, found);
     class_store_free(f.store);
@@ -363,13 +389,14 @@ uint32_t remedies_within(const struct settings *settings, const struct model_con
 }
 
 uint32_t remedies_find(const struct settings *settings, const struct model_config *config,
-                       const struct machine *machine, struct remedy found[REMEDIES])
+                       const struct machine *machine, struct remedy_progress progress,
+                       struct remedy found[REMEDIES])
 {
     const struct space_options all = {.refuses = NULL};
     struct pool *pool = pool_new(0);
-    const uint32_t count =
-        remedies_within(settings, config, machine,
-                        profile_bytes(&machine->profile, PROFILE_CAPACITY), &all, pool, found);
+    const uint32_t count = remedies_within(settings, config, machine,
+                                           profile_bytes(&machine->profile, PROFILE_CAPACITY), &all,
+                                           pool, progress, found);
     pool_free(pool);
     return count;
 }

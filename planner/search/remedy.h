@@ -28,6 +28,11 @@ struct remedy {
     double tokens_per_s; /* of one GPU */
 };
 
+struct remedy_progress { /* of a search: says where it looks, and how much of that is done */
+    void (*show)(void *context, const char *what, double share); /* NULL: nobody asks */
+    void *context;
+};
+
 /* Searches all settings that do not change what is trained, those that were given too; and with
  * them twice the GPUs, four and eight times, until something fits there, and halfway to the half of
  * that, which share the tokens of a step where these can be split, else train larger batches and
@@ -36,14 +41,15 @@ struct remedy {
  * those that fit without giving memory back, most tokens a second and GPU first, and returns their
  * number: some on as many GPUs, one in other dtypes, two on more. `config` is the model's. */
 uint32_t remedies_find(const struct settings *settings, const struct model_config *config,
-                       const struct machine *machine, struct remedy found[REMEDIES]);
+                       const struct machine *machine, struct remedy_progress progress,
+                       struct remedy found[REMEDIES]);
 
 /* The same below a limit of one's own, of `said`->global_batch: what `said`->refuses is no remedy.
  */
 uint32_t remedies_within(const struct settings *settings, const struct model_config *config,
                          const struct machine *machine, uint64_t limit_bytes,
                          const struct space_options *said, struct pool *pool,
-                         struct remedy found[REMEDIES]);
+                         struct remedy_progress progress, struct remedy found[REMEDIES]);
 
 /* "--attention, --clip": settings of how the system trains that no remedy changes, in the arena. */
 const char *remedies_unsearched(const struct settings *settings, struct arena *arena);

@@ -456,10 +456,11 @@ static enum err_code look(struct tuning *t, struct err *err)
         t->what = "looking for the least";
         if (!stopped(t))
             least_find(out, &search, t->pool);
-        t->what = "looking for what would fit";
         if (!stopped(t))
-            out->remedy_count = remedies_within(&out->settings, &out->job.config, &out->machine,
-                                                out->limit_bytes, t->space, t->pool, out->remedies);
+            out->remedy_count = remedies_within(
+                &out->settings, &out->job.config, &out->machine, out->limit_bytes, t->space,
+                t->pool, (struct remedy_progress){t->options->progress, t->options->context},
+                out->remedies);
         return ERR_OK;
     }
     choose(t);

@@ -142,6 +142,21 @@ static void progress_is_shown_on_a_terminal(void **state)
     assert_null(strstr(program_output(), " of 384"));
 }
 
+/* So is what would make a job fit, below what is said of it. */
+static void a_search_for_remedies_is_shown_on_a_terminal(void **state)
+{
+    (void)state;
+    if (shell("script --version >/dev/null 2>&1") != 0)
+        skip();
+    shell(
+        "script -qec '^/shardplan fit llama-3.1-8b --gpus 8 --seq 8192 --micro-batch 2' /dev/null");
+    const char *said = program_output(), *bar = strstr(said, " %  what would fit on 8 GPUs");
+    assert_non_null(bar);
+    assert_true(strstr(said, "does not fit") < bar);
+    const char *away = strstr(bar, "\r\x1b[K"), *told = strstr(bar, "what would make it fit");
+    assert_true(away && told && away < told);
+}
+
 static void files_are_left_in_the_folder(void **state)
 {
     (void)state;
@@ -205,6 +220,7 @@ int main(void)
         cmocka_unit_test(a_search_says_what_does_not_fit),
         cmocka_unit_test(a_number_of_the_profile_is_an_axis),
         cmocka_unit_test(progress_is_shown_on_a_terminal),
+        cmocka_unit_test(a_search_for_remedies_is_shown_on_a_terminal),
         cmocka_unit_test(files_are_left_in_the_folder),
         cmocka_unit_test(bad_questions_exit_with_2),
         cmocka_unit_test(what_takes_least_is_said_where_nothing_fits),

@@ -95,10 +95,12 @@ static uint32_t find(struct settings *settings, const struct space_options *said
     *capacity = profile_bytes(&machine.profile, PROFILE_CAPACITY);
     if (said) {
         struct pool *pool = pool_new(1);
-        count = remedies_within(settings, &job.config, &machine, *capacity, said, pool, found);
+        count = remedies_within(settings, &job.config, &machine, *capacity, said, pool,
+                                (struct remedy_progress){NULL, NULL}, found);
         pool_free(pool);
     } else {
-        count = remedies_find(settings, &job.config, &machine, found);
+        count = remedies_find(settings, &job.config, &machine, (struct remedy_progress){NULL, NULL},
+                              found);
     }
     settings_release(&job, &machine);
     return count;
