@@ -1,8 +1,10 @@
 /* cmd_list.c - shardplan models and shardplan gpus: what is built in. */
+#include "base/arena.h"
 #include "cli/commands.h"
 #include "machine/builtin.h"
 #include "machine/profile.h"
 #include "model/model.h"
+#include "report/style.h"
 #include "settings/settings_parse.h"
 
 #include <inttypes.h>
@@ -13,6 +15,18 @@ static int print_json(json_t *array)
 {
     report_json(array);
     return EXIT_DONE;
+}
+
+/* All that a config.json may say, with presets or without. */
+static void print_types(void)
+{
+    struct arena arena = {0};
+    const char *list = "other models are of a config.json, whose model_type may be";
+    for (int i = 0; i < ARCH_COUNT; i++)
+        list = arena_printf(&arena, "%s%s %s", list, i ? "," : "", arch_name((enum arch)i));
+    putchar('\n');
+    style_wrapped(stdout, 0, list);
+    arena_free(&arena);
 }
 
 int command_models(int argc, char **argv)
@@ -37,6 +51,7 @@ int command_models(int argc, char **argv)
         printf("%-20s %-16s %7" PRIu32 " %7" PRIu32 " %8" PRIu32 " %16" PRIu64 "\n", preset->name,
                arch_name(c->arch), c->layers, c->hidden, c->vocab, preset->parameters);
     }
+    print_types();
     return EXIT_DONE;
 }
 

@@ -3,6 +3,7 @@
 #include "model/config.h"
 
 #include "base/json_file.h"
+#include "base/names.h"
 #include "model/family.h"
 #include "model/keys_rope.h"
 #include "model/shown.h"
@@ -103,28 +104,50 @@ double model_config_parameters(const struct model_config *config)
 
 /* The whole object */
 
+/* "; did you mean qwen2, qwen3?": of the known ones those that are nearest to a text, the nearest
+ * first; "": none is near. */
+static void list_near(const char *type, char text[128])
+{
+    enum { NEAREST = 3 };
+    const char *near[NEAREST + 1];
+    uint32_t count = 0;
+    for (int i = 0; i < ARCH_COUNT; i++) {
+        const char *name = arch_name((enum arch)i);
+        uint32_t at = count;
+        if (!names_near(type, name))
+            continue;
+        for (; at > 0 && names_nearer(type, name, near[at - 1]); at--)
+            near[at] = near[at - 1];
+        near[at] = name;
+        count += count < NEAREST;
+    }
+    text[0] = '\0';
+    if (count) {
+        char names[96];
+        snprintf(text, 128, "; did you mean %s?", names_list(near, count, names, sizeof names));
+    }
+}
+
 static enum err_code find_arch(const json_t *root, const char *where, enum arch *arch,
                                struct err *err)
 {
+    static const char all[] = "`shardplan models` lists those that are known";
     const json_t *type = json_object_get(root, "model_type");
+    char near[128];
     if (stated_arch(root, arch))
         return ERR_OK;
-    char known[1024] = "";
-    size_t used = 0;
-    for (int i = 0; i < ARCH_COUNT && used < sizeof known; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
-                                 arch_name((enum arch)i));
     if (!type)
-        return err_set(err, ERR_INVALID, "%s: \"model_type\" is missing; known are %s", where,
-                       known);
+        return err_set(err, ERR_INVALID, "%s: \"model_type\" is missing: %s", where, all);
     if (!json_is_string(type))
-        return err_set(err, ERR_INVALID, "%s: \"model_type\": %s is not known; known are %s", where,
-                       shown_of(type).text, known);
-    return err_set(err, ERR_INVALID,
-                   "%s: \"model_type\": %s is not known: record the model once, and plan the "
-                   "recording: tools/record.py --hf %.*s --seq 2048 --batch 1 -o "
-                   "model.stream.json.gz; known are %s",
-                   where, shown_of(type).text, (int)strcspn(where, ":"), where, known);
+        return err_set(err, ERR_INVALID, "%s: \"model_type\": %s is no name: %s", where,
+                       shown_of(type).text, all);
+    list_near(json_string_value(type), near);
+    return err_set(
+        err, ERR_INVALID,
+        "%s: \"model_type\": %s is not known%s %s; any other model is recorded once, and "
+        "the recording planned: tools/record.py --hf %.*s --seq 2048 --batch 1 -o "
+        "model.stream.json.gz",
+        where, shown_of(type).text, near[0] ? near : ":", all, (int)strcspn(where, ":"), where);
 }
 
 /* RoPE's scaling, where the file has none as the family's class does then. */

@@ -75,9 +75,40 @@ static void files_of_code_that_came_with_a_model_are_read_as_the_class_they_foll
     assert_false(model_note(&kimi, 1, text, sizeof text));
 }
 
+/* In a line, with the nearest names where one is given, and where all are. */
+static void a_type_that_is_not_known_is_answered_shortly(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *said;
+    } cases[] = {
+        {"{}", "text: \"model_type\" is missing: `shardplan models` lists those that are known"},
+        {"{\"model_type\": 3}",
+         "text: \"model_type\": 3 is no name: `shardplan models` lists those that are known"},
+        {"{\"model_type\": \"qwen4_moe\"}",
+         "text: \"model_type\": \"qwen4_moe\" is not known; did you mean qwen2_moe, qwen3_moe, "
+         "glm4_moe? `shardplan models` lists those that are known; any other model is recorded "
+         "once, and the recording planned: tools/record.py --hf text --seq 2048 --batch 1 -o "
+         "model.stream.json.gz"},
+        {"{\"model_type\": \"zzzzzzzz\"}",
+         "text: \"model_type\": \"zzzzzzzz\" is not known: `shardplan models` lists those that are "
+         "known; any other model is recorded once, and the recording planned: tools/record.py --hf "
+         "text --seq 2048 --batch 1 -o model.stream.json.gz"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model_config config;
+        struct err err = {0};
+        json_t *root = json_loads(cases[i].text, 0, NULL);
+        assert_int_equal(model_config_from_json(root, "text", &config, &err), ERR_INVALID);
+        assert_string_equal(err.text, cases[i].said);
+        json_decref(root);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_type_that_is_not_known_is_answered_shortly),
         cmocka_unit_test(what_a_part_of_a_file_leaves_out_is_the_classs),
         cmocka_unit_test(files_of_code_that_came_with_a_model_are_read_as_the_class_they_follow),
     };
