@@ -223,6 +223,16 @@ static bool computes_wide(const struct system_point *at)
            !at->autocast;
 }
 
+/* An option holds for the systems that have it, as it does where one is asked about: whose column
+ * is of another question is said before any number. */
+static void put_without(const struct table *t)
+{
+    for (uint32_t i = 0; i < t->systems->count; i++)
+        if (t->systems->of[i].without[0])
+            fprintf(t->file, "  %s is planned without %s, which it does not have\n",
+                    t->systems->of[i].name, t->systems->of[i].without);
+}
+
 static void put_remarks(const struct table *t)
 {
     bool released = false;
@@ -236,8 +246,6 @@ static void put_remarks(const struct table *t)
             fprintf(t->file, "  %s%s%s: does not fit the host, %.2f GiB of %.2f\n", t->style.bad,
                     at->name, t->style.off, gib(at->point.host_needed_bytes),
                     gib(at->point.host_capacity_bytes));
-        if (at->without[0])
-            fprintf(t->file, "  %s does not have %s\n", at->name, at->without);
         if (!is_refused(at) && computes_wide(at))
             fprintf(t->file, "  %s computes in fp32: its mixed precision is %s+autocast=bf16\n",
                     at->name, at->name);
@@ -327,6 +335,7 @@ void systems_print(FILE *file, const struct systems *systems)
         t.width[i] = length > NARROWEST ? length : NARROWEST;
     }
     fprintf(file, "%s%s%s\n", t.style.bold, systems->given, t.style.off);
+    put_without(&t);
     for (; t.from < systems->count; t.from = t.to) {
         t.to = end_of_block(&t, style_columns(file));
         put_block(&t);

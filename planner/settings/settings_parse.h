@@ -28,7 +28,7 @@ enum { SETTINGS_MOST_SYSTEMS = 16 };
 
 /* What --strategy may say where several systems are compared: their names by commas, each with
  * settings of its own, "ddp+autocast=bf16,fsdp2,fsdp2+reshard=never". An option holds for the
- * systems that have it. */
+ * systems that have it: one that none has, of several or of one, is bad usage. */
 struct settings_list { /* settings_list_free */
     uint32_t count;    /* 1: one system, or none was named */
     const char *given; /* of several, what was given for all: "gpt2-xl --gpus 8" */

@@ -124,6 +124,13 @@ static void a_system_that_cannot_says_why(void **state)
     expect_says(shardplan("fit " TOY " --strategy fsdp2+reshard=3,fsdp2+reshard=5"), 2,
                 "--reshard 3 does not divide the 8 ranks");
     expect_says(shardplan("fit llama-3.1-70b --strategy ddp,zero2"), 1, "too large");
+    /* one rule for one and for several: what none has is an error, what some have is theirs */
+    expect_says(shardplan("fit " TOY " --strategy fsdp1 --reshard never"), 2,
+                "--reshard: fsdp1 does not have it; it belongs to fsdp2");
+    expect_says(shardplan("fit " TOY " --strategy fsdp1,zero3 --reshard never"), 2,
+                "--reshard: fsdp1 does not have it; it belongs to fsdp2");
+    expect_says(shardplan("fit " TOY " --strategy fsdp1,fsdp2 --reshard never"), 0,
+                " --reshard never\n  fsdp1 is planned without --reshard, which it does not have\n");
     /* what changes what is trained is no option to be left out */
     expect_says(shardplan("fit " TOY " --strategy ddp,fsdp2 --param-dtype bf16"), 0,
                 "ddp: --param-dtype: ddp computes in the stored dtype");
