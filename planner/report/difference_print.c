@@ -1,6 +1,8 @@
 /* difference_print.c - tables of two plans side by side; see difference_report.h. */
+#include "base/arena.h"
 #include "report/compare_print.h"
 #include "report/difference_report.h"
+#include "report/palette.h"
 #include "report/style.h"
 #include "report/time_result.h"
 
@@ -11,8 +13,9 @@
 
 enum { NAME = 26, KINDS_SHOWN = 10, GROUPS_SHOWN = 8 };
 
-#define ROUNDING_S 1e-9 /* of sums in another order */
-#define MOST_TIMES 10   /* beyond that a percentage says nothing */
+#define ROUNDING_S 1e-9   /* of sums in another order */
+#define MOST_TIMES 10     /* beyond that a percentage says nothing */
+#define LEAST_SHOWN 0.005 /* of a unit of bytes: two digits are shown */
 
 double difference_number(const json_t *object, const char *path)
 {
@@ -24,6 +27,34 @@ double difference_number(const json_t *object, const char *path)
     }
     const json_t *value = json_object_get(object, path);
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
+/* ---- rows ---- */
+
+/* "settings   A   B": what stands in the columns of the rows below. */
+static void print_heading(FILE *file, const struct style *s, const char *name, const char *apart,
+                          const char *share)
+{
+    fprintf(file, "  %s%-*s %12s %12s%s%*s%s%*s%s\n", s->dim, NAME, name, "A", "B",
+            *apart ? " " : "", *apart ? 12 : 0, apart, *share ? " " : "", *share ? 9 : 0, share,
+            s->off);
+}
+
+/* What B has more of (NULL: as much), its share of A, and a remark. */
+static void print_row(FILE *file, const char *name, const char *a, const char *b, const char *apart,
+                      double share, const char *remark)
+{
+    char percent[32] = "";
+    if (isfinite(share) && share < MOST_TIMES && fabs(share - 1) >= 0.0005)
+        snprintf(percent, sizeof percent, "%+.1f %%", 100 * (share - 1));
+    fprintf(file, "  %-*s %12s %12s", NAME, name, a, b);
+    if (*remark)
+        fprintf(file, " %12s %9s  %s", apart ? apart : "", percent, remark);
+    else if (*percent)
+        fprintf(file, " %12s %9s", apart ? apart : "", percent);
+    else if (apart)
+        fprintf(file, " %12s", apart);
+    fputc('\n', file);
 }
 
 /* ---- settings ---- */
@@ -46,10 +77,10 @@ static void print_settings(FILE *file, const struct style *s, const struct diffe
 {
     const struct difference *d = r->difference;
     char a[96], b[96];
-    fprintf(file, "  %s%-*s %16s %16s%s\n", s->dim, NAME, "settings", "A", "B", s->off);
+    print_heading(file, s, "settings", "", "");
     for (uint32_t i = 0; i < d->setting_count; i++)
-        fprintf(file, "  %-*s %16s %16s\n", NAME, d->settings[i].name,
-                value_text(d->settings[i].value[0], a), value_text(d->settings[i].value[1], b));
+        print_row(file, d->settings[i].name, value_text(d->settings[i].value[0], a),
+                  value_text(d->settings[i].value[1], b), NULL, (double)NAN, "");
     if (!d->setting_count)
         fputs("  the same\n", file);
 }
@@ -71,13 +102,28 @@ static struct unit unit_of(const struct difference_report *r)
 
 static void print_size(FILE *file, const char *name, double a, double b, struct unit unit)
 {
+    char texts[SIDES][32], apart[32];
     const double of_a = isnan(a) ? 0 : a / unit.bytes, of_b = isnan(b) ? 0 : b / unit.bytes;
-    if (of_a == 0 && of_b == 0)
+    if (of_a < LEAST_SHOWN && of_b < LEAST_SHOWN)
         return;
-    fprintf(file, "  %-*s %16.2f %16.2f", NAME, name, of_a, of_b);
-    if (fabs(of_b - of_a) >= 0.005)
-        fprintf(file, " %+12.2f", of_b - of_a);
-    fputc('\n', file);
+    snprintf(texts[0], sizeof texts[0], "%.2f", of_a);
+    snprintf(texts[1], sizeof texts[1], "%.2f", of_b);
+    snprintf(apart, sizeof apart, "%+.2f", of_b - of_a);
+    const bool differs = fabs(of_b - of_a) >= LEAST_SHOWN;
+    print_row(file, name, texts[0], texts[1], differs ? apart : NULL,
+              differs && of_a > 0 ? of_b / of_a : (double)NAN, "");
+}
+
+/* As the other commands call what the file calls "sharded_param"; else the file's own words. */
+static const char *title_of(const char *name, char text[64])
+{
+    for (int c = 0; c < CATEGORY_COUNT; c++)
+        if (strcmp(category_name((enum category)c), name) == 0)
+            return palette_category((enum category)c).name;
+    snprintf(text, 64, "%s", name);
+    for (char *c = text; *c; c++)
+        *c = *c == '_' ? ' ' : *c;
+    return text;
 }
 
 /* The numbers of a member of "memory", in the order of the file. */
@@ -90,22 +136,36 @@ static void print_members(FILE *file, const struct difference_report *r, const c
     json_object_foreach((json_t *)(uintptr_t)a, name, value)
     {
         char text[64];
-        snprintf(text, sizeof text, "%s", name);
-        for (char *c = text; *c; c++)
-            *c = *c == '_' ? ' ' : *c;
-        print_size(file, text, json_number_value(value), difference_number(b, name), unit_of(r));
+        print_size(file, title_of(name, text), json_number_value(value), difference_number(b, name),
+                   unit_of(r));
     }
+}
+
+static void print_peak(FILE *file, const char *of, const char *phase, const char *what)
+{
+    struct arena arena = {0};
+    style_wrapped(file, 2, arena_printf(&arena, "peak of %s: %s: %s", of, phase, what));
+    arena_free(&arena);
+}
+
+static const char *peak_text(const json_t *memory, const char *name)
+{
+    const char *text = json_string_value(json_object_get(json_object_get(memory, "peak"), name));
+    return text ? text : "";
 }
 
 static void print_peak_phase(FILE *file, const struct difference_report *r)
 {
-    for (int s = 0; s < SIDES; s++) {
-        const json_t *peak = json_object_get(r->memory[s], "peak");
-        const char *what = json_string_value(json_object_get(peak, "what"));
-        const char *phase = json_string_value(json_object_get(peak, "phase"));
-        if (what && phase)
-            fprintf(file, "  peak of %c: %s: %s\n", 'A' + s, phase, what);
-    }
+    const bool same =
+        strcmp(peak_text(r->memory[0], "phase"), peak_text(r->memory[1], "phase")) == 0 &&
+        strcmp(peak_text(r->memory[0], "what"), peak_text(r->memory[1], "what")) == 0;
+    for (int s = 0; s < (same ? 1 : SIDES); s++)
+        if (*peak_text(r->memory[s], "phase") && *peak_text(r->memory[s], "what"))
+            print_peak(file,
+                       same ? "both"
+                       : s  ? "B"
+                            : "A",
+                       peak_text(r->memory[s], "phase"), peak_text(r->memory[s], "what"));
 }
 
 static void print_memory(FILE *file, const struct style *s, const struct difference_report *r)
@@ -113,8 +173,10 @@ static void print_memory(FILE *file, const struct style *s, const struct differe
     static const char *const totals[] = {"requested", "allocated", "reserved", "device"};
     if (!r->memory[0] || !r->memory[1])
         return;
-    fprintf(file, "\n  %sat the peak, %-*s %16s %16s %12s%s\n", s->dim, NAME - 13, unit_of(r).name,
-            "A", "B", "B - A", s->off);
+    char heading[32];
+    snprintf(heading, sizeof heading, "at the peak, %s", unit_of(r).name);
+    fputc('\n', file);
+    print_heading(file, s, heading, "B - A", "of A");
     print_members(file, r, "categories");
     for (size_t i = 0; i < sizeof totals / sizeof totals[0]; i++) {
         char path[64];
@@ -131,17 +193,13 @@ static void print_memory(FILE *file, const struct style *s, const struct differe
 
 /* ---- time ---- */
 
-static void print_seconds(FILE *file, const char *name, double a, double b)
+static void print_seconds(FILE *file, const char *name, double a, double b, const char *remark)
 {
-    char of_a[32], of_b[32], apart[32];
-    fprintf(file, "  %-*s %16s %16s", NAME, name, compare_seconds(a, of_a),
-            compare_seconds(b, of_b));
-    if (fabs(b - a) >= ROUNDING_S) {
-        fprintf(file, " %s%s", b > a ? "+" : "", compare_seconds(b - a, apart));
-        if (a > 0 && b < MOST_TIMES * a)
-            fprintf(file, " (%+.1f %%)", 100 * (b / a - 1));
-    }
-    fputc('\n', file);
+    char of_a[32], of_b[32], apart[32] = "+";
+    const bool differs = fabs(b - a) >= ROUNDING_S;
+    compare_seconds(b - a, apart + (b > a));
+    print_row(file, name, compare_seconds(a, of_a), compare_seconds(b, of_b),
+              differs ? apart : NULL, differs && a > 0 ? b / a : (double)NAN, remark);
 }
 
 static void print_member_seconds(FILE *file, const struct difference_report *r, const char *name,
@@ -150,7 +208,7 @@ static void print_member_seconds(FILE *file, const struct difference_report *r, 
     const double a = difference_number(r->side[0].time, path);
     const double b = difference_number(r->side[1].time, path);
     if (a != 0 || b != 0)
-        print_seconds(file, name, a, b);
+        print_seconds(file, name, a, b, "");
 }
 
 static void print_total(FILE *file, const struct difference_total *t)
@@ -159,14 +217,10 @@ static void print_total(FILE *file, const struct difference_total *t)
     const size_t length = strlen(t->name);
     snprintf(name, sizeof name, "%s%s", length > NAME - 2 ? ".." : "",
              length > NAME - 2 ? t->name + length - (NAME - 4) : t->name);
-    if (t->count[0] == t->count[1]) {
-        print_seconds(file, name, t->seconds[0], t->seconds[1]);
-        return;
-    }
-    char of_a[32], of_b[32];
-    fprintf(file, "  %-*s %16s %16s %+" PRId64 " of %" PRIu32 "\n", NAME, name,
-            compare_seconds(t->seconds[0], of_a), compare_seconds(t->seconds[1], of_b),
-            (int64_t)t->count[1] - t->count[0], t->count[0]);
+    char calls[48] = "";
+    if (t->count[0] != t->count[1])
+        snprintf(calls, sizeof calls, "%" PRIu32 " -> %" PRIu32 " calls", t->count[0], t->count[1]);
+    print_seconds(file, name, t->seconds[0], t->seconds[1], calls);
 }
 
 static bool is_alike(const struct difference_total *t)
@@ -192,6 +246,19 @@ static void print_totals(FILE *file, const struct style *s, const char *title,
         fprintf(file, "  %" PRIu32 " %s the same\n", alike, alike == 1 ? "is" : "are");
 }
 
+static void print_rates(FILE *file, const struct difference_report *r)
+{
+    char rate[SIDES][32], mfu[SIDES][32];
+    double tokens[SIDES];
+    for (int k = 0; k < SIDES; k++) {
+        tokens[k] = difference_number(r->side[k].time, "tokens_per_s_per_gpu");
+        style_grouped((uint64_t)(tokens[k] + 0.5), rate[k]);
+        snprintf(mfu[k], sizeof mfu[k], "%.1f %%", 100 * difference_number(r->side[k].time, "mfu"));
+    }
+    print_row(file, "tokens/s of a GPU", rate[0], rate[1], NULL, tokens[1] / tokens[0], "");
+    print_row(file, "MFU", mfu[0], mfu[1], NULL, (double)NAN, "");
+}
+
 static void print_time(FILE *file, const struct style *s, const struct difference_report *r)
 {
     static const struct {
@@ -200,10 +267,10 @@ static void print_time(FILE *file, const struct style *s, const struct differenc
         {"communication", "communication_s"},
         {"of it exposed", "exposed_communication_s"},
     };
-    char a[32], b[32];
     if (!r->difference->timed)
         return;
-    fprintf(file, "\n  %s%-*s %16s %16s %s%s\n", s->dim, NAME, "time", "A", "B", "B - A", s->off);
+    fputc('\n', file);
+    print_heading(file, s, "time", "B - A", "of A");
     fprintf(file, "%s", s->bold);
     print_member_seconds(file, r, "step", "step_s");
     fprintf(file, "%s", s->off);
@@ -214,14 +281,7 @@ static void print_time(FILE *file, const struct style *s, const struct differenc
     }
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         print_member_seconds(file, r, rows[i].name, rows[i].path);
-    fprintf(file, "  %-*s %16s %16s\n", NAME, "tokens/s of a GPU",
-            style_grouped(
-                (uint64_t)(difference_number(r->side[0].time, "tokens_per_s_per_gpu") + 0.5), a),
-            style_grouped(
-                (uint64_t)(difference_number(r->side[1].time, "tokens_per_s_per_gpu") + 0.5), b));
-    fprintf(file, "  %-*s %15.1f%% %15.1f%%\n", NAME, "MFU",
-            100 * difference_number(r->side[0].time, "mfu"),
-            100 * difference_number(r->side[1].time, "mfu"));
+    print_rates(file, r);
     print_totals(file, s, "busy, by lane", r->difference->lanes, r->difference->lane_count,
                  UINT32_MAX);
     print_totals(file, s, "by kind, most apart first", r->difference->kinds,
@@ -300,21 +360,20 @@ static void print_group(FILE *file, const struct difference *d, uint32_t g, uint
     const struct difference_unit *first = &d->units[group->first];
     const bool one = group->count == 1;
     if (first->there[0] != first->there[1]) {
-        fprintf(file, "  only %c has %" PRIu32 " unit%s: %s%s\n", first->there[0] ? 'A' : 'B',
+        fprintf(file, "only %c has %" PRIu32 " unit%s: %s%s", first->there[0] ? 'A' : 'B',
                 group->count, one ? "" : "s", unit_text(first), one ? "" : ", ...");
         return;
     }
     if (one)
-        fprintf(file, "  %s: ", unit_text(first));
+        fprintf(file, "%s: ", unit_text(first));
     else
-        fprintf(file, "  %" PRIu32 " of %" PRIu32 " units (%s first)%s: ", group->count, matched,
+        fprintf(file, "%" PRIu32 " of %" PRIu32 " units (%s first)%s: ", group->count, matched,
                 unit_text(first), group->changed ? ", each" : "");
     if (!group->changed)
         fputs("the same", file);
     print_unit_changes(file, first);
     if (d->timed)
         print_group_time(file, d, g);
-    fputc('\n', file);
 }
 
 static void print_units(FILE *file, const struct style *s, const struct difference *d)
@@ -323,8 +382,17 @@ static void print_units(FILE *file, const struct style *s, const struct differen
     for (uint32_t i = 0; i < d->unit_count; i++)
         matched += d->units[i].there[0] && d->units[i].there[1];
     fprintf(file, "\n  %sunit by unit%s\n", s->dim, s->off);
-    for (uint32_t g = 0; g < d->group_count && g < GROUPS_SHOWN; g++)
-        print_group(file, d, g, matched);
+    for (uint32_t g = 0; g < d->group_count && g < GROUPS_SHOWN; g++) {
+        char *text = NULL;
+        size_t size;
+        FILE *line = open_memstream(&text, &size);
+        if (!line)
+            break;
+        print_group(line, d, g, matched);
+        if (fclose(line) == 0)
+            style_wrapped(file, 2, text);
+        free(text);
+    }
     if (d->group_count > GROUPS_SHOWN)
         fprintf(file, "  ... %" PRIu32 " more ways to differ\n", d->group_count - GROUPS_SHOWN);
 }

@@ -112,6 +112,17 @@ static void tables_summarise_units(void **state)
     assert_non_null(strstr(program_output(), "-1 all_gather"));
     assert_non_null(strstr(program_output(), "  root: the same"));
     assert_null(strchr(program_output(), '\x1b'));
+    /* how many calls there are more of does not stand in the place of how much longer they take */
+    const char *row = strstr(program_output(), "by kind"), *end;
+    assert_non_null(row = row ? strstr(row, "\n  all_gather") : NULL);
+    end = strchr(row + 1, '\n');
+    assert_true(strstr(row, " ms ") < end && strstr(row, " %  ") < end &&
+                strstr(row, "-> ") < end && strstr(row, " calls\n") < end);
+    /* in the words of fit, nothing wider than a line */
+    assert_non_null(strstr(program_output(), "\n  sharded parameters "));
+    for (const char *line = program_output(); *line; line += strcspn(line, "\n") + 1)
+        if (strcspn(line, "\n") > 100)
+            fail_msg("%s", line);
     expect_says(shardplan("diff %s/a/plan.json %s/a/plan.json", folder, folder), 0,
                 "4 of 4 units (root first): the same");
     assert_non_null(strstr(program_output(), "  settings"));
