@@ -153,6 +153,8 @@ static enum err_code check(const struct job *job, const struct plan *plan, struc
                        : s->zero_redundancy   ? "with ZeroRedundancyOptimizer"
                        : s->system == SYSTEM_ZERO1 && s->grad_accum_fp32
                            ? "with --grad-accum-dtype fp32 under zero1"
+                       : s->system == SYSTEM_ZERO2 && s->grad_accum_fp32 && s->zero.optimizer.on
+                           ? "with --grad-accum-dtype fp32 and offload_optimizer under zero2"
                            : NULL;
     return with ? err_set(err, ERR_UNSUPPORTED,
                           "--start-up is not planned %s by this version: no recording says what "

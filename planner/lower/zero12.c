@@ -34,18 +34,10 @@ static uint64_t elements_of(const struct lowering *low, uint32_t param)
 static enum err_code check(const struct strategy *s, const struct graph *graph,
                            const struct stream *stream, struct err *err)
 {
-    if (s->grad_accum_fp32 && s->system == SYSTEM_ZERO1 && s->compute == DTYPE_FP16)
-        return err_set(
-            err, ERR_UNSUPPORTED,
-            "--grad-accum-dtype fp32: of fp16 parameters zero1 keeps every gradient and its "
-            "buckets in fp32, beyond the step, which is not planned; zero2 has it");
     if (zero_bf16_has(s) && graph->is_recording)
         return err_set(err, ERR_UNSUPPORTED,
                        "--grad-accum-dtype fp32: the optimizer that zero1 then is (BF16_Optimizer) "
                        "is not planned of recorded models; zero2 has it");
-    if (s->grad_accum_fp32 && s->zero.optimizer.on)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--grad-accum-dtype fp32: with offload_optimizer it is not planned");
     return zero_check_used(graph, stream, err);
 }
 
@@ -169,6 +161,15 @@ static void declare_optimized(struct lowering *low)
     }
 }
 
+static struct operand *new_grads(struct lowering *low)
+{
+    struct operand *grads =
+        arena_alloc(&low->scratch, (low->plan->param_count + 1) * sizeof *grads);
+    for (uint32_t p = 0; p < low->plan->param_count; p++)
+        grads[p] = no_operand();
+    return grads;
+}
+
 static void set_up(struct lowering *low)
 {
     struct zero12 *z = low->state;
@@ -181,6 +182,7 @@ static void set_up(struct lowering *low)
     z->offload = s->zero.optimizer.on;
     z->held = z->copied = z->filled_event = z->emptied_event[0] = z->emptied_event[1] = NONE;
     z->fp32_partition = s->grad_accum_fp32 && s->compute != DTYPE_FP32 && !zero_bf16_has(s);
+    z->widened = z->fp32_partition && !z->each;
     z->bucket[0] = z->bucket[1] = z->gradients = z->older = z->padding = NONE;
     order_params(low);
     lay_out(low);
@@ -192,6 +194,7 @@ static void set_up(struct lowering *low)
     declare_optimized(low);
     new_resident(low, CATEGORY_PERSISTENT, z->offload ? LANE_HOST : LANE_COMPUTE, ATEN_DIV,
                  DTYPE_FP32, (struct shape){.rank = 0}); /* the last step's norm */
+    z->grads = z->widened ? new_grads(low) : low->grad;
     if (z->offload)
         zero12_offload_set_up(low);
     if (zero_bf16_has(s))
@@ -258,13 +261,23 @@ static void reduce_slices(struct lowering *low, const struct slice *slices, uint
     uint32_t cat = NONE;
     struct operand together = parts[0];
     if (count > 1) {
-        cat = alloc_buffer(low, CATEGORY_BUCKET, z->lane, ATEN_CAT, low->strategy->compute,
+        cat = alloc_buffer(low, CATEGORY_BUCKET, z->lane, ATEN_CAT, zero12_reduced_dtype(low),
                            flat(elements));
         together = plan_whole_buffer(low->plan, cat);
         emit_work_on(low, PLAN_COMPUTE, z->lane, WORK_PACK, ATEN_CAT, PLAN_NO_GROUP, count, parts,
                      1, &together);
     }
-    all_reduce(low, together);
+    if (z->widened) {
+        const uint32_t narrow = zero12_narrow(low, together);
+        all_reduce(low, plan_whole_buffer(low->plan, narrow));
+        zero12_put_back(low, plan_whole_buffer(low->plan, narrow), together);
+        if (cat != NONE)
+            emit_free(low, cat);
+        cat = narrow;
+        together = plan_whole_buffer(low->plan, narrow);
+    } else {
+        all_reduce(low, together);
+    }
     uint64_t at = 0;
     for (uint32_t i = 0; i < count; i++) {
         const uint64_t n = shape_elements(&parts[i].shape);
@@ -274,7 +287,7 @@ static void reduce_slices(struct lowering *low, const struct slice *slices, uint
             add_to_partition(low, slices[i].param, zero_run(reduced, slices[i].skip, n));
         }
         if (slices[i].own && cat != NONE)
-            zero_copy(low, z->lane, reduced, parts[i]);
+            zero12_put_back(low, reduced, parts[i]);
         at += n;
     }
     if (cat != NONE)
@@ -335,8 +348,13 @@ static void average_slices(struct lowering *low, struct operand bucket)
 static void average_whole(struct lowering *low, struct operand bucket)
 {
     const struct zero12 *z = zero12_of(low);
+    const struct operand wide = bucket;
+    if (z->widened)
+        bucket = plan_whole_buffer(low->plan, zero12_narrow(low, wide));
     all_reduce(low, bucket);
     zero_scale(low, z->lane, 1.0 / z->ranks, bucket, bucket);
+    if (z->widened)
+        zero12_put_back(low, bucket, wide);
     uint64_t at = 0;
     for (uint32_t i = 0; i < z->in_count; i++) {
         const struct part part = zero12_part(low, z->in[i]);
@@ -347,6 +365,8 @@ static void average_whole(struct lowering *low, struct operand bucket)
         }
         at += elements_of(low, z->in[i]);
     }
+    if (z->widened)
+        emit_free(low, bucket.place);
 }
 
 /* buffered_reduce_fallback: gradients where they are, together for the while. */
@@ -356,7 +376,7 @@ static void average_gradients(struct lowering *low)
     struct slice *slices = xmalloc((z->in_count + 1) * sizeof *slices);
     for (uint32_t i = 0; i < z->in_count; i++) {
         slices[i] =
-            (struct slice){low->grad[z->in[i]], z->in[i], true, zero12_part(low, z->in[i]).first};
+            (struct slice){z->grads[z->in[i]], z->in[i], true, zero12_part(low, z->in[i]).first};
         zero_scale(low, z->lane, 1.0 / z->ranks, slices[i].of, slices[i].of);
     }
     reduce_slices(low, slices, z->in_count, z->filled);
@@ -367,18 +387,29 @@ static struct operand filled_bucket(const struct lowering *low)
 {
     const struct zero12 *z = zero12_of(low);
     if (z->oversized)
-        return zero_run(low->grad[z->in[0]], 0, z->filled);
+        return zero_run(z->grads[z->in[0]], 0, z->filled);
     return zero_run(plan_whole_buffer(low->plan, z->bucket[z->turn]), 0, z->filled);
 }
 
 /* ---- after it: who keeps what ---- */
 
+static void forget(struct lowering *low, uint32_t p)
+{
+    const struct zero12 *z = zero12_of(low);
+    if (zero12_has_storage(z, z->grads[p]))
+        zero12_exchange(low, p, no_operand());
+    z->grads[p] = no_operand();
+}
+
 /* copy_grads_in_partition: at the first of a backward, room for all of this rank's. */
 static void keep_gradient(struct lowering *low, uint32_t p)
 {
     struct zero12 *z = low->state;
-    if (z->fp32_partition)
+    if (z->fp32_partition) {
+        if (z->widened && p != z->held)
+            forget(low, p);
         return;
+    }
     if (z->gradients == NONE) {
         z->gradients = alloc_buffer(low, CATEGORY_GRADIENT, z->lane, ATEN_EMPTY,
                                     low->strategy->compute, flat(z->own_elements));
@@ -388,24 +419,10 @@ static void keep_gradient(struct lowering *low, uint32_t p)
     view.offset = z->gradients_used;
     view.shape = low->plan->params[p].shape;
     z->gradients_used += elements_of(low, p);
-    zero_copy(low, z->lane, low->grad[p], view);
-    if (low->grad[p].place != z->bucket[0] && low->grad[p].place != z->bucket[1])
-        exchange_gradient(low, p, view, z->lane);
-    low->grad[p] = view;
-}
-
-/* Whether .grad is memory of its own. */
-static bool has_storage(const struct zero12 *z, struct operand grad)
-{
-    return grad.place != NONE && grad.place != z->bucket[0] && grad.place != z->bucket[1] &&
-           grad.place != z->gradients;
-}
-
-static void forget(struct lowering *low, uint32_t p)
-{
-    if (has_storage(zero12_of(low), low->grad[p]))
-        exchange_gradient(low, p, no_operand(), zero12_of(low)->lane);
-    low->grad[p] = no_operand();
+    zero_copy(low, z->lane, z->grads[p], view);
+    if (z->grads[p].place != z->bucket[0] && z->grads[p].place != z->bucket[1])
+        zero12_exchange(low, p, view);
+    z->grads[p] = view;
 }
 
 /* Gradients of other partitions that a reduction on its own stream still read. */
@@ -488,19 +505,20 @@ static void set_up_buckets(struct lowering *low)
     z->turn = 0;
     for (uint32_t i = 0; i < (o->overlap_comm ? 2U : 1U) && is_contiguous(low); i++)
         z->bucket[i] = alloc_buffer(low, CATEGORY_BUCKET, LANE_COMPUTE, ATEN_EMPTY,
-                                    low->strategy->compute, flat(o->reduce_bucket_size));
+                                    zero12_reduced_dtype(low), flat(o->reduce_bucket_size));
 }
 
 /* Offloading reads .grad when autograd may have given its memory to others: a copy takes its place.
  */
 static void own_gradient(struct lowering *low, uint32_t p)
 {
+    const struct zero12 *z = zero12_of(low);
     const uint32_t clone = alloc_buffer(low, CATEGORY_BUCKET, LANE_COMPUTE, ATEN_CLONE,
-                                        low->strategy->compute, low->plan->params[p].shape);
+                                        zero12_reduced_dtype(low), low->plan->params[p].shape);
     const struct operand whole = plan_whole_buffer(low->plan, clone);
-    zero_copy(low, LANE_COMPUTE, low->grad[p], whole);
-    exchange_gradient(low, p, whole, zero12_of(low)->lane);
-    low->grad[p] = whole;
+    zero_copy(low, LANE_COMPUTE, z->grads[p], whole);
+    zero12_exchange(low, p, whole);
+    z->grads[p] = whole;
 }
 
 /* reduce_independent_p_g_buckets_and_remove_grads. */
@@ -525,8 +543,8 @@ static void take(struct lowering *low, uint32_t p)
         struct operand view = plan_whole_buffer(low->plan, z->bucket[z->turn]);
         view.offset = z->filled;
         view.shape = low->plan->params[p].shape;
-        zero_copy(low, LANE_COMPUTE, low->grad[p], view);
-        exchange_gradient(low, p, view, z->lane);
+        zero_copy(low, LANE_COMPUTE, z->grads[p], view);
+        zero12_exchange(low, p, view);
     }
     if (z->offload && o->overlap_comm)
         z->filled_event = emit_record(low, LANE_COMPUTE);
@@ -550,6 +568,8 @@ static void gradient(struct lowering *low, uint32_t p)
     if (zero_bf16_has(low->strategy))
         return;
     set_up_buckets(low);
+    if (z->widened)
+        zero12_widen(low, p);
     if (z->each || (low->strategy->zero.overlap_comm && at_boundary(low)))
         take(low, p);
 }
@@ -568,10 +588,10 @@ static void accumulate(struct lowering *low)
     for (uint32_t i = 0; i < z->own_count; i++) {
         const uint32_t p = z->own[i];
         if (z->kept[p].place == NONE)
-            z->kept[p] = low->grad[p];
+            z->kept[p] = z->grads[p];
         else
             emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_ADD_IN_PLACE, ATEN_ADD_,
-                         PLAN_NO_GROUP, 1, &low->grad[p], 1, &z->kept[p]);
+                         PLAN_NO_GROUP, 1, &z->grads[p], 1, &z->kept[p]);
     }
 }
 
@@ -593,43 +613,23 @@ static void pad(struct lowering *low)
                  &whole);
 }
 
-static bool is_viewed(const struct lowering *low, uint32_t bucket)
-{
-    const struct zero12 *z = zero12_of(low);
-    for (uint32_t i = 0; i < z->count; i++)
-        if (low->grad[z->listed[i]].place == bucket)
-            return true;
-    return false;
-}
-
-/* Buckets go with the last gradient that is a view of them. */
-static void release_buckets(struct lowering *low)
-{
-    struct zero12 *z = low->state;
-    for (int i = 0; i < 2; i++)
-        if (z->bucket[i] != NONE && !is_viewed(low, z->bucket[i])) {
-            emit_free(low, z->bucket[i]);
-            z->bucket[i] = NONE;
-        }
-}
-
 /* Whether it is one that was added: of its own memory, and not what is kept. */
 static bool is_listed(const struct lowering *low, uint32_t p)
 {
     const struct zero12 *z = zero12_of(low);
-    return !z->fp32_partition && z->is_own[p] && has_storage(z, low->grad[p]) &&
-           z->kept[p].place != low->grad[p].place;
+    return !z->fp32_partition && z->is_own[p] && zero12_has_storage(z, z->grads[p]) &&
+           z->kept[p].place != z->grads[p].place;
 }
 
 static void clear_gradient(struct lowering *low, uint32_t p)
 {
     struct zero12 *z = low->state;
-    const bool view = low->grad[p].place != NONE && !has_storage(z, low->grad[p]);
-    if (z->kept[p].place != low->grad[p].place)
+    const bool view = z->grads[p].place != NONE && !zero12_has_storage(z, z->grads[p]);
+    if (z->kept[p].place != z->grads[p].place)
         forget(low, p);
-    low->grad[p] = no_operand();
+    z->grads[p] = no_operand();
     if (view)
-        release_buckets(low);
+        zero12_release_buckets(low);
 }
 
 /* _clear_param_grad_only: .grad goes; what was kept stays. `held` has another reference, and so
@@ -660,12 +660,12 @@ static void run_epilogue(struct lowering *low)
     const struct zero_options *o = &low->strategy->zero;
     const bool walks = !z->each && !o->overlap_comm;
     for (uint32_t i = 0; i < z->count && walks; i++)
-        if (low->grad[z->listed[i]].place != NONE)
+        if (z->grads[z->listed[i]].place != NONE)
             take(low, z->listed[i]);
     /* The walk's loop variable still has the last gradient, which is a view of the bucket unless it
      * was kept. */
     const uint32_t last = walks && z->count ? z->listed[z->count - 1] : NONE;
-    z->held = last != NONE && (!z->is_own[last] || z->offload) ? last : NONE;
+    z->held = last != NONE && (!z->is_own[last] || z->offload || z->widened) ? last : NONE;
     const uint32_t before = enter_scope(low, "ds_epilogue", PLAN_NO_UNIT, false);
     flush(low);
     if (o->overlap_comm) {
@@ -676,10 +676,11 @@ static void run_epilogue(struct lowering *low)
         accumulate(low);
         pad(low);
     }
-    release_buckets(low);
-    clear_gradients(low, z->held);
+    zero12_release_buckets(low);
+    if (!z->widened)
+        clear_gradients(low, z->held);
     leave_scope(low, before);
-    if (z->held != NONE)
+    if (z->held != NONE && (!z->widened || (z->is_own[z->held] && is_contiguous(low))))
         clear_gradient(low, z->held);
     z->held = NONE;
     z->ready = false;

@@ -9,6 +9,9 @@ struct zero12 {
     uint32_t ranks;
     bool each;           /* stage 2: every micro-batch reduces, as gradients come */
     bool fp32_partition; /* grad_accum_dtype fp32: gradients are kept in fp32, the partition only */
+    bool widened;        /* stage 1 with it: each is added up in fp32 before it is reduced, and
+                            .grad goes at once (grad_accum) */
+    struct operand *grads; /* (params) what is reduced: .grad, or what is added up in its place */
     /* the vector */
     uint32_t *listed, *order, count; /* trained parameters: as registered, as they lie in it */
     uint64_t *at;                    /* (params) elements before it */
@@ -32,8 +35,9 @@ struct zero12 {
     struct operand *kept; /* (params) averaged gradients; place NONE: none */
     uint32_t older;       /* the buffer of the first micro-batch's, where `kept` is */
     uint32_t padding;     /* zeros behind them; NONE: they fill the partition */
-    /* offload_optimizer: zero12_offload.c. `gradients` is the fp32 partition's, on the host */
+    /* offload_optimizer: zero12_offload.c */
     bool offload;
+    uint32_t host_gradients;     /* the fp32 partition's, on the host */
     uint32_t staging;            /* the partition in 16 bits, on the host */
     uint32_t temporary;          /* on the device: room for the largest gradient */
     uint32_t *accumulated;       /* (params) on the host: of micro-batches so far; NONE: none */
@@ -62,6 +66,25 @@ void zero12_gather(struct lowering *low);
 
 /* step(). */
 void zero12_update(struct lowering *low);
+
+/* ---- gradients added up in fp32: zero12_widen.c ---- */
+
+/* _fill_param_grad_accum_attribute: .grad is cast and added to what is there. */
+void zero12_widen(struct lowering *low, uint32_t param);
+/* .grad, or what is kept in its place, is `to` from here on. */
+void zero12_exchange(struct lowering *low, uint32_t param, struct operand to);
+/* What is left of them when the partition has been put together (free_grad_in_param_list). */
+void zero12_drop_widened(struct lowering *low);
+/* The dtype of what is reduced, before it is put on the wire in the parameters'. */
+enum dtype zero12_reduced_dtype(const struct lowering *low);
+/* A copy in the parameters' dtype, in which all ranks are summed (communication_data_type). */
+uint32_t zero12_narrow(struct lowering *low, struct operand of);
+/* Puts what was summed back, whichever dtype it has. */
+void zero12_put_back(struct lowering *low, struct operand summed, struct operand to);
+/* Whether .grad is memory of its own. */
+bool zero12_has_storage(const struct zero12 *z, struct operand grad);
+/* Buckets go with the last gradient that is a view of them. */
+void zero12_release_buckets(struct lowering *low);
 
 /* ---- BF16_Optimizer: zero_bf16.c ---- */
 

@@ -1,7 +1,8 @@
 /* zero12_offload.c - offload_optimizer of ZeRO stages 1 and 2 (stage_1_and_2.py; see zero12.c).
  *
  * The fp32 partition, its gradient and its states are in the host's memory, which DeepSpeedCPUAdam
- * updates:
+ * updates. (With grad_accum_dtype fp32 averaged gradients are added up on the device, in the
+ * partition's fp32 vector, and go to the host from there, behind the last micro-batch.)
  *
  *     backward   an averaged gradient of this rank's goes to the host at once, in fp32; the host
  *                learns its norm and whether it is finite. Before the last micro-batch it goes
@@ -35,13 +36,14 @@ void zero12_offload_set_up(struct lowering *low)
         largest = n > largest ? n : largest;
     }
     z->staging = new_host(low, CATEGORY_PARAM, dtype, z->partition);
-    z->gradients = new_host(low, CATEGORY_GRADIENT, DTYPE_FP32, z->partition);
+    z->host_gradients = new_host(low, CATEGORY_GRADIENT, DTYPE_FP32, z->partition);
     new_host(low, CATEGORY_PERSISTENT, dtype, largest);
     z->temporary =
         new_resident(low, CATEGORY_PERSISTENT, LANE_COMPUTE, ATEN_ZEROS, dtype, flat(largest));
     z->norms = none_array(low, z->count);
     z->accumulated = none_array(low, low->plan->param_count);
-    for (uint32_t i = 0; i < z->own_count && z->each && low->strategy->accumulate > 1; i++)
+    for (uint32_t i = 0;
+         i < z->own_count && z->each && low->strategy->accumulate > 1 && !z->fp32_partition; i++)
         z->accumulated[z->own[i]] = new_host(low, CATEGORY_GRADIENT, dtype,
                                              shape_elements(&low->plan->params[z->own[i]].shape));
 }
@@ -61,7 +63,7 @@ static void accumulate(struct lowering *low, uint32_t p)
     struct zero12 *z = low->state;
     const uint64_t n = shape_elements(&low->plan->params[p].shape);
     const struct operand there = plan_whole_buffer(low->plan, z->accumulated[p]);
-    const struct operand here = zero_run(low->grad[p], 0, n);
+    const struct operand here = zero_run(z->grads[p], 0, n);
     wait_for_copies(low);
     if (low->micro_batch > 0) {
         const struct operand room = zero_run(plan_whole_buffer(low->plan, z->temporary), 0, n);
@@ -80,11 +82,13 @@ static void hand_over(struct lowering *low, uint32_t p)
     struct zero12 *z = low->state;
     const struct part part = zero12_part(low, p);
     const uint64_t n = part_elements(&part);
-    struct operand own = zero_run(low->grad[p], part.first, n);
+    struct operand own = z->fp32_partition
+                             ? zero_run(plan_whole_buffer(low->plan, z->gradients), part.offset, n)
+                             : zero_run(z->grads[p], part.first, n);
     z->norms[z->norm_count++] = zero_norm_one(low, z->lane, own);
-    zero_look_at(low, z->lane, low->strategy->compute);
+    zero_look_at(low, z->lane, (enum dtype)own.dtype);
     uint32_t cast = NONE;
-    if (low->strategy->compute != DTYPE_FP32) {
+    if (own.dtype != DTYPE_FP32) {
         cast = alloc_buffer(low, CATEGORY_GRADIENT, z->lane, ATEN_TO_COPY, DTYPE_FP32, flat(n));
         const struct operand whole = plan_whole_buffer(low->plan, cast);
         emit_work_on(low, PLAN_COMPUTE, z->lane, WORK_CAST, ATEN_TO_COPY, PLAN_NO_GROUP, 1, &own, 1,
@@ -92,7 +96,7 @@ static void hand_over(struct lowering *low, uint32_t p)
         own = whole;
     }
     zero_move(low, PLAN_DEVICE_TO_HOST, z->lane, own,
-              zero_run(plan_whole_buffer(low->plan, z->gradients), part.offset, n),
+              zero_run(plan_whole_buffer(low->plan, z->host_gradients), part.offset, n),
               is_pageable(low));
     z->copied = emit_record(low, z->lane);
     if (cast != NONE)
@@ -102,7 +106,8 @@ static void hand_over(struct lowering *low, uint32_t p)
 bool zero12_offload_gradient(struct lowering *low, uint32_t p)
 {
     const bool last = low->micro_batch + 1 == low->strategy->accumulate;
-    if (zero12_of(low)->each && (low->micro_batch > 0 || !last))
+    const struct zero12 *z = zero12_of(low);
+    if (z->each && !z->fp32_partition && (low->micro_batch > 0 || !last))
         accumulate(low, p);
     if (last)
         hand_over(low, p);
@@ -159,18 +164,22 @@ void zero12_offload_update(struct lowering *low)
     const uint32_t norm = take_norm(low);
     const uint32_t unscaled = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_HOST, ATEN_DIV, DTYPE_FP32,
                                            (struct shape){.rank = 0});
-    low->optimized[0].gradient = plan_whole_buffer(low->plan, z->gradients);
-    zero12_declare_gradients(low, z->gradients);
+    low->optimized[0].gradient = plan_whole_buffer(low->plan, z->host_gradients);
+    zero12_declare_gradients(low, z->host_gradients);
     if (low->strategy->max_norm > 0)
         zero_clip(low, LANE_HOST, norm, low->optimized[0].gradient, DTYPE_FP32, true);
     const uint32_t before = enter_scope(low, "ds_inner_step", PLAN_NO_UNIT, false);
     emit_optimizer(low);
     leave_scope(low, before);
     bring_back(low);
+    if (z->gradients != NONE)
+        emit_free(low, z->gradients); /* what the host has of it is all that is read */
+    z->gradients = NONE;
     for (uint32_t i = 0; i < z->norm_count; i++)
         emit_free(low, z->norms[i]);
     z->norm_count = 0;
     zero12_gather(low);
     emit_free(low, norm);
     emit_free(low, unscaled);
+    zero12_drop_widened(low);
 }

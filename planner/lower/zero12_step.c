@@ -83,6 +83,7 @@ void zero12_update(struct lowering *low)
     const uint32_t norm = zero_norm(low, z->group, count, parts);
     const uint32_t unscaled = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_DIV,
                                            DTYPE_FP32, (struct shape){.rank = 0});
+    zero12_drop_widened(low);
     struct operand *gradient = &low->optimized[0].gradient;
     *gradient = flatten(low, all, parts);
     const bool alias = !z->fp32_partition && all == 1 && low->strategy->compute == DTYPE_FP32;

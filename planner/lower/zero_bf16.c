@@ -13,7 +13,8 @@
 
 bool zero_bf16_has(const struct strategy *s)
 {
-    return s->system == SYSTEM_ZERO1 && s->grad_accum_fp32 && s->compute == DTYPE_BF16;
+    return s->system == SYSTEM_ZERO1 && s->grad_accum_fp32 && s->compute == DTYPE_BF16 &&
+           !s->zero.optimizer.on;
 }
 
 void zero_bf16_set_up(struct lowering *low)

@@ -26,7 +26,7 @@ static void write_options(const char *name, const char *text)
 static void trajectories_are_pytorchs(void **state)
 {
     (void)state;
-    char options[8][256];
+    char options[9][256];
     write_options("small.json", "{\"reduce_bucket_size\": 9000}");
     write_options("round.json", "{\"reduce_bucket_size\": 9000, \"round_robin_gradients\": true, "
                                 "\"overlap_comm\": true}");
@@ -48,6 +48,8 @@ static void trajectories_are_pytorchs(void **state)
         "--strategy zero3 --zero %s/tight.json --accumulate 2 --checkpointing full",
         "--strategy zero3 --zero %s/tight-hpz.json",
         "--strategy zero3 --zero %s/whole.json --accumulate 2",
+        "--strategy zero1 --zero %s/apart.json",
+        "--strategy zero1 --zero %s/whole.json",
     };
     const struct variation variations[] = {
         {4, 1, options[0]},         {2, 4, options[1]},         {2, 2, options[2]},
@@ -62,6 +64,9 @@ static void trajectories_are_pytorchs(void **state)
         {1, 8, "--strategy zero1 --grad-accum-dtype fp32"},
     };
     reference_check_each(rounded, COUNT(rounded), "--param-dtype bf16", 2e-2);
+    const struct variation widened[] = {{2, 2, options[0]}, {2, 4, options[7]}, {2, 4, options[8]}};
+    reference_check_each(widened, COUNT(widened), "--param-dtype fp16 --grad-accum-dtype fp32",
+                         2e-2);
 }
 
 /* The host computes what DeepSpeedCPUAdam does, between copies that are on their own streams. */
@@ -104,6 +109,9 @@ static void trajectories_of_offloading_are_too(void **state)
     for (size_t i = 0; i < COUNT(formats); i++)
         snprintf(options[i], sizeof options[i], formats[i], reference_folder());
     reference_check_each(variations, COUNT(variations), "--param-dtype fp32", 1e-5);
+    const struct variation widened[] = {{2, 2, options[0]}};
+    reference_check_each(widened, COUNT(widened), "--param-dtype bf16 --grad-accum-dtype fp32",
+                         2e-2);
 }
 
 int main(void)
