@@ -255,6 +255,40 @@ static bool same_frozen(const struct recording *r, const struct recorded_variant
     return true;
 }
 
+/* The text of a variant's list of inputs, which is short where its line is not; "" without. */
+static size_t inputs_of(const struct recorded_variant *v, const char **out)
+{
+    static const char key[] = "\"inputs\":";
+    const char *from = memmem(v->line, v->length, key, sizeof key - 1);
+    const char *const end = v->line + v->length;
+    *out = from ? from + sizeof key - 1 : end;
+    int depth = 0;
+    for (const char *at = *out; at < end; at++) {
+        depth += *at == '[' ? 1 : *at == ']' ? -1 : 0;
+        if (depth <= 0)
+            return (size_t)(at - *out);
+    }
+    return (size_t)(end - *out);
+}
+
+/* What a model is given is in a step with fully_shard's hooks as it came, and in others in the
+ * model's dtype. Where that is not the same FullyShardedDataParallel casts it, too, and files that
+ * are older than that have no step which does. */
+static enum err_code check_casts(const struct recording *r, const struct recorded_variant *plain,
+                                 struct err *err)
+{
+    const char *given = NULL, *inputs = NULL;
+    const size_t length = inputs_of(plain, &inputs);
+    for (uint32_t i = 0; i < r->variant_count; i++)
+        if (r->variants[i].input_nodes && r->variants[i].batch == plain->batch &&
+            (inputs_of(&r->variants[i], &given) != length || memcmp(given, inputs, length) != 0))
+            return err_set(err, ERR_UNSUPPORTED,
+                           "%s was recorded before recordings said how fsdp1 casts what a model is "
+                           "given; record it again with this version's record.py",
+                           r->path);
+    return ERR_OK;
+}
+
 enum err_code recording_choose(const struct recording *r, const struct recording_choice *choice,
                                const struct recorded_variant **out, struct err *err)
 {
@@ -300,8 +334,8 @@ enum err_code recording_choose(const struct recording *r, const struct recording
                 return ERR_OK;
         }
     }
-    if (*out) /* there is nothing to cast */
-        return ERR_OK;
+    if (*out)
+        return choice->root_casts ? check_casts(r, *out, err) : ERR_OK;
     if (batch && !frozen)
         return err_set(err, ERR_INVALID,
                        "--freeze: %s has no recording of a step that does not train \"%s\": what "
