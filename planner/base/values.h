@@ -64,6 +64,7 @@ enum buffer_values_kind {
 struct buffer_values {
     uint8_t kind;   /* enum buffer_values_kind */
     uint8_t layout; /* ROPE: enum rope_layout */
+    bool unlisted;  /* a plain attribute of its module, not among model.buffers() */
     float number;   /* NUMBER: in fp32, or whole in int64; WINDOW: how many places, 0 all */
     struct rope rope;
 };

@@ -443,6 +443,8 @@ static void broadcast_buffers(struct lowering *low)
     const uint32_t all = low->plan->module_buffer_count;
     bool *gone = arena_alloc(&low->scratch, all + 1);
     uint32_t *taken = none_array(low, all), used = 0, count;
+    for (uint32_t i = 0; i < all; i++)
+        gone[i] = low->plan->module_buffers[i].values.unlisted;
     struct in_flight flights[IN_FLIGHT_MOST];
     uint32_t flying = 0;
     while ((count = take_buffers(low, gone, taken + used)) > 0) {
