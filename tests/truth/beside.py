@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATTERNS = {"adamw_foreach": ("adamw", "foreach"), "adamw_fused": ("adamw", "fused"), "adamw_loop": ("adamw", "loop"),
             "sgd": ("sgd", "foreach")}
 ZERO = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
-        "grad_accum_dtype", "no_sync", "code", "freeze", "lora", "lora_dtype", "gpus_per_node"}
+        "grad_accum_dtype", "no_sync", "code", "freeze", "lora", "lora_dtype", "gpus_per_node", "attention"}
 DEFAULT = 14    # 2.x: what is planned without --torch
 
 
@@ -79,7 +79,6 @@ def of_zero(s, folder):
     path.write_text(json.dumps({k: v for k, v in s.items() if k not in ZERO}))
     yield "zero", path
     yield "grad-accum-dtype", s.get("grad_accum_dtype", "same")
-    yield "gpus-per-node", s.get("gpus_per_node", 8)
 
 
 def options(row, folder):
@@ -102,6 +101,7 @@ def options(row, folder):
     yield "autograd", row.get("autograd", "recorded")
     yield "strategy", f"zero{s['stage']}" if system == "deepspeed" else system
     yield "gpus", s["world"]
+    yield "gpus-per-node", s.get("gpus_per_node") or next(n for n in range(min(8, s["world"]), 0, -1) if s["world"] % n == 0)
     yield "rank", s.get("rank", 0)
     yield "seq", m["seq"]
     yield "micro-batch", m["batch"]

@@ -210,9 +210,14 @@ def job(rng, system, name):
     s = SYSTEMS[kind](rng, m)
     if m["kind"] == "hf":
         s["code"] = "hf"
-    if system != "real":
-        return {"name": name, "model": m, "strategy": s}
+    config = {"name": name, "model": m, "strategy": s}
+    return computed(config) if system == "real" else config
+
+
+def computed(config):
+    """The same, by record_real.py."""
+    m, s = config["model"], config["strategy"]
     s.pop("offload", None)      # one memory there
     if m["kind"] != "hf" and s.get("param_dtype") not in ("bf16", "fp16"):
         s.update(param_dtype="bf16", reduce_dtype="fp32")   # its attention is flash's, which no GPU has in fp32
-    return {"name": name, "model": m, "strategy": s, "autograd": "gpu"}
+    return {**config, "autograd": "gpu"}

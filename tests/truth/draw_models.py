@@ -167,7 +167,8 @@ def transformers(rng, mixtures=True):
 
 
 def layers_of(m):
-    return m.get("layers") or m.get("num_hidden_layers") or m.get("n_layer") or m.get("num_layers")
+    names = ("layers", "num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    return next((m[name] for name in names if m.get(name)), 2)      # two: small_models.py
 
 
 def frozen(rng, m):

@@ -371,9 +371,9 @@ def cuda_sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         if scale is None:
             scale = head ** -0.5
         pad = -head % 8
-        if pad:
-            query, key, value = (F.pad(t, (0, pad)) for t in (query, key, value))
-        out = aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
+        # what was cast is the caller's, until the call returns
+        q, k, v = (F.pad(t, (0, pad)) if pad else t for t in (query, key, value))
+        out = aten._scaled_dot_product_flash_attention(q, k, v, dropout_p, is_causal, scale=scale)[0]
         return out[..., :head] if pad else out
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         attn_mask = torch.where(attn_mask, 0.0, torch.scalar_tensor(float("-inf"), dtype=query.dtype))

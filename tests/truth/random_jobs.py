@@ -4,6 +4,7 @@
     random_jobs.py --count 100 --seed 1 [--system fsdp2 fsdp1 ddp zero real] [--out ROWS.jsonl]
     random_jobs.py ... [--models written|mixtures] [--with offload ...]    models of models.py, or of experts, alone; jobs that
                                                                 have a key
+    random_jobs.py ... --wide                                   further out, every family and recorded models (draw_wide.py)
     random_jobs.py --check ROWS.jsonl ... [--only NAME ...]     rows recorded before, beside shardplan as it is now
 
 Every job is drawn from what `shardplan fit --help` offers (draw.py), recorded as record.py and its like do, and planned by
@@ -26,6 +27,7 @@ import warnings
 
 import beside
 import draw
+import draw_wide
 from draw_models import MIXTURES
 
 
@@ -92,7 +94,7 @@ def one_each(systems, jobs, models):
 
 
 def wanted(config, args):
-    kind = config["model"].get("model_type") in MIXTURES if args.models == "mixtures" else config["model"]["kind"] != "hf"
+    kind = config["model"].get("model_type") in MIXTURES if args.models == "mixtures" else config["model"].get("kind") not in ("hf", None)
     return (args.models == "all" or kind) and all(key in config["strategy"] for key in args.having)
 
 
@@ -109,7 +111,8 @@ def drawn(args):
     for n in range(args.count):
         seed = f"{args.seed}-{n}"
         rng = random.Random(seed)
-        jobs = iter(lambda: draw.job(rng, args.system[n % len(args.system)], f"random-{seed}"), None)
+        module = draw_wide if args.wide else draw
+        jobs = iter(lambda: module.job(rng, args.system[n % len(args.system)], f"random-{seed}"), None)
         yield recordable(next(config for config in jobs if wanted(config, args)))
 
 
@@ -128,6 +131,7 @@ def main():
     parser.add_argument("--seed", default="1")
     parser.add_argument("--system", nargs="*", default=[*draw.SYSTEMS, "real"])
     parser.add_argument("--models", choices=["all", "written", "mixtures"], default="all")
+    parser.add_argument("--wide", action="store_true")
     parser.add_argument("--with", dest="having", nargs="*", default=[])
     parser.add_argument("--out", default="/dev/null")
     parser.add_argument("--check", nargs="*")
@@ -142,8 +146,9 @@ def main():
             if not args.only or row["name"] in args.only:
                 show(row["name"], *beside.verdict(row), tally, system_of(row))
     else:
+        configs = list(drawn(args))     # not in a thread of the pool's, whose locks a fork would copy
         with open(args.out, "w") as out, one_each(args.system, args.jobs, args.models) as pool:
-            for config, row, failure, verdict in pool.imap(known, drawn(args)):
+            for config, row, failure, verdict in pool.imap(known, configs):
                 if row is None:
                     show(config["name"], "failed", [failure, json.dumps(config)], [], tally, system_of(config))
                     continue

@@ -38,7 +38,7 @@ import recorder
 SMALL = 16
 SCRATCH = {"mm", "addmm", "bmm", "add_", "embedding", "embedding_dense_backward", "sum", "mean", "_chunk_cat",
            "copy_", "mul_", "cumsum", "histc", "sort", "scatter_", "convolution", "convolution_backward"}
-CASTS = {"mul"}
+CASTS = {"mul", "add"}
 
 KERNELS = ["_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward",
            "_scaled_dot_product_efficient_attention",

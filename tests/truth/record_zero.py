@@ -213,7 +213,11 @@ class Zero(recorder.System):
                 Log.current.segment = "backward_blocks"
         first = lambda output: output if isinstance(output, torch.Tensor) else next(iter(
             output.values() if isinstance(output, dict) else output))
-        block.register_forward_hook(lambda module, args, output: first(output).register_hook(reached) and None)
+
+        def hook(module, args, output):
+            if first(output).requires_grad:
+                first(output).register_hook(reached)
+        block.register_forward_hook(hook)
 
     def optimizer(self, model):
         return self.outer

@@ -36,6 +36,7 @@ import models
 import record
 import record_systems
 import recorder
+from small_models import small
 
 SECONDS = 400
 CLASSES = ("MODEL_FOR_CAUSAL_LM", "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM", "MODEL_FOR_MASKED_LM", "MODEL_FOR_IMAGE_TEXT_TO_TEXT",
@@ -67,13 +68,13 @@ def config_of(kind, own=False):
     config_class = CONFIG_MAPPING[kind]
     if own:
         return {**json.loads(config_class().to_json_string(use_diff=False)), "architectures": [class_of(kind)]}
-    fields, values = inventory.small(kind), vars(config_class())
+    fields, values = small(kind), vars(config_class())
     fields.update({k: v for k, v in SMALLER.items() if isinstance(values.get(k), int)})
     config = config_class(**fields)
     for part in ("text_config", "vision_config", "audio_config", "encoder", "decoder"):     # configs inside
         inner = getattr(config, part, None)
         if hasattr(inner, "model_type") and inner.model_type in CONFIG_MAPPING:
-            smaller = inventory.small(inner.model_type)
+            smaller = small(inner.model_type)
             smaller.update({k: v for k, v in SMALLER.items() if isinstance(vars(inner).get(k), int)})
             setattr(config, part, type(inner)(**smaller))
     text = json.loads(config.to_json_string(use_diff=False))
