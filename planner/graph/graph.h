@@ -87,6 +87,9 @@ enum graph_mark {
     MARK_ROOT_EXIT, /* the root module's forward returns here */
     MARK_LOGITS,    /* the logits exist */
     MARK_LOSS,      /* the loss exists: the forward pass ends */
+    MARK_FRAME, /* a function of the model's own code begins, outside of blocks: what Dynamo sees
+                   as a frame (torch's own modules are none) */
+    MARK_FRAME_END, /* ... and returns */
 };
 
 struct graph_param {

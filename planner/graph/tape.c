@@ -45,7 +45,7 @@ void tape_forward_item(struct tape *tape, struct graph_item item)
             tape_leave_call(tape, CALL_ROOT);
         if (item.arg == MARK_ROOT_EXIT)
             tape_step(tape, STEP_POST_FORWARD, MODULE_ROOT);
-        else
+        else if (item.arg == MARK_LOGITS || item.arg == MARK_LOSS)
             tape_step(tape, STEP_MARK, marks[item.arg]);
         break;
     }

@@ -22,6 +22,9 @@ enum compiled {
     COMPILED_NOT,
     COMPILED_BLOCKS, /* each block on its own */
     COMPILED_MODEL,  /* what the root module's forward does, as one graph */
+    COMPILED_FRAMES, /* likewise, where hooks within its loop over blocks break that: Dynamo leaves
+                        a frame alone that would break in a loop, and makes a graph of each function
+                        of the model's own that it calls: blocks, and what MARK_FRAME marks */
 };
 
 struct tape_options {

@@ -62,12 +62,13 @@ static void add_parts(const struct graph *graph, const struct tape_options *opti
 static void find_regions(const struct graph *graph, const struct tape_options *options,
                          struct tape_regions *out)
 {
-    uint32_t loss = GRAPH_NONE, blocks = 0;
+    const bool frames = options->compiled == COMPILED_FRAMES;
+    uint32_t loss = GRAPH_NONE, frame = GRAPH_NONE, blocks = 0;
     out->of = xcalloc(graph->item_count + 2UL, sizeof *out->of);
     for (uint32_t i = 0; i < graph->item_count; i++) {
         const struct graph_item item = graph->items[i];
         blocks += is_block(graph, item);
-        if (options->compiled == COMPILED_BLOCKS && is_block(graph, item))
+        if ((options->compiled == COMPILED_BLOCKS || frames) && is_block(graph, item))
             add_parts(graph, options, out,
                       (struct tape_region){
                           .module = item.arg,
@@ -79,6 +80,13 @@ static void find_regions(const struct graph *graph, const struct tape_options *o
         if (options->compiled == COMPILED_MODEL && is_mark(item, MARK_ROOT_EXIT))
             add_parts(graph, options, out,
                       (struct tape_region){.module = GRAPH_NONE, .end_item = i}, GRAPH_NONE);
+        if (is_mark(item, MARK_FRAME))
+            frame = i + 1;
+        if (frames && is_mark(item, MARK_FRAME_END))
+            add_parts(
+                graph, options, out,
+                (struct tape_region){.module = GRAPH_NONE, .first_item = frame, .end_item = i},
+                GRAPH_NONE);
         if (is_mark(item, MARK_LOGITS))
             loss = i + 1;
         if (options->compiled_loss && is_mark(item, MARK_LOSS))

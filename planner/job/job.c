@@ -215,21 +215,23 @@ static enum err_code check_trained(const struct job *job, const struct graph *gr
                    job->model.frozen ? job->model.frozen : "");
 }
 
-/* Hooks of FSDP2 and FSDP1 are outside of what Dynamo compiles: in a loop over blocks that comes to
- * each block on its own. DeepSpeed's engine has one of the model alone. Of the rest, what was
- * recorded. */
+/* Which modules size_based_auto_wrap_policy wraps is not known before there is a graph: blocks, or
+ * what is before or behind them alone, where one graph is left. DeepSpeed's engine has hooks of the
+ * model alone. Of the rest, what was recorded. */
 static enum err_code check_compiled_model(const struct job *job, struct err *err)
 {
     const enum system_kind system = job->strategy.system;
     if (system == SYSTEM_ZERO1 || system == SYSTEM_ZERO2)
         return err_set(err, ERR_UNSUPPORTED,
-                       "--compile model is planned under ddp alone: what torch.compile makes of a "
-                       "model behind DeepSpeed's hook was not recorded; --compile on is planned");
-    if (system != SYSTEM_DDP)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--compile model is planned under ddp alone: hooks of %s break the model's "
-                       "graph at each block, which comes to --compile on",
+                       "--compile model is not planned under %s: what torch.compile makes of a "
+                       "model behind DeepSpeed's hook was not recorded; --compile on is planned",
                        system_name(system));
+    if (job->strategy.units == UNITS_ELEMENTS)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--compile model with --units %u: where the model's graph breaks depends on "
+                       "which modules are that large; it is planned with blocks, embeddings or "
+                       "none",
+                       job->strategy.unit_elements);
     const char *what = job->model.code == CODE_HF                ? "--code hf"
                        : job->model.lora                         ? "--lora"
                        : job->model.float8                       ? "--float8"
@@ -250,7 +252,7 @@ static enum err_code check_compiled(const struct job *job, struct err *err)
 {
     if (!job_tape(job).compiled || job->config.recording)
         return ERR_OK;
-    if (job_tape(job).compiled == COMPILED_MODEL)
+    if (job->tape.compiled == COMPILED_MODEL)
         TRY(check_compiled_model(job, err));
     const struct tape_options tape = job_tape(job);
     if (tape.bucket_bytes > 0 && tape.bucket_bytes < 1 << 20 && !tape.whole_graphs)

@@ -19,7 +19,7 @@ static bool compiles(const struct job *job)
 
 static bool compiles_model(const struct job *job)
 {
-    return job_tape(job).compiled == COMPILED_MODEL;
+    return job->tape.compiled == COMPILED_MODEL;
 }
 
 static bool compiles_under_zero(const struct job *job)
@@ -78,7 +78,8 @@ static const struct recorded_under rows[] = {
     [START_UP] = {"--start-up", 14, 15, NULL, true, "start_up.jsonl, start_up_systems.jsonl"},
     {"ZeRO", 14, 15, is_zero, false, "zero_events.jsonl, version_zero_events.jsonl"},
     {"--compile", 14, 15, compiles, false, "compile*.jsonl, version_compile_steps.jsonl"},
-    {"--compile model", 14, 14, compiles_model, false, "compile_model.jsonl"},
+    {"--compile model", 14, 14, compiles_model, false,
+     "compile_model.jsonl, compile_steps_frames.jsonl"},
     {"--compile under ZeRO", 14, 14, compiles_under_zero, false, "compile_steps_zero.jsonl"},
     {"--compile with --autocast under FSDP1", 14, 14, compiles_autocast, false,
      "compile_steps.jsonl"},

@@ -200,6 +200,7 @@ static void final(struct lowering *low)
 const struct system system_fsdp1 = {
     .name = "fsdp1",
     .state_bytes = sizeof(struct fsdp1),
+    .unit_hooks = true,
     .views = true,
     .casts_root = true,
     .marks_blocks = true,

@@ -219,6 +219,7 @@ const struct system system_fsdp2 = {
     .state_bytes = sizeof(struct fsdp2),
     .dtensors = true,
     .input_nodes = true,
+    .unit_hooks = true,
     .casts_inputs = true,
     .fetches_apart = true, /* into all_gather_copy_in_stream's memory, and out of it at their use */
     .check = fsdp2_check,

@@ -35,6 +35,7 @@ struct system {
     bool own_programs;  /* ranks run different instructions */
     bool input_nodes;   /* its hooks pass modules' inputs through nodes (tape_options.h) */
     bool call_hooks;    /* likewise: it has hooks on every module */
+    bool unit_hooks;    /* likewise: on the modules that its units are */
     bool own_linear;    /* likewise: it puts a function of its own in the place of F.linear */
     bool scaled_loss;   /* likewise: its engine has the loss */
     uint64_t (*bucket_bytes)(const struct strategy *strategy); /* tape_options; NULL: none */

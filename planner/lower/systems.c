@@ -25,6 +25,9 @@ void system_tape(const struct strategy *strategy, struct tape_options *options)
     options->scaled_loss = system && system->scaled_loss;
     options->divided_loss = system && system->unscaled && system->unscaled(strategy);
     options->grad_dtypes = system && system->casts_gradient;
+    if (system && system->unit_hooks && strategy->units != UNITS_NONE &&
+        options->compiled == COMPILED_MODEL)
+        options->compiled = COMPILED_FRAMES;
     options->bucket_bytes = system && system->bucket_bytes ? system->bucket_bytes(strategy) : 0;
 }
 

@@ -97,7 +97,9 @@ void build_gpt2(struct graph *graph, const struct model_config *c, const struct 
     }
 
     const struct norm final = build_norm(graph, "", "ln_f", c->hidden, true, c->norm_eps);
+    graph_mark(graph, MARK_FRAME); /* nanoGPT's LayerNorm is a class of its own */
     const uint32_t normed = apply_norm(graph, x, final);
+    graph_mark(graph, MARK_FRAME_END);
     struct linear head = {wte, GRAPH_NONE};
     if (!c->tied)
         head = build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);

@@ -7,7 +7,7 @@ its last reader, as Inductor's programs free it.  What is inside of a program is
 (record_compile.py); what crosses its border is recorded here: who holds it, and when it dies.
 
 Usage
-    record_compile_steps.py --out OUT.jsonl [--only PATTERN] [--float8 | --model | --parts | --zero]
+    record_compile_steps.py --out OUT.jsonl [--only PATTERN] [--float8 | --model | --frames | --parts | --zero]
     record_compile_steps.py --check OUT.jsonl
 
 A row: name, model, strategy as record.py and record_systems.py have them (strategy.compile is
@@ -20,10 +20,12 @@ A row: name, model, strategy as record.py and record_systems.py have them (strat
     gradients   DDP: parameters in the order in which autograd accumulates their gradients
     reduced     with optimize_ddp: of each all-reduce its bytes and how many products and attentions of compiled
                 graphs came before it
+    runs        of models compiled whole under FSDP2 and FSDP1: how many graphs run in a step, forward and backward
     graphs      how many functions each graph of the first block has, forward and backward
 """
 import argparse
 import fnmatch
+import functools
 import json
 import sys
 
@@ -115,6 +117,20 @@ MODEL_CASES = (
     ("model-ddp-autocast", LLAMA, {**AUTOCAST, "compile": "model"}),
     ("model-ddp-gpt2", GPT2, MODEL),
 )
+FRAMES = {"compile": "model"}
+FRAMES_CASES = (
+    ("frames-fsdp2", LLAMA, {"world": 4, **BF16, **FRAMES}),
+    ("frames-fsdp2-titan-ac", LLAMA, {"world": 4, "units": "torchtitan", "ac": "full", **BF16, **FRAMES}),
+    ("frames-fsdp2-gpt2", GPT2, {"world": 4, **BF16, **FRAMES}),
+    ("frames-fsdp2-gpt2-untied", {**GPT2, "tied": False}, {"world": 2, "ac": "selective", **BF16, **FRAMES}),
+    ("frames-fsdp2-gpt2-accumulate", GPT2, {"world": 4, "accumulate": 2, "clip": True, **BF16, **FRAMES}),
+    ("frames-fsdp1", LLAMA, {**FSDP1, "world": 4, **BF16, **FRAMES}),
+    ("frames-fsdp1-gpt2", GPT2, {**FSDP1, "world": 4, **BF16, **FRAMES}),
+    ("frames-fsdp1-gpt2-ac", GPT2, {**FSDP1, "world": 4, "ac": "full", **BF16, **FRAMES}),
+    ("frames-fsdp1-gpt2-autocast", GPT2, {**FSDP1, "world": 4, "autocast": "bf16", **BF16, **FRAMES}),
+    ("frames-fsdp1-none", LLAMA, {**FSDP1, "world": 4, "wrap": "none", **BF16, **FRAMES}),
+    ("frames-fsdp1-none-gpt2", GPT2, {**FSDP1, "world": 4, "wrap": "none", "sharding": "SHARD_GRAD_OP", **BF16, **FRAMES}),
+)
 PARTS = {**DDP, "compile": "model", "optimize_ddp": True, "bucket_cap_mb": 1}
 PARTS_AUTOCAST = {**PARTS, **AUTOCAST}
 del PARTS_AUTOCAST["store_dtype"]
@@ -170,15 +186,23 @@ PRODUCTS = {"aten.mm", "aten.addmm", "aten._scaled_dot_product_flash_attention",
             "aten._scaled_dot_product_flash_attention_backward"}
 
 
+def layer_norm(x, shape, weight, bias, eps):
+    """As Inductor decomposes it for CUDA: mean and 1/sigma stay in fp32, which on a CPU are cast to x's dtype."""
+    out, mean, rstd = torch._refs._normalize(x, list(range(x.ndim - len(shape), x.ndim)), eps)
+    return (out * weight + bias).to(x.dtype), mean, rstd
+
+
 class Graphs:
     """A backend: AOTAutograd's graphs, run node by node."""
 
-    products, reduced = 0, []       # of the step so far
+    products, reduced, runs = 0, [], 0      # of the step so far
 
     def __init__(self):
         self.sizes = []
         self.backend = aot_autograd(fw_compiler=self.compiled, bw_compiler=self.compiled,
-                                    partition_fn=partition_fn, decompositions=select_decomp_table())
+                                    partition_fn=partition_fn,
+                                    decompositions={**select_decomp_table(),
+                                                    torch.ops.aten.native_layer_norm.default: layer_norm})
 
     def compiled(self, graph, _):
         self.sizes.append(sum(node.op == "call_function" for node in graph.graph.nodes))
@@ -188,6 +212,7 @@ class Graphs:
             place = recorder.Log.current.place
             place.append(GRAPH)
             Graphs.products += products
+            Graphs.runs += 1
             try:
                 return torch.fx.Interpreter(graph).boxed_run(arguments)
             finally:
@@ -201,8 +226,9 @@ def compiled(kind, whole):
     class Compiled(kind):
         def shard(self, model, blocks):
             self.graphs, self.gradients, self.hooks = Graphs(), [], 0
+            self.hooked = whole and kind is not record_systems.KINDS["ddp"]
             for part in [model] if whole else blocks:
-                part.compile(backend=self.graphs.backend, fullgraph=True)
+                part.compile(backend=self.graphs.backend, fullgraph=not self.hooked)
             wrapped = super().shard(model, blocks)
             for name, p in model.named_parameters():
                 if p.is_leaf and p.requires_grad:
@@ -248,6 +274,8 @@ def record_case(name, m, s):
     torch._dynamo.reset()
     torch._dynamo.config.optimize_ddp = s.get("optimize_ddp", False)
     s = {"compile": "blocks", **s}
+    # torch's own class is no frame of Dynamo's, as one from here would be
+    models.RMSNorm = functools.partial(torch.nn.RMSNorm, eps=1e-5) if s["compile"] == "model" else RMSNorm
     made = []
 
     def make(*args):
@@ -256,8 +284,10 @@ def record_case(name, m, s):
     make.log = recorder.Log
     row = recorder.record({"name": name, "model": m, "strategy": s}, make)
     system = made[0]
-    reduced = {"reduced": Graphs.reduced} if s.get("optimize_ddp") else {}
-    return {**{key: row[key] for key in ("name", "model", "strategy", "live", "peak_bytes")}, **reduced,
+    more = {"reduced": Graphs.reduced} if s.get("optimize_ddp") else {}
+    if made[0].hooked:
+        more["runs"] = Graphs.runs
+    return {**{key: row[key] for key in ("name", "model", "strategy", "live", "peak_bytes")}, **more,
             "border": zero_border(row["event_list"]) if s.get("system") == "deepspeed" else
             border(row["event_list"], LEAST if s.get("float8_all_gather") else 0),
             "gradients": system.gradients[-system.hooks:] if s.get("system") == "ddp" else [],
@@ -275,7 +305,7 @@ def noting(collective):
 
 def cleared(clear):
     def call(self):
-        Graphs.products, Graphs.reduced = 0, []
+        Graphs.products, Graphs.reduced, Graphs.runs = 0, [], 0
         return clear(self)
     return call
 
@@ -294,11 +324,11 @@ def main():
     parser.add_argument("--check")
     parser.add_argument("--only", default="*")
     parser.add_argument("--model", action="store_true", help="models compiled whole")
+    parser.add_argument("--frames", action="store_true", help="models compiled whole under FSDP2 and FSDP1")
     parser.add_argument("--parts", action="store_true", help="what DDPOptimizer splits")
     parser.add_argument("--float8", action="store_true", help="the cases in float8, which need torchao")
     parser.add_argument("--zero", action="store_true", help="ZeRO's, which need deepspeed")
     args = parser.parse_args()
-    models.RMSNorm = RMSNorm
     unfilled.Unfilled.collective = noting(unfilled.Unfilled.collective)
     recorder.Log.clear = cleared(recorder.Log.clear)
     CatchErrorsWrapper.__call__ = without_modes(CatchErrorsWrapper.__call__)
@@ -314,8 +344,8 @@ def main():
             print(row["name"], "same" if is_same else "DIFFERS")
         return not all(same)
     rows = []
-    cases = (FLOAT8_CASES if args.float8 else MODEL_CASES if args.model else PARTS_CASES if args.parts else
-             ZERO_CASES if args.zero else CASES)
+    cases = (FLOAT8_CASES if args.float8 else MODEL_CASES if args.model else FRAMES_CASES if args.frames else
+             PARTS_CASES if args.parts else ZERO_CASES if args.zero else CASES)
     for case in cases:
         if fnmatch.fnmatch(case[0], args.only):
             rows.append(record_case(*case))
