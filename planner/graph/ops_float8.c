@@ -3,9 +3,10 @@
  * x, the weight and dy are scaled so that their largest element is float8's largest, cast, and
  * multiplied by _scaled_mm, which divides by both scales. One scale a tensor or one a row; each is
  * found anew where it is needed: nothing in float8 is saved, x is. A weight that FSDP2 gathers in
- * float8 comes with its scale, a third operand. What its functions birth, in
- * order, is that of torchao 0.18 (float8_linear.py, float8_utils.py, float8_training_tensor.py,
- * float8_ops.py). */
+ * float8 comes with its scale, a third operand. A policy of selective checkpointing sees one mm of
+ * two tensors in float8, and the max that each scale is made of: what is behind the mm does not run
+ * again where its result was kept; the casts do. What its functions birth, in order, is that of
+ * torchao 0.18 (float8_linear.py, float8_utils.py, float8_training_tensor.py, float8_ops.py). */
 #include "base/layout.h"
 #include "graph/op_class.h"
 
@@ -119,7 +120,9 @@ static struct operand largest(struct tape *tape, struct operand x, enum scaled_o
         shape.dim[over == OVER_ROWS ? shape.rank - 1 : 0] = 1;
         return tape_call(tape, WORK_LARGEST, ATEN_AMAX, dtype, shape, -1.0, 1, &x);
     }
-    const struct operand out = tape_birth(tape, ATEN_MAX, dtype, (struct shape){.rank = 0});
+    struct operand out; /* torchtitan's policy names aten.max for this one */
+    if (tape_call_kept(tape, ATEN_MAX, dtype, (struct shape){.rank = 0}, &out))
+        return out;
     const bool copies = !is_row_major(&x);
     if (copies) {
         const struct operand copy = tape_birth(tape, ATEN_CLONE, dtype, x.shape);
@@ -288,9 +291,11 @@ static void float8_linear_forward(struct tape *tape, const struct graph *graph,
     const struct scaled x = cast_to(tape, graph, tape_tensor(tape, op->in[0]), DTYPE_FLOAT8_E4M3,
                                     by_rows ? OVER_ROWS : OVER_ALL);
     const struct scaled w = weight_of(tape, graph, op, by_rows ? OVER_COLUMNS : OVER_ALL);
-    struct factor a = factor_of(tape, &x, as_rows(tape, x.bits));
-    struct factor b = factor_of(tape, &w, transposed(tape, w.bits));
-    product_of(tape, op, &a, &b, by_rows, true, dtype_of(graph, op->in[0]));
+    if (!tape_takes_output(tape, op, 0)) { /* a dispatch mode sees the product of both as one mm */
+        struct factor a = factor_of(tape, &x, as_rows(tape, x.bits));
+        struct factor b = factor_of(tape, &w, transposed(tape, w.bits));
+        product_of(tape, op, &a, &b, by_rows, true, dtype_of(graph, op->in[0]));
+    }
     let_weight_go(tape, op, w);
     let_go(tape, x);
 }
@@ -368,5 +373,6 @@ OP_CLASS(float8_linear) = {
     .saved = float8_linear_saved,
     .backward = float8_linear_backward,
     .forward = float8_linear_forward,
+    .keep = KEEP_EVERY_SECOND,
     .in_python = true,
 };

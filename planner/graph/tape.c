@@ -148,6 +148,7 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
         .reached = xcalloc(graph->tensor_count + 1, 1),
         .keeping = xcalloc(graph->storage_count + 1, 1),
         .cached = xcalloc(graph->storage_count + 1, 1),
+        .kept_calls = none_array(graph->op_count * KEPT_MOST),
         .root = none_array(graph->tensor_count),
         .same = none_array(graph->tensor_count),
         .slot = none_array(graph->tensor_count),
@@ -183,6 +184,7 @@ struct stream *tape_close(struct tape *tape)
     free(tape->reached);
     free(tape->keeping);
     free(tape->cached);
+    free(tape->kept_calls);
     free(tape->root);
     free(tape->same);
     free(tape->slot);

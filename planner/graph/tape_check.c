@@ -48,6 +48,16 @@ static enum err_code count_names(struct count *c)
     return ERR_OK;
 }
 
+static enum err_code count_kept_calls(struct count *c)
+{
+    const struct tape *tape = c->tape;
+    for (uint32_t i = 0; i < tape->graph->op_count * KEPT_MOST; i++)
+        if (tape->kept_calls[i] != NO_BUFFER)
+            TRY(count_holder(c, tape->kept_calls[i], "the selective cache of a call within op",
+                             i / KEPT_MOST));
+    return ERR_OK;
+}
+
 static enum err_code count_nodes(struct count *c)
 {
     const struct tape *tape = c->tape;
@@ -122,6 +132,7 @@ static enum err_code check_holders(struct count *c)
     const struct tape *tape = c->tape;
     struct err *err = c->err;
     TRY(count_names(c));
+    TRY(count_kept_calls(c));
     TRY(count_nodes(c));
     TRY(count_regions(c));
     TRY(count_gradients(c));

@@ -39,6 +39,14 @@ void tape_view(struct tape *tape, struct operand *operand, struct shape shape);
  * left out). Returns it as an operand. flops < 0: elementwise, one per element. */
 struct operand tape_call(struct tape *tape, enum work_kind work, enum aten aten, enum dtype dtype,
                          struct shape shape, double flops, uint32_t ins, const struct operand *in);
+/* Where the selective policy keeps what a call within the current op returns: false, and it is
+ * born, with one holder: the caller, who runs the kernel; or true: it is there since forward, and
+ * the caller's now. */
+bool tape_call_kept(struct tape *tape, enum aten aten, enum dtype dtype, struct shape shape,
+                    struct operand *out);
+/* Whether a call's result, the op's output `o`, is there since forward, as the selective policy
+ * kept it; then it is Python's, and what births it does not run again. */
+bool tape_takes_output(struct tape *tape, const struct graph_op *op, uint32_t o);
 /* The two halves of tape_call, for kernels with more results or a birth of another name. */
 struct operand tape_birth(struct tape *tape, enum aten aten, enum dtype dtype, struct shape shape);
 /* Births output o of an op whose class has a `forward`. */

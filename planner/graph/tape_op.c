@@ -92,9 +92,46 @@ struct operand tape_birth_output(struct tape *tape, const struct graph_op *op, u
     return tape_tensor(tape, op->out[o]);
 }
 
+bool tape_takes_output(struct tape *tape, const struct graph_op *op, uint32_t o)
+{
+    const uint32_t storage = tape->graph->tensors[op->out[o]].storage;
+    if (!tape->recomputing || !tape->kept || !tape->cached[storage])
+        return false;
+    tape->cached[storage] = 0; /* the cache's reference becomes Python's */
+    tape->python[storage] = 1;
+    return true;
+}
+
+/* Where the next call within the current op is kept; NULL: the policy keeps nothing here. */
+static uint32_t *kept_call(struct tape *tape)
+{
+    if (tape->options->checkpointing != CHECKPOINTING_SELECTIVE ||
+        (tape->entered == GRAPH_NONE && !tape->recomputing))
+        return NULL;
+    assert(tape->kept_count < KEPT_MOST);
+    return &tape->kept_calls[tape->current_op * KEPT_MOST + tape->kept_count++];
+}
+
+bool tape_call_kept(struct tape *tape, enum aten aten, enum dtype dtype, struct shape shape,
+                    struct operand *out)
+{
+    uint32_t *kept = kept_call(tape);
+    if (kept && *kept != NO_BUFFER) {
+        *out = (struct operand){.place = *kept, .dtype = (uint8_t)dtype, .shape = shape};
+        *kept = NO_BUFFER;
+        return true;
+    }
+    *out = tape_birth(tape, aten, dtype, shape);
+    if (kept && !tape->recomputing) {
+        *kept = out->place;
+        tape_hold(tape, out->place);
+    }
+    return false;
+}
+
 /* Births what the op returns anew. Returns whether there was any: views need no kernel, nor does an
  * output that the selective policy has kept. */
-static bool birth_outputs(struct tape *tape, uint32_t index, bool kept)
+static bool birth_outputs(struct tape *tape, uint32_t index)
 {
     const struct graph *graph = tape->graph;
     const struct graph_op *op = &graph->ops[index];
@@ -104,13 +141,10 @@ static bool birth_outputs(struct tape *tape, uint32_t index, bool kept)
         const struct graph_storage *s = &graph->storages[storage];
         if (s->kind != STORAGE_ACTIVATION || s->index != index)
             continue; /* a view */
-        if (tape->recomputing && kept && tape->cached[storage]) {
-            tape->cached[storage] = 0; /* the cache's reference becomes Python's */
-            tape->python[storage] = 1;
-        } else {
-            birth_storage(tape, op, storage);
-            births = true;
-        }
+        if (tape_takes_output(tape, op, i))
+            continue;
+        birth_storage(tape, op, storage);
+        births = true;
     }
     return births;
 }
@@ -159,18 +193,19 @@ void tape_op(struct tape *tape, uint32_t index, bool holding)
     const struct graph_op *op = &graph->ops[index];
     const bool in_region = tape->entered != GRAPH_NONE || tape->recomputing;
     tape->current_op = index;
-    const bool kept = in_region && policy_keeps(tape, op);
+    tape->kept = in_region && policy_keeps(tape, op);
+    tape->kept_count = 0;
     tape->in_op = true;
     if (op_class(op)->forward)
         op_class(op)->forward(tape, graph, op);
-    else if (birth_outputs(tape, index, kept) || op_class(op)->in_place)
+    else if (birth_outputs(tape, index) || op_class(op)->in_place)
         run_kernel(tape, op);
     tape->in_op = false;
     if (holding)
         tape_save(tape, index);
     if (holding)
         keep(tape, op);
-    if (kept && !tape->recomputing) {
+    if (tape->kept && !tape->recomputing) {
         for (uint32_t i = 0; i < op->outs; i++) {
             const uint32_t storage = graph->tensors[op->out[i]].storage;
             tape_hold(tape, tape->where[storage]);

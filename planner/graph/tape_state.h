@@ -32,7 +32,10 @@
 
 #define NO_BUFFER GRAPH_NONE
 
-enum { SAVED_MOST = GRAPH_OPERANDS + GRAPH_OUTPUTS }; /* tensors that a node can hold */
+enum {
+    SAVED_MOST = GRAPH_OPERANDS + GRAPH_OUTPUTS, /* tensors that a node can hold */
+    KEPT_MOST = 2, /* calls within an op whose results the selective policy keeps */
+};
 
 struct region {           /* one checkpointed module */
     uint32_t first, last; /* items between its ENTER and EXIT */
@@ -82,6 +85,8 @@ struct tape {
     uint8_t *reached;     /* (tensors) roots whose node runs, be it without a gradient */
     uint8_t *keeping;     /* (storages) whether what goes with them is held */
     uint8_t *cached;      /* (storages) kept by the selective policy until recomputation */
+    uint32_t *kept_calls; /* (ops, KEPT_MOST) likewise, buffers of what calls within ops returned;
+                             NO_BUFFER: nothing */
     uint32_t *root;       /* (tensors) the tensor whose gradient is this one's */
     uint32_t *same;       /* (tensors) itself, or what the absent op has that returns it */
     uint32_t *slot;       /* (tensors) buffer of the gradient so far, by root */
@@ -100,6 +105,8 @@ struct tape {
     bool in_op;                    /* its own function runs: kernels have its numbers. The engine's,
                                       which add gradients up and cast them, have none */
     uint32_t next_region, entered; /* forward: to come; that we are in, GRAPH_NONE outside */
+    bool kept;                     /* the selective policy keeps the current op's outputs */
+    uint32_t kept_count;           /* calls within it so far whose results it keeps, too */
     uint32_t matmuls;              /* counted by the selective policy, per region */
     uint32_t seed;            /* the gradient of the loss, while backward() has it; NO_BUFFER */
     uint32_t divided, scaled; /* scaled_loss: the loss as the engine has it; NO_BUFFER */

@@ -301,14 +301,9 @@ static enum err_code check_version(const struct job *job, struct err *err)
     return recorded_under_check(job, err);
 }
 
-/* Under a policy of what is kept a dispatch mode sees the parts of an eager product. */
 static enum err_code check_float8(const struct job *job, struct err *err)
 {
     const struct tape_options tape = job_tape(job);
-    if (job->model.float8 && tape.checkpointing == CHECKPOINTING_SELECTIVE && !tape.compiled)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--float8 with --checkpointing selective: what of a float8 product is kept "
-                       "is planned under --compile on alone");
     if (job->model.float8 && tape.compiled && job->model.compute == DTYPE_FP32)
         return err_set(err, ERR_UNSUPPORTED,
                        "--float8 with --compile on is planned of activations in 16 bits alone: "

@@ -26,7 +26,6 @@ static void what_is_not_planned_is_refused(void **state)
 {
     (void)state;
     expect_refused("--float8 tensorwise --gpu a100-80gb", "multiplies no float8");
-    expect_refused("--float8 tensorwise --checkpointing selective", "--checkpointing selective");
     expect_refused("--float8 rowwise --code hf --lora 8", "--float8 with --lora");
     expect_refused("--float8 rowwise --strategy ddp --autocast bf16", "--float8 with --autocast");
     expect_refused("--float8 rowwise --compile on --strategy ddp", "16 bits");

@@ -64,7 +64,7 @@ static void events_equal_those_of_random_jobs(void **state)
 static void products_in_float8_allocate_what_torchao_does(void **state)
 {
     (void)state;
-    events_are_equal(float8_path, 24);
+    events_are_equal(float8_path, 34);
 }
 
 /* fsdp_pre_all_gather and fsdp_post_all_gather, with scales of each gather and with all of them
@@ -72,7 +72,7 @@ static void products_in_float8_allocate_what_torchao_does(void **state)
 static void weights_gathered_in_float8_allocate_what_torchao_does(void **state)
 {
     (void)state;
-    events_are_equal(gathered_path, 13);
+    events_are_equal(gathered_path, 14);
 }
 
 /* By torch 2.15 (planned with its `--torch`). */
