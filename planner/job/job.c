@@ -216,16 +216,9 @@ static enum err_code check_trained(const struct job *job, const struct graph *gr
 }
 
 /* Which modules size_based_auto_wrap_policy wraps is not known before there is a graph: blocks, or
- * what is before or behind them alone, where one graph is left. DeepSpeed's engine has hooks of the
- * model alone. Of the rest, what was recorded. */
+ * what is before or behind them alone, where one graph is left. Of the rest, what was recorded. */
 static enum err_code check_compiled_model(const struct job *job, struct err *err)
 {
-    const enum system_kind system = job->strategy.system;
-    if (system == SYSTEM_ZERO1 || system == SYSTEM_ZERO2)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--compile model is not planned under %s: what torch.compile makes of a "
-                       "model behind DeepSpeed's hook was not recorded; --compile on is planned",
-                       system_name(system));
     if (job->strategy.units == UNITS_ELEMENTS)
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile model with --units %u: where the model's graph breaks depends on "

@@ -167,6 +167,10 @@ ZERO_CASES = (
     ("zero1-accumulate-clip", LLAMA, {**ZERO, "stage": 1, "accumulate": 2, "clip": True}),
     ("zero2-hf", HF_LLAMA, {**ZERO, "stage": 2, "code": "hf", **SMALL}),
     ("zero1-hf-gpt2", HF_GPT2, {**ZERO, "stage": 1, "code": "hf", **SMALL}),
+    ("zero1-model", LLAMA, {**ZERO, "stage": 1, "compile": "model"}),
+    ("zero2-model", LLAMA, {**ZERO, "stage": 2, "compile": "model", **SMALL}),
+    ("zero2-model-ac", LLAMA, {**ZERO, "stage": 2, "compile": "model", "ac": "full", **SMALL}),
+    ("zero2-model-gpt2", GPT2, {**ZERO, "stage": 2, "compile": "model", "accumulate": 2, **SMALL}),
 )
 LEAST = 200             # bytes: of gathers in float8, scales and lists of all scales are left out; fake tensors
                         # compose what finds them otherwise, and record_real.py has them
@@ -245,7 +249,7 @@ def compiled(kind, whole):
 def kind_of(strategy):
     if strategy.get("system") == "deepspeed":
         import record_zero          # which makes DeepSpeed's accelerator what it needs
-        return compiled(record_zero.Zero, False)
+        return compiled(record_zero.Zero, strategy["compile"] == "model")
     kind = record_systems.KINDS.get(strategy.get("system"), record.Fsdp2)
     return compiled(kind, strategy["compile"] == "model")
 
