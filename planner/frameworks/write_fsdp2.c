@@ -106,6 +106,8 @@ static const char apply_text[] = /* the part that is alike in all files */
     "    if SETTINGS[\"compile\"] == \"on\":\n"
     "        for name in [name for names, *_ in UNITS for name in filter(is_block, names)]:\n"
     "            model.get_submodule(name).compile(fullgraph=True)\n"
+    "    if SETTINGS[\"compile\"] == \"model\":     # hooks break its graph at blocks\n"
+    "        model.compile()\n"
     "    keywords = {\"mesh\": mesh,\n"
     "                \"mp_policy\": "
     "MixedPrecisionPolicy(param_dtype=DTYPES[SETTINGS[\"param_dtype\"]"
