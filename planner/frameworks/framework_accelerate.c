@@ -342,7 +342,8 @@ static const struct key_row rows[] = {
     IDLE(D("deepspeed_moe_layer_cls_names")),
 
     {.path = "dynamo_config.dynamo_backend", .kind = KEY_WORD, .neutral = "NO",
-     .why = "torch.compile of the whole model"},
+     .why = "torch.compile of the whole model, where transformers masks attention, which then "
+            "is no FlashAttention: planned eager"},
     IDLE("dynamo_config.dynamo_mode"), IDLE("dynamo_config.dynamo_use_dynamic"),
     IDLE("dynamo_config.dynamo_use_fullgraph"), IDLE("dynamo_config.dynamo_use_regional_compilation"),
     {.path = "use_cpu", .kind = KEY_BOOL, .neutral = "false", .why = "training on CPUs"},

@@ -225,8 +225,12 @@ static enum err_code check_compiled_model(const struct job *job, struct err *err
                        "which modules are that large; it is planned with blocks, embeddings or "
                        "none",
                        job->strategy.unit_elements);
-    const char *what = job->model.code == CODE_HF                ? "--code hf"
-                       : job->model.lora                         ? "--lora"
+    if (job->model.code == CODE_HF)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--compile model with --code hf: while it is traced, transformers masks "
+                       "attention by (batch, 1, seq, seq), which takes another kernel over "
+                       "repeated heads, and the loss is within: not planned; --compile on is");
+    const char *what = job->model.lora                           ? "--lora"
                        : job->model.float8                       ? "--float8"
                        : system_copies_outputs(&job->strategy)   ? "--find-unused-parameters"
                        : job->model.frozen && *job->model.frozen ? "--freeze"
