@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     FSDP1 = FOR_SYSTEM(FSDP1),
@@ -109,6 +110,27 @@ static const char *write_dp_shards(const struct settings *s, char text[NUMBER_TE
 {
     snprintf(text, NUMBER_TEXT, "%u", s->job.strategy.world / s->job.strategy.replicate);
     return text;
+}
+
+/* ---- torch.compile ---- */
+
+/* utils/other.py of accelerate 1.15, compile_regions_fsdp2: blocks and whatever is beside them,
+ * each by itself, where attention has no mask. compile_regions calls a FullyShardedDataParallel's
+ * __getattr__ before there is what that looks in, without end. */
+static enum err_code read_dynamo(struct import *im, const struct key_row *row,
+                                 const struct node *node, struct err *err)
+{
+    const struct node *regions = import_node(im, "dynamo_config.dynamo_use_regional_compilation");
+    const bool regional = regions && regions->text && strcmp(regions->text, "true") == 0;
+    if (!node || strcasecmp(node->text, "NO") == 0)
+        return ERR_OK;
+    if (!regional || im->settings->job.strategy.system != SYSTEM_FSDP2) {
+        import_list(im, node, row->path, row->why);
+        return ERR_OK;
+    }
+    import_list(im, node, row->path,
+                "torch.compile of what is beside blocks, each by itself: planned eager");
+    return import_set(im, "compile", "on", row, node, err);
 }
 
 /* ---- dtypes ---- */
@@ -341,11 +363,13 @@ static const struct key_row rows[] = {
     IDLE(D("offload_optimizer_nvme_path")), IDLE(D("offload_param_nvme_path")),
     IDLE(D("deepspeed_moe_layer_cls_names")),
 
-    {.path = "dynamo_config.dynamo_backend", .kind = KEY_WORD, .neutral = "NO",
+    {.path = "dynamo_config.dynamo_backend", .kind = KEY_WORD, .read = read_dynamo,
      .why = "torch.compile of the whole model, where transformers masks attention, which then "
             "is no FlashAttention: planned eager"},
     IDLE("dynamo_config.dynamo_mode"), IDLE("dynamo_config.dynamo_use_dynamic"),
-    IDLE("dynamo_config.dynamo_use_fullgraph"), IDLE("dynamo_config.dynamo_use_regional_compilation"),
+    IDLE("dynamo_config.dynamo_use_fullgraph"),
+    {.path = "dynamo_config.dynamo_use_regional_compilation", .kind = KEY_BOOL,
+     .read = import_elsewhere},
     {.path = "use_cpu", .kind = KEY_BOOL, .neutral = "false", .why = "training on CPUs"},
     {.path = "fp8_config", .kind = KEY_SECTION, .why = "fp8"},
     {.path = "megatron_lm_config", .kind = KEY_SECTION, .why = "Megatron-LM"},

@@ -120,6 +120,22 @@ static void compiled_blocks_are_torchtitans(void **state)
     expect(&f, "compile off");
     expect_note(&f, NOTE_UNPLANNED, "dynamo_config.dynamo_backend", 5, "whole model");
     import_free(&f.import);
+    take_text(&f, SYNTAX_YAML, /* utils/other.py, compile_regions_fsdp2 */
+              "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\ndynamo_config:\n"
+              "  dynamo_backend: INDUCTOR\n  dynamo_use_regional_compilation: true\n");
+    expect(&f, "compile on, code hf");
+    expect_note(&f, NOTE_UNPLANNED, "dynamo_config.dynamo_backend", 5, "beside blocks");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML, /* compile_regions fails with a RecursionError */
+              "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 1\ndynamo_config:\n"
+              "  dynamo_backend: INDUCTOR\n  dynamo_use_regional_compilation: true\n");
+    expect(&f, "compile off");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML,
+              "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\ndynamo_config:\n"
+              "  dynamo_backend: 'NO'\n  dynamo_use_regional_compilation: true\n");
+    expect(&f, "compile off");
+    import_free(&f.import);
 }
 
 #define FLOAT8                                                                                     \
