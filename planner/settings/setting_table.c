@@ -308,7 +308,8 @@ static const struct setting rows[] = {
      .words = WORDS(WORD("on", false), WORD("off", true)), .commands = FOR_JOB},
     {.name = "compile", .group = GROUP_STRATEGY, .arg = "WHETHER",
      .help = "torch.compile: each block on its own, with fullgraph and inside of what wraps it, as "
-             "torchtitan does; or the model as a whole, which hooks of fsdp2 and fsdp1 break at blocks",
+             "torchtitan does; or the model as a whole, which hooks of fsdp2 and fsdp1 break at blocks "
+             "(with the loss inside: --loss compiled, too)",
      .initial = "off", .field = FIELD(job.tape.compiled),
      .words = WORDS(WORD("off", COMPILED_NOT), WORD("on", COMPILED_BLOCKS),
                     WORD("model", COMPILED_MODEL)),

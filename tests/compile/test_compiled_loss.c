@@ -1,5 +1,6 @@
 /* test_compiled_loss.c - a loss by torch.compile beside the programs that Inductor made of it
- * (tests/data/truth/compile_loss.jsonl): what is saved, births, kernels and deaths in order. */
+ * (tests/data/truth/compile_loss.jsonl): what is saved, births, kernels and deaths in order; and of
+ * models with their loss inside (compile_inside.jsonl) what is saved. */
 #include "tests/support/small_jobs.h"
 #include "tests/support/truth.h"
 
@@ -199,6 +200,91 @@ static void losses_are_inductors(void **state)
     assert_true(rows >= 8);
 }
 
+/* ---- inside of a model that is compiled whole ---- */
+
+enum { BLOCKS_MOST = 8 };
+
+struct sums { /* over a model and its loss, apart */
+    long long saved, bytes, forward, backward;
+};
+
+static void add_region(const struct compiled_region *region, struct sums *sums)
+{
+    for (uint32_t i = 0; i < region->partition.saved_count; i++) {
+        const struct joint_node *node = joint_at(region->joint, region->partition.saved[i]);
+        const uint32_t place = node->of & PLACE_MASK;
+        if (node->name == JOINT_INPUT && (place == PLACE_MODULE_BUFFER ||
+                                          (node->source == SOURCE_PARAM && place != PLACE_INPUT)))
+            continue; /* parameters and modules' buffers */
+        sums->saved++;
+        sums->bytes += (long long)joint_bytes(node);
+    }
+    sums->forward += region->forward->act_count;
+    sums->backward += region->backward->act_count;
+}
+
+static struct sums apart(const json_t *row)
+{
+    const json_t *strategy = json_object_get(row, "strategy");
+    const bool autocast = *truth_text(strategy, "autocast", "");
+    const bool again = *truth_text(strategy, "ac", "");
+    const struct tape_options options = {.compiled = COMPILED_MODEL, .compiled_loss = true};
+    struct model_job job = {.compute = autocast ? DTYPE_FP32 : DTYPE_BF16,
+                            .autocast = autocast,
+                            .attention = ATTENTION_FLASH,
+                            .loss = CROSS_ENTROPY_COMPILED};
+    enum joint_checkpoint how[BLOCKS_MOST];
+    struct err err = {0};
+    struct model_config config;
+    struct graph *graph = NULL;
+    struct tape_regions regions;
+    struct sums sums = {0};
+    assert_true(truth_read_written(row, &config, &job));
+    assert_true(config.layers <= BLOCKS_MOST);
+    for (size_t i = 0; i < BLOCKS_MOST; i++)
+        how[i] = again ? CHECKPOINT_AGAIN : CHECKPOINT_NOT;
+    assert_int_equal(model_build(&config, &job, &graph, &err), ERR_OK);
+    tape_run_regions(graph, &options, &regions);
+    assert_int_equal(regions.count, 2);
+    for (uint32_t i = 0; i < regions.count; i++) {
+        struct compiled_region region;
+        assert_int_equal(compiled_region_trace(graph, &regions, &regions.of[i], how, &region, &err),
+                         ERR_OK);
+        assert_int_equal(compiled_region_finish(&region, &err), ERR_OK);
+        add_region(&region, &sums);
+        compiled_region_free(&region);
+    }
+    tape_regions_free(&regions);
+    graph_free(graph);
+    return sums;
+}
+
+/* A model that computes its loss itself, as one graph, saves what it and its loss save apart.
+ * Kernels are as many but where a row over many columns is reduced in two (256 x 32,000). */
+static void losses_inside_save_what_they_save_apart(void **state)
+{
+    (void)state;
+    char *line = NULL;
+    size_t size = 0, rows = 0, same = 0;
+    FILE *file = fopen("tests/data/truth/compile_inside.jsonl", "r");
+    assert_non_null(file);
+    for (; getline(&line, &size, file) > 0; rows++) {
+        json_t *row = json_loads(line, 0, NULL);
+        const json_t *saved = json_object_get(row, "saved");
+        const json_t *kernels = json_object_get(row, "kernels");
+        const struct sums sums = apart(row);
+        assert_int_equal(sums.saved, json_integer_value(json_array_get(saved, 0)));
+        assert_int_equal(sums.bytes, json_integer_value(json_array_get(saved, 1)));
+        same += sums.forward == json_integer_value(json_array_get(kernels, 0)) &&
+                sums.backward == json_integer_value(json_array_get(kernels, 1));
+        json_decref(row);
+    }
+    free(line);
+    fclose(file);
+    assert_true(rows >= 5);
+    assert_true(same >= 4);
+}
+
 /* ---- in a step ---- */
 
 /* Of the logits there is never a copy in fp32, and with them their gradient. */
@@ -270,6 +356,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_are_inductors),
+        cmocka_unit_test(losses_inside_save_what_they_save_apart),
         cmocka_unit_test(logits_are_read_as_they_are),
         cmocka_unit_test(every_kind_of_job_holds_together),
         cmocka_unit_test(what_is_not_planned_is_refused),

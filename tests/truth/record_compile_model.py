@@ -7,15 +7,21 @@ buckets of strategy.bucket_cap_mb end.
 
 Usage
     record_compile_model.py --out OUT.jsonl [--only PATTERN] [--texts DIR] [--parts]
+    record_compile_model.py --out OUT.jsonl --inside
     record_compile_model.py --check OUT.jsonl
 
 A row: as one of compile.jsonl (saved, parameters, forward, backward), with strategy.compile "model", and
     part, parts         which graph it is, in the order of forward, of how many
     inputs, returned    how many tensors come besides parameters and modules' buffers, and how many forward returns
+
+With --inside, of models whose forward computes the loss, too, as one graph: name, model, strategy and
+    saved       [how many tensors, their bytes] that backward gets besides parameters and modules' buffers
+    kernels     [of forward, of backward]
 """
 import argparse
 import fnmatch
 import json
+import math
 import pathlib
 import sys
 
@@ -62,6 +68,15 @@ PARTS_CASES = (
     ("parts-gpt2-full", {**GPT2, "layers": 4}, {**WHOLE, **ONE, "ac": "full"}),
     ("parts-gpt2-124m", {"kind": "gpt2", "dim": 768, "heads": 12, "vocab": 50304, "layers": 3, "batch": 4, "seq": 1024},
      {**AUTOCAST, **MODEL, "bucket_cap_mb": 25}),
+)
+
+INSIDE_CASES = (
+    ("inside-llama", {**LLAMA, "vocab": 32000}, WHOLE),
+    ("inside-llama-full", LLAMA, {**WHOLE, "ac": "full"}),
+    ("inside-gpt2", GPT2, WHOLE),
+    ("inside-gpt2-autocast", GPT2, {**AUTOCAST, **MODEL}),
+    ("inside-gpt2-124m", {"kind": "gpt2", "dim": 768, "heads": 12, "vocab": 50304, "layers": 2, "batch": 4, "seq": 1024},
+     {**AUTOCAST, **MODEL}),
 )
 
 
@@ -128,16 +143,62 @@ def record(name, m, s, texts=None):
             for i, part in enumerate(parts)]
 
 
+class Inside(torch.nn.Module):
+    """A model that returns its loss."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens, targets):
+        return models.loss_of(self.model(tokens), targets)
+
+
+def bytes_of(saved):
+    dtype, shape, *_ = saved
+    return math.prod(shape) * getattr(torch, dtype).itemsize
+
+
+def record_inside(name, m, s):
+    torch._dynamo.reset()
+    recorder = Recorder()
+    models.RMSNorm = lambda dim: torch.nn.RMSNorm(dim, eps=1e-5)
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cuda:0"), models.as_on_cuda():
+            model, blocks = models.make(m, s)
+            if s.get("ac"):
+                models.checkpointed(model, blocks, s["ac"], True)
+            model = Inside(model)
+            model.compile(backend=recorder.backend, fullgraph=True)
+            with torch.autocast("cuda", torch.bfloat16, enabled=s.get("autocast") == "bf16"):
+                loss = model(*models.make_inputs(m, s))
+            loss.backward()
+    finally:
+        partitioners.solve_min_cut = recorder.solve
+    (forward,), (backward,) = pairs(recorder)
+    part = part_of(forward, backward)
+    return {"name": name, "model": m, "strategy": s,
+            "saved": [len(part["saved"]), sum(map(bytes_of, part["saved"]))],
+            "kernels": [sum(event[0] == "kernel" for event in part[way]) for way in ("forward", "backward")]}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out")
     parser.add_argument("--check")
     parser.add_argument("--only", default="*")
     parser.add_argument("--parts", action="store_true", help="models that DDPOptimizer splits")
+    parser.add_argument("--inside", action="store_true", help="models with their loss inside")
     parser.add_argument("--texts", help="also writes each graph and program there, to be read")
     args = parser.parse_args()
     record_compile.pretend_gpu()
     record_compile_loss.fold_scalars()
+    if args.inside:
+        with open(args.out, "w") as f:
+            for case in INSIDE_CASES:
+                f.write(json.dumps(record_inside(*case), separators=(",", ":")) + "\n")
+                print(case[0], flush=True)
+        return 0
     if args.check:
         rows = [json.loads(line) for line in open(args.check)]
         first = [row for row in rows if row["part"] == 0]
