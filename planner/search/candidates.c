@@ -1,6 +1,7 @@
 /* candidates.c - see candidates.h. */
 #include "search/candidates.h"
 
+#include "search/keys.h"
 #include "settings/settings_resolve.h"
 
 #include <math.h>
@@ -65,35 +66,6 @@ uint32_t member_variants(const struct grid *grid, uint64_t point, uint64_t point
     return count;
 }
 
-/* ---- what is the same ---- */
-
-static uint64_t mix(uint64_t h, uint64_t word)
-{
-    h = (h ^ word) * 0x9e3779b97f4a7c15U;
-    return h ^ h >> 32;
-}
-
-/* Of bytes: what is equal has equal bytes where it was made by the same assignments. If not, two of
- * the same are told apart, which costs time and nothing else. */
-static struct class_key key_of(struct class_key from, const void *bytes, size_t size)
-{
-    enum { LANES = 4 }; /* side by side, as each word waits for the one before it in its own */
-    const unsigned char *at = bytes;
-    uint64_t lanes[LANES] = {from.a, from.b, 0x632be59bd9b4e019U, 0xd6e8feb86659fd93U};
-    uint64_t words[LANES];
-    for (; size >= sizeof words; at += sizeof words, size -= sizeof words) {
-        memcpy(words, at, sizeof words);
-        for (int i = 0; i < LANES; i++)
-            lanes[i] = mix(lanes[i], words[i]);
-    }
-    memset(words, 0, sizeof words);
-    memcpy(words, at, size);
-    for (int i = 0; i < LANES; i++)
-        lanes[i] = mix(lanes[i], words[i] + size);
-    return (struct class_key){mix(mix(mix(lanes[0], lanes[1]), lanes[2]), lanes[3]),
-                              mix(mix(mix(lanes[3], lanes[2]), lanes[1]), lanes[0])};
-}
-
 /* ---- members ---- */
 
 uint32_t candidate_members(const struct candidates *c, const struct candidate *candidate,
@@ -101,7 +73,7 @@ uint32_t candidate_members(const struct candidates *c, const struct candidate *c
 {
     const struct grid *grid = &c->space->grids[candidate->grid];
     const uint64_t first = candidate->outer * grid->inner_points;
-    struct class_key *seen = xmalloc(grid->inner_points * sizeof *seen);
+    struct key *seen = xmalloc(grid->inner_points * sizeof *seen);
     struct settings settings;
     uint32_t count = 0;
     grid_settings(grid, first, &settings);
@@ -114,7 +86,7 @@ uint32_t candidate_members(const struct candidates *c, const struct candidate *c
         grid_settings_within(grid, m, &settings);
         struct strategy strategy = settings.job.strategy;
         strategy_simplify(&strategy, c->blocks);
-        const struct class_key key = key_of((struct class_key){1, 2}, &strategy, sizeof strategy);
+        const struct key key = key_of((struct key){1, 2}, &strategy, sizeof strategy);
         for (uint32_t i = 0; i < count && own; i++)
             own = seen[i].a != key.a || seen[i].b != key.b;
         if (!own)
@@ -152,45 +124,6 @@ static void count_one(void *context, uint32_t i, uint32_t thread)
     first->jobs = count_jobs(counting->c, first);
 }
 
-/* ---- tables ---- */
-
-struct table { /* of keys to indices */
-    struct class_key *keys;
-    uint32_t *indices;
-    uint32_t slots;
-};
-
-static struct table table_new(size_t most)
-{
-    struct table t = {.slots = 64};
-    while (t.slots < 2 * most)
-        t.slots *= 2;
-    t.keys = xmalloc(t.slots * sizeof *t.keys);
-    t.indices = xmalloc(t.slots * sizeof *t.indices);
-    memset(t.indices, 0xff, t.slots * sizeof *t.indices);
-    return t;
-}
-
-static void table_free(struct table *t)
-{
-    free(t->keys);
-    free(t->indices);
-}
-
-/* The index of a key; a new key gets `next`. */
-static uint32_t table_index(struct table *t, struct class_key key, uint32_t next)
-{
-    uint32_t slot = (uint32_t)key.a & (t->slots - 1);
-    while (t->indices[slot] != NO_INDEX) {
-        if (t->keys[slot].a == key.a && t->keys[slot].b == key.b)
-            return t->indices[slot];
-        slot = (slot + 1) & (t->slots - 1);
-    }
-    t->keys[slot] = key;
-    t->indices[slot] = next;
-    return next;
-}
-
 /* ---- seeds: what is known of an outer point before anything is built ---- */
 
 enum seed_state {
@@ -202,7 +135,7 @@ enum seed_state {
 };
 
 struct seed {
-    struct class_key class_key, frame_key, strategy_key;
+    struct key class_key, frame_key, strategy_key;
     uint64_t outer;
     uint32_t grid, stream_class, frame;
     uint32_t first; /* of those with the same job the one that stays */
@@ -241,7 +174,7 @@ static enum err_code seed_job(const struct building *b, const struct seed *seed,
 
 /* Jobs with the same key have one stream. Which parameters need a gradient may follow from the
  * units that they are in, and which modules have borders. */
-static struct class_key stream_key(const struct job *job, bool freezes)
+static struct key stream_key(const struct job *job, bool freezes)
 {
     const struct model_job model = job_model(job); /* by members: made anew, it has other padding */
     const struct tape_options tape = job_tape(job);
@@ -251,7 +184,7 @@ static struct class_key stream_key(const struct job *job, bool freezes)
                          system_casts_root(s)};
     const uint64_t units[] = {(uint64_t)s->system, (uint64_t)s->units, s->per_unit, s->unit_bytes,
                               s->unit_elements};
-    struct class_key key = key_of((struct class_key){1, 2}, &job->model, sizeof job->model);
+    struct key key = key_of((struct key){1, 2}, &job->model, sizeof job->model);
     key = key_of(key, made, sizeof made);
     key = key_of(key, &tape, sizeof tape);
     return freezes || s->units == UNITS_ELEMENTS ? key_of(key, units, sizeof units) : key;
@@ -288,7 +221,7 @@ static void fill_seed(const struct building *b, struct seed *seed)
     seed->rank = 2 * grid_departures(grid, point) + !simplest;
     const struct strategy few = frame_strategy(&job.strategy);
     seed->class_key = stream_key(&job, b->c->freezes);
-    seed->frame_key = key_of((struct class_key){5, 6}, &few, sizeof few);
+    seed->frame_key = key_of((struct key){5, 6}, &few, sizeof few);
     seed->strategy_key = /* which is that, and */
         key_of(seed->frame_key, &job.strategy.accumulate, sizeof job.strategy.accumulate);
 }
@@ -321,15 +254,15 @@ static void make_seeds(struct building *b)
  * first in the simplest form. */
 static void drop_repeated(struct building *b)
 {
-    struct table table = table_new(b->seed_count);
+    struct key_table table = key_table_new(b->seed_count);
     uint32_t *stays = xmalloc((b->seed_count + 1) * sizeof *stays); /* of the first of each job */
     for (uint32_t i = 0; i < b->seed_count; i++) {
         struct seed *seed = &b->seeds[i];
         if (seed->state != SEED_OPEN)
             continue;
-        const struct class_key key =
+        const struct key key =
             key_of(seed->class_key, &seed->strategy_key, sizeof seed->strategy_key);
-        const uint32_t first = seed->first = table_index(&table, key, i);
+        const uint32_t first = seed->first = key_table_index(&table, key, i);
         if (first == i || seed->rank < b->seeds[stays[first]].rank)
             stays[first] = i;
     }
@@ -342,7 +275,7 @@ static void drop_repeated(struct building *b)
             seed->state = SEED_REPEATED;
     }
     free(stays);
-    table_free(&table);
+    key_table_free(&table);
 }
 
 static void note_failure(struct building *b, uint32_t seed, const struct err *err)
@@ -404,16 +337,16 @@ static void build_class(void *context, uint32_t i, uint32_t thread)
 static void build_classes(struct building *b)
 {
     struct candidates *c = b->c;
-    struct table table = table_new(b->seed_count);
+    struct key_table table = key_table_new(b->seed_count);
     for (uint32_t i = 0; i < b->seed_count; i++) {
         struct seed *seed = &b->seeds[i];
         if (seed->state != SEED_OPEN)
             continue;
-        seed->stream_class = table_index(&table, seed->class_key, c->class_count);
+        seed->stream_class = key_table_index(&table, seed->class_key, c->class_count);
         if (seed->stream_class == c->class_count)
             b->firsts[c->class_count++] = i;
     }
-    table_free(&table);
+    key_table_free(&table);
     c->classes = xcalloc(c->class_count + 1, sizeof(struct stream_class *));
     c->keys = xmalloc((c->class_count + 1) * sizeof *c->keys);
     for (uint32_t i = 0; i < c->class_count; i++)
@@ -571,18 +504,17 @@ static void build_frames(struct building *b)
 {
     struct candidates *c = b->c;
     uint32_t *hooks = hooks_of_classes(c);
-    struct table table = table_new(b->seed_count);
+    struct key_table table = key_table_new(b->seed_count);
     for (uint32_t i = 0; i < b->seed_count; i++) {
         struct seed *seed = &b->seeds[i];
         if (seed->state != SEED_OPEN)
             continue;
-        const struct class_key key =
-            key_of(seed->frame_key, &hooks[seed->stream_class], sizeof *hooks);
-        seed->frame = table_index(&table, key, c->frame_count);
+        const struct key key = key_of(seed->frame_key, &hooks[seed->stream_class], sizeof *hooks);
+        seed->frame = key_table_index(&table, key, c->frame_count);
         if (seed->frame == c->frame_count)
             b->firsts[c->frame_count++] = i;
     }
-    table_free(&table);
+    key_table_free(&table);
     free(hooks);
     note_classes(b);
     c->frames = xcalloc(c->frame_count + 1, sizeof(struct frame *));
@@ -642,20 +574,20 @@ static int by_floor(const void *x, const void *y)
 static void count_all_jobs(struct building *b, const uint32_t *seeds)
 {
     struct candidates *c = b->c;
-    struct table table = table_new(c->count);
+    struct key_table table = key_table_new(c->count);
     struct counting counting = {c, xmalloc((c->count + 1) * sizeof *counting.firsts)};
     uint32_t *of = xmalloc((c->count + 1) * sizeof *of), count = 0;
     for (uint32_t i = 0; i < c->count; i++) {
         const struct seed *seed = &b->seeds[seeds[i]];
-        const struct class_key key = key_of(seed->frame_key, &seed->grid, sizeof seed->grid);
-        of[i] = table_index(&table, key, count);
+        const struct key key = key_of(seed->frame_key, &seed->grid, sizeof seed->grid);
+        of[i] = key_table_index(&table, key, count);
         if (of[i] == count)
             counting.firsts[count++] = i;
     }
     pool_run(b->pool, count, count_one, &counting);
     for (uint32_t i = 0; i < c->count; i++)
         c->at[i].jobs = c->at[counting.firsts[of[i]]].jobs;
-    table_free(&table);
+    key_table_free(&table);
     free(counting.firsts);
     free(of);
 }

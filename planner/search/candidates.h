@@ -29,7 +29,7 @@ struct candidates {
     const struct machine *machine;
     struct class_store *store; /* lent, or NULL */
     struct stream_class **classes;
-    struct class_key *keys; /* (class_count) */
+    struct key *keys; /* (class_count) */
     struct frame **frames;
     struct evaluator **evaluators; /* one for each thread of the pool */
     uint32_t evaluator_count;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 struct kept {
-    struct class_key key;
+    struct key key;
     struct stream_class *made;
 };
 
@@ -30,7 +30,7 @@ void class_store_free(struct class_store *store)
     free(store);
 }
 
-const struct stream_class *class_store_find(const struct class_store *store, struct class_key key)
+const struct stream_class *class_store_find(const struct class_store *store, struct key key)
 {
     for (uint32_t i = 0; i < store->count; i++)
         if (store->all[i].key.a == key.a && store->all[i].key.b == key.b)
@@ -38,7 +38,7 @@ const struct stream_class *class_store_find(const struct class_store *store, str
     return NULL;
 }
 
-void class_store_keep(struct class_store *store, struct class_key key, struct stream_class *made)
+void class_store_keep(struct class_store *store, struct key key, struct stream_class *made)
 {
     ARRAY_GROW(store->all, store->count, store->cap);
     store->all[store->count++] = (struct kept){key, made};

@@ -6,11 +6,8 @@
 #ifndef SHARDPLAN_CLASS_STORE_H
 #define SHARDPLAN_CLASS_STORE_H
 
+#include "search/keys.h"
 #include "search/stream_class.h"
-
-struct class_key { /* classes with the same have one stream */
-    uint64_t a, b;
-};
 
 struct class_store; /* opaque */
 
@@ -19,9 +16,9 @@ void class_store_free(struct class_store *store); /* NULL is allowed */
 
 /* The class whose stream is that of the key, lent; NULL: none is there. Several threads may ask
  * while nobody keeps. */
-const struct stream_class *class_store_find(const struct class_store *store, struct class_key key);
+const struct stream_class *class_store_find(const struct class_store *store, struct key key);
 
 /* Takes a class, which must be of a key that is not there and have a stream of its own. */
-void class_store_keep(struct class_store *store, struct class_key key, struct stream_class *made);
+void class_store_keep(struct class_store *store, struct key key, struct stream_class *made);
 
 #endif
