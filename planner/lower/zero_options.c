@@ -202,6 +202,15 @@ struct zero_options zero_defaults_of(uint32_t version, uint32_t stage)
     return o;
 }
 
+void zero_offload_also(struct zero_options *o, uint32_t stage, enum zero_offloading offloading)
+{
+    const struct zero_offload own = {.on = true, .pageable = o->version < PINNED_SINCE, .ratio = 1};
+    if (offloading != ZERO_OFFLOAD_NONE && !o->optimizer.on)
+        o->optimizer = own;
+    if (offloading == ZERO_OFFLOAD_ALL && stage == 3 && !o->param.on)
+        o->param = own;
+}
+
 struct reading {
     const char *path;
     uint32_t stage, hidden;

@@ -24,6 +24,12 @@ struct zero_offload {  /* to the memory of the node */
     double ratio;      /* of stage 3's groups of parameters, the last ones; 1: all */
 };
 
+enum zero_offloading { /* what --offload adds to what a file says */
+                       ZERO_OFFLOAD_NONE,
+                       ZERO_OFFLOAD_OPTIMIZER, /* offload_optimizer: {"device": "cpu"} */
+                       ZERO_OFFLOAD_ALL,       /* ... and, of stage 3, offload_param likewise */
+};
+
 struct zero_options {
     uint32_t version;           /* whose keys and defaults these are */
     bool contiguous_gradients;  /* gradients are copied into buckets */
@@ -51,6 +57,9 @@ struct zero_options {
  * version, from 0.10 on. */
 struct zero_options zero_defaults(uint32_t stage);
 struct zero_options zero_defaults_of(uint32_t version, uint32_t stage);
+/* As if the file had these objects with a device alone, where it has none of them. */
+void zero_offload_also(struct zero_options *options, uint32_t stage,
+                       enum zero_offloading offloading);
 
 /* Whether a list with commas has the first `length` characters of a name; or, of suffixes, one that
  * they end in. */

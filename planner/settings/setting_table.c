@@ -336,8 +336,7 @@ static const struct setting rows[] = {
              "CPUOffload(offload_params=True)",
      .initial = "none", .field = FIELD(job.strategy.offload),
      .words = WORDS(WORD("none", false), WORD("cpu", true)), .commands = FOR_JOB, .systems = FSDP,
-     .lacks = "has no such policy (ZeRO offloads by offload_optimizer and offload_param of --zero)",
-     .lacking = SYSTEM(DDP) | ZERO, .axis = AXIS_WORDS},
+     .lacks = "has no such policy", .lacking = SYSTEM(DDP), .axis = AXIS_WORDS},
     {.name = "placement", .group = GROUP_FSDP2, .arg = "DIM",
      .help = "shard_placement_fn: every parameter by rows, Shard(0), or matrices by columns, "
              "Shard(1)",
@@ -533,6 +532,13 @@ static const struct setting rows[] = {
                     WORD("0.19", ZERO_NEWEST), ALSO("0.19.8", ZERO_NEWEST)),
      .commands = FOR_JOB, .systems = ZERO,
      .lacks = "is not DeepSpeed's", .lacking = FSDP | SYSTEM(DDP)},
+    {.name = "offload", .group = GROUP_ZERO, .arg = "WHERE",
+     .help = "DeepSpeed's offload_optimizer, and (cpu, of stage 3) offload_param: each with a "
+             "device and no more, where --zero does not say it",
+     .initial = "none", .field = FIELD(zero_offload),
+     .words = WORDS(WORD("none", ZERO_OFFLOAD_NONE), WORD("optimizer", ZERO_OFFLOAD_OPTIMIZER),
+                    WORD("cpu", ZERO_OFFLOAD_ALL)),
+     .commands = FOR_JOB, .systems = ZERO, .axis = AXIS_WORDS},
     {.name = "grad-accum-dtype", .group = GROUP_ZERO, .arg = "DTYPE",
      .help = "data_types.grad_accum_dtype: dtype of a rank's gradients; same: the parameters'",
      .initial = "same", .field = FIELD(job.strategy.grad_accum_fp32),

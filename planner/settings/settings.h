@@ -100,7 +100,8 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
     const char *misspelt;  /* the same of keys that nobody knows but that nearly are known ones */
     struct job job;        /* `config` is empty; batch, seq, code, dtypes as asked */
     const char *zero;      /* a file; NULL: the defaults */
-    uint32_t deepspeed;    /* the version of these: zero_options.h */
+    enum zero_offloading zero_offload; /* beside what that says */
+    uint32_t deepspeed;                /* the version of these: zero_options.h */
     const char *gpu, *node, *profile;
     uint32_t gpus_per_node;
     uint64_t host_memory; /* bytes of one host; 0: as the profile says */

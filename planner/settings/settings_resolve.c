@@ -38,6 +38,7 @@ static enum err_code resolve_zero(const struct settings *settings, uint32_t hidd
     s->zero = zero_defaults_of(settings->deepspeed, stage);
     if (settings->zero)
         TRY(zero_read(settings->zero, stage, hidden, &s->zero, err));
+    zero_offload_also(&s->zero, stage, settings->zero_offload);
     s->zero.node_ranks = settings->gpus_per_node;
     return ERR_OK;
 }

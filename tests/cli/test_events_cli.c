@@ -103,10 +103,49 @@ static void events_sum_to_the_peak(void **state)
     }
 }
 
+/* The same program, to the event, as DeepSpeed's own keys make, which tests/lower holds to
+ * recordings. */
+static void zeros_offloading_is_that_of_its_keys(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *system, *offload, *zero;
+    } cases[] = {
+        {"zero1", "cpu", "{\"offload_optimizer\": {\"device\": \"cpu\"}}"},
+        {"zero2", "optimizer", "{\"offload_optimizer\": {\"device\": \"cpu\"}}"},
+        {"zero3", "optimizer", "{\"offload_optimizer\": {\"device\": \"cpu\"}}"},
+        {"zero3", "cpu",
+         "{\"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": "
+         "\"cpu\"}}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *path = file_in(folder, "zero.json");
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        fputs(cases[i].zero, file);
+        fclose(file);
+        for (int own = 0; own < 3; own++) { /* not at all, by the option, by the keys */
+            const char *text = own == 2 ? file_in(folder, "zero.json") : cases[i].offload;
+            assert_int_equal(shardplan("fit tests/data/configs/toy-llama --gpus 4 --seq 8 -q "
+                                       "--strategy %s %s %s --events %s",
+                                       cases[i].system, own == 2 ? "--zero" : "--offload",
+                                       own ? text : "none",
+                                       file_in(folder, own == 2   ? "keys"
+                                                       : own == 1 ? "option"
+                                                                  : "none")),
+                             0);
+        }
+        assert_int_equal(shell("cmp %s %s", file_in(folder, "option"), file_in(folder, "keys")), 0);
+        assert_int_not_equal(shell("cmp %s %s", file_in(folder, "option"), file_in(folder, "none")),
+                             0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fit_events_are_pytorchs),
+        cmocka_unit_test(zeros_offloading_is_that_of_its_keys),
         cmocka_unit_test(events_sum_to_the_peak),
     };
     return cmocka_run_group_tests_name("events_cli", tests, folder_set_up_undrawn(folder),

@@ -235,6 +235,42 @@ static void remedies_are_in_words_that_are_known(void **state)
     }
 }
 
+/* Somebody who knows ZeRO-3 alone, in all its settings. */
+static enum err_code refuse_others(void *context, const struct settings *settings,
+                                   uint64_t rows[SETTINGS_ROW_WORDS],
+                                   uint64_t idle[SETTINGS_ROW_WORDS], char *list, size_t size,
+                                   struct err *err)
+{
+    (void)context;
+    (void)size;
+    memset(rows, 0, SETTINGS_MOST_ROWS / 8);
+    memset(idle, 0, SETTINGS_MOST_ROWS / 8);
+    list[0] = '\0';
+    return settings->job.strategy.system == SYSTEM_ZERO3
+               ? ERR_OK
+               : err_set(err, ERR_UNSUPPORTED, "what is that?");
+}
+
+/* ZeRO's, as fully_shard's: what leaves the GPU is said to need the host. */
+static void zeros_own_offloading_is_a_remedy(void **state)
+{
+    struct remedy found[REMEDIES];
+    struct settings s = settings_of("zero3");
+    uint64_t capacity;
+    uint32_t offloaded = 0;
+    const struct space_options said = {.refuses = refuse_others, .reader = "somebody"};
+    (void)state;
+    set(&s, "gpu", "a100-sxm-40gb");
+    set(&s, "seq", "4096");
+    const uint32_t count = find(&s, &said, found, &capacity);
+    for (uint32_t i = 0; i < count; i++)
+        if (strstr(found[i].change, "--offload ")) {
+            assert_non_null(strstr(found[i].cost, "needs memory of the host"));
+            offloaded += found[i].gpus == 8;
+        }
+    assert_true(offloaded > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +279,7 @@ int main(void)
         cmocka_unit_test(remedies_are_worth_telling),
         cmocka_unit_test(other_numerics_are_the_last_resort),
         cmocka_unit_test(remedies_are_in_words_that_are_known),
+        cmocka_unit_test(zeros_own_offloading_is_a_remedy),
     };
     return cmocka_run_group_tests_name("remedy", tests, NULL, NULL);
 }
