@@ -257,14 +257,11 @@ static struct head declare_head(struct graph *graph, const struct model_config *
     if (way->decoder)
         return declare_apart(graph, c, way, words);
     snprintf(prefix, sizeof prefix, "%s.", way->head);
-    const uint32_t bias = graph->param_count;
     struct head head = {.decoder.weight = words};
     head.decoder.bias = graph_param(graph, PARAM_BIAS, SHAPE(c->vocab), "%sbias", prefix);
     head.dense = build_linear(graph, prefix, way->dense, c->hidden, c->hidden, true);
     head.norm = build_norm(graph, prefix, way->norm, c->hidden, true, c->norm_eps);
     if (!c->tied) { /* of its own; nobody uses the bias above, so it gets no gradient */
-        graph->tensors[head.decoder.bias].requires_grad = false;
-        graph->params[bias].trainable = false;
         head.decoder = build_linear(graph, prefix, "decoder", c->vocab, c->hidden, true);
     } else if (words == GRAPH_NONE) {
         head.decoder.weight = graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden),

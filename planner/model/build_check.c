@@ -31,6 +31,11 @@ static enum err_code check_hf(const struct family *family, const struct model_co
         return err_set(err, ERR_UNSUPPORTED,
                        "--autocast: %s's router turns it off for itself, which is not planned",
                        family->name);
+    if ((c->arch == ARCH_ERNIE4_5_MOE || c->arch == ARCH_HUNYUAN_V1_MOE) && job->made != DTYPE_FP32)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "a model stored in %s: %s's router is made in fp32 whatever the rest is, "
+                       "which is not planned; --store-dtype fp32 is",
+                       dtype_brief(job->made), family->name);
     if (c->arch == ARCH_FALCON && job->attention == ATTENTION_EAGER)
         return err_set(
             err, ERR_UNSUPPORTED,
