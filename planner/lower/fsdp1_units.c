@@ -9,6 +9,7 @@
 #include "lower/fsdp1.h"
 
 #include "graph/borders.h"
+#include "graph/ops.h"
 
 struct handle *fsdp1_handle_at(const struct lowering *low, uint32_t module)
 {
@@ -87,6 +88,28 @@ static uint32_t strayed_param(const struct graph *graph, const struct wrapping *
     return NONE;
 }
 
+/* A table that another operator uses, too, as a head or another stack does; NONE: there is none. */
+static uint32_t shared_table(const struct graph *graph, struct arena *arena)
+{
+    uint8_t *uses = arena_alloc(arena, 2 * (size_t)graph->param_count + 1);
+    for (uint32_t i = 0; i < graph->op_count; i++) {
+        const struct graph_op *op = &graph->ops[i];
+        for (uint32_t in = 0; in < op->ins; in++) {
+            if (op->in[in] == GRAPH_NONE)
+                continue;
+            const struct graph_storage *s = &graph->storages[graph->tensors[op->in[in]].storage];
+            if (s->kind != STORAGE_PARAM)
+                continue;
+            uint8_t *of = uses + 2 * (size_t)s->index;
+            of[0] = of[0] || op->kind == OP_EMBEDDING;
+            of[1] = of[1] < 2 ? of[1] + 1 : 2;
+            if (of[0] && of[1] == 2)
+                return s->index;
+        }
+    }
+    return NONE;
+}
+
 /* A unit that no gradient reaches, and that forward leaves unsharded; NONE: there is none. */
 static uint32_t unreached_unit(const struct graph *graph, const struct wrapping *w)
 {
@@ -113,6 +136,15 @@ static enum err_code check_units(const struct strategy *s, const struct graph *g
                        "--units: %s is shared with a module outside of its unit, which fsdp1 would "
                        "not keep: each unit flattens what it finds, and they train apart or fail",
                        graph->params[strayed].name);
+    const bool keeps_low =
+        s->keep_low_precision_grads && s->use_orig_params && s->compute != s->store;
+    const uint32_t shared = keeps_low ? shared_table(graph, arena) : NONE;
+    if (shared != NONE)
+        return err_set(err, ERR_INVALID,
+                       "--keep-low-precision-grads on with --use-orig-params on: %s is shared, and "
+                       "torch refuses a .grad of another dtype than its parameter's where it hands "
+                       "it to who shares it",
+                       graph->params[shared].name);
     const uint32_t mixed = mixed_unit(graph, w, arena);
     if (mixed != NONE && !s->use_orig_params)
         return err_set(err, ERR_INVALID,

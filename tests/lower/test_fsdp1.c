@@ -147,6 +147,14 @@ static void what_cannot_be_is_refused(void **state)
     job = small_job(ARCH_GPT2);
     job.strategy.units = UNITS_EMBEDDINGS;
     expect_refusal(&job, ERR_INVALID, "wte.weight is shared");
+
+    job = small_job(ARCH_GPT2); /* torch fails with and without shards */
+    job.strategy.use_orig_params = job.strategy.keep_low_precision_grads = true;
+    expect_refusal(&job, ERR_INVALID,
+                   "refuses a .grad of another dtype than its parameter's where");
+    job.strategy.sharding = SHARDING_NONE;
+    expect_refusal(&job, ERR_INVALID,
+                   "refuses a .grad of another dtype than its parameter's where");
 }
 
 /* ---- random jobs ---- */
