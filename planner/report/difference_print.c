@@ -186,10 +186,8 @@ static void print_memory(FILE *file, const struct style *s, const struct differe
                    difference_number(r->memory[1], path), unit_of(r));
         fprintf(file, "%s", s->off);
     }
-    const double host[] = {difference_number(r->memory[0], "host.needed_bytes"),
-                           difference_number(r->memory[1], "host.needed_bytes")};
-    if (fmax(host[0], host[1]) >= 0x1p20) /* more than step counters */
-        print_size(file, "held by ranks of a host", host[0], host[1], unit_of(r));
+    print_size(file, "a host, by its ranks", difference_number(r->memory[0], "host.needed_bytes"),
+               difference_number(r->memory[1], "host.needed_bytes"), unit_of(r));
     fprintf(file, "\n  %shighest requested in%s\n", s->dim, s->off);
     print_members(file, r, "segment_peaks");
     print_peak_phase(file, r);
