@@ -2,8 +2,8 @@
  *
  * A new setting is a row here, and the field that its reader reads. Rows of one name stand for
  * different commands or systems. A default may be a word, a number, or left to the model. */
-#include "machine/builtin.h"
 #include "plan/repeat.h"
+#include "settings/setting_names.h"
 #include "settings/settings.h"
 
 /* Rows take a few lines each; what the macros hold are initialisers. */
@@ -43,53 +43,6 @@ enum {
     ZERO = ZERO12 | SYSTEM(ZERO3),
     FSDP = SYSTEM(FSDP1) | SYSTEM(FSDP2),
 };
-
-/* ---- names that are built in ---- */
-
-static const char *name_at(const struct builtins *list, uint32_t i)
-{
-    return i < list->count ? list->names[i] : NULL;
-}
-
-static const char *gpu_at(uint32_t i)
-{
-    return name_at(builtin_gpus(), i);
-}
-
-static const char *gpu_find(const char *text)
-{
-    return gpu_at(builtin_find(builtin_gpus(), text));
-}
-
-static const char *gpu_nearest(const char *text)
-{
-    return gpu_at(builtin_nearest(builtin_gpus(), text));
-}
-
-static const char *node_at(uint32_t i)
-{
-    return name_at(builtin_nodes(), i);
-}
-
-static const char *node_find(const char *text)
-{
-    return node_at(builtin_find(builtin_nodes(), text));
-}
-
-static const char *node_nearest(const char *text)
-{
-    return node_at(builtin_nearest(builtin_nodes(), text));
-}
-
-static const char *model_at(uint32_t i)
-{
-    const struct model_preset *preset = model_preset_at(i);
-    return preset ? preset->name : NULL;
-}
-
-static const struct setting_names gpus = {gpu_at, gpu_find, gpu_nearest};
-static const struct setting_names nodes = {node_at, node_find, node_nearest};
-static const struct setting_names models = {model_at, NULL, NULL}; /* a file is a model, too */
 
 static bool is_planned(int system)
 {
@@ -138,7 +91,7 @@ static const struct setting rows[] = {
     {.name = "model", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL,
      .arg = "MODEL", .help = "a preset (shardplan models), a config.json or its folder, a recording "
              "(tools/record.py)",
-     .field = FIELD(model), .names = &models, .commands = FOR_MODEL, .numerics = true},
+     .field = FIELD(model), .names = &setting_models, .commands = FOR_MODEL, .numerics = true},
     {.name = "from", .kind = SETTING_TEXT, .group = GROUP_MODEL, .arg = "FILE",
      .help = "Settings from a framework's configuration: torchtitan (TOML, Python), accelerate "
              "(YAML), DeepSpeed (JSON), TrainingArguments (JSON), `shardplan export`; options "
@@ -184,13 +137,13 @@ static const struct setting rows[] = {
     /* ---- cluster ---- */
     {.name = "gpu", .kind = SETTING_NAME, .group = GROUP_CLUSTER, .arg = "NAME",
      .help = "A GPU of `shardplan gpus`", .initial = "h100-sxm", .field = FIELD(gpu),
-     .names = &gpus, .commands = FOR_JOB},
+     .names = &setting_gpus, .commands = FOR_JOB},
     {.name = "gpus-per-node", .group = GROUP_CLUSTER, .arg = "N", .help = "GPUs a node",
      .initial = "8", .numbers = {INTEGER(gpus_per_node, 1, 1024)}, .commands = FOR_JOB},
     {.name = "node", .kind = SETTING_NAME, .group = GROUP_CLUSTER, .arg = "NAME",
      .help = "A node type of `shardplan gpus`: links, NICs and the host's memory (default: the GPU's "
              "usual one)",
-     .field = FIELD(node), .names = &nodes, .commands = FOR_JOB},
+     .field = FIELD(node), .names = &setting_nodes, .commands = FOR_JOB},
     {.name = "host-memory", .group = GROUP_CLUSTER, .arg = "SIZE",
      .help = "Memory of a host that a job may take, such as 1TiB: what is offloaded has to fit there "
              "(default: as the profile says, where it does)",
@@ -666,7 +619,7 @@ static const struct setting rows[] = {
      .commands = COMMAND(KERNELS)},
     {.name = "gpu", .kind = SETTING_NAME, .group = GROUP_MEASURE, .arg = "NAME",
      .help = "A GPU of `shardplan gpus` (default: each row's column gpu)", .field = FIELD(gpu),
-     .names = &gpus, .commands = COMMAND(KERNELS)},
+     .names = &setting_gpus, .commands = COMMAND(KERNELS)},
     {.name = "clock", .group = GROUP_MEASURE, .arg = "WHICH",
      .help = "What hours at the power limit sustain, or a short burst, as in most benchmarks",
      .initial = "sustained", .field = FIELD(clock), .words = CLOCKS, .commands = COMMAND(KERNELS)},
@@ -678,7 +631,7 @@ static const struct setting rows[] = {
      .numbers = {INTEGER(calibrate.ranks, 1, 64)}, .commands = COMMAND(CALIBRATE)},
     {.name = "gpu", .kind = SETTING_NAME, .group = GROUP_MEASURE, .arg = "NAME",
      .help = "The built-in GPU for what is not measured (cuda needs it; host writes every number)",
-     .field = FIELD(gpu), .names = &gpus, .commands = COMMAND(CALIBRATE)},
+     .field = FIELD(gpu), .names = &setting_gpus, .commands = COMMAND(CALIBRATE)},
     {.name = "largest", .group = GROUP_MEASURE, .arg = "MIB",
      .help = "Largest collective (default: 64 on host, 1024 on cuda, 1 with --quick)",
      .numbers = {INTEGER(calibrate.largest_mib, 1, 65536)}, .commands = COMMAND(CALIBRATE)},
@@ -707,7 +660,7 @@ static const struct setting rows[] = {
     /* ---- questions ---- */
     {.name = "a", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL, .arg = "A",
      .help = "a plan.json or its folder, or a model as of the other commands", .field = FIELD(a),
-     .names = &models, .commands = COMMAND(DIFF)},
+     .names = &setting_models, .commands = COMMAND(DIFF)},
     {.name = "b", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL, .arg = "B",
      .help = "the same, or changes to A such as reshard=never,micro-batch=2", .field = FIELD(b),
      .commands = COMMAND(DIFF)},
