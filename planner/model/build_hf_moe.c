@@ -80,9 +80,10 @@ struct hf_moe hf_moe_declare(struct graph *graph, const struct model_config *c,
         moe.correction = declare_statics(graph, c, way, prefix);
     if (!way->experts_first)
         declare_experts(graph, c, way, prefix, &moe);
-    if (way->corrected)
-        moe.correction = graph_buffer(graph, DTYPE_FP32, SHAPE(c->experts),
-                                      &(struct buffer_values){.kind = VALUES_ZEROS});
+    if (way->correction)
+        moe.correction =
+            graph_buffer(graph, way->correction == HF_CORRECTION_FP32 ? DTYPE_FP32 : graph->made,
+                         SHAPE(c->experts), &(struct buffer_values){.kind = VALUES_ZEROS});
     if (shared_within(c, way))
         moe.shared = hf_mlp_declare(graph, c, shared, shared_within(c, way));
     if (c->shared_gate)

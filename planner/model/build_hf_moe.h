@@ -97,6 +97,10 @@ enum hf_shared {
     HF_SHARED_BESIDE,
 };
 
+/* e_score_correction_bias: torch.zeros in the dtype that the model is made in, or one of its own.
+ */
+enum hf_correction { HF_NO_CORRECTION, HF_CORRECTION_AS_MADE, HF_CORRECTION_FP32 };
+
 /* What of it is the model file's. */
 struct hf_moe_way {
     hf_router *route;
@@ -108,7 +112,7 @@ struct hf_moe_way {
     bool returns_scores; /* the weights are the block's second result */
     bool flattens;       /* the router and the experts flatten y themselves */
     const char *leaf;    /* its class, where DeepSpeed takes that as one (leaf_module_config.py) */
-    bool corrected;      /* the router has that buffer */
+    enum hf_correction correction; /* a buffer of the router's */
     const char *statics; /* the router's module that has that parameter: "gate.moe_statics" */
     enum hf_shared when;
     const char *shared; /* what all tokens pass; NULL: "shared_experts", gated "shared_expert" */

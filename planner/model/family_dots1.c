@@ -11,7 +11,7 @@ static void build(struct graph *graph, const struct model_config *config,
         HF_LLAMA_NORMS,
         .masks_by_layer = true,
         .masks_of_types = true,
-        .moe = HF_DEEPSEEK_V3_MOE,
+        .moe = HF_DEEPSEEK_V3_MOE(HF_CORRECTION_AS_MADE),
     };
     hf_decoder_build(graph, config, job, &way);
 }

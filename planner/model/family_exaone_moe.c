@@ -9,8 +9,9 @@ static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)
 {
     static const struct hf_decoder way = {
-        HF_LLAMA_NORMS,         .qk = HF_QK_TURNED,     .window_rope = true,
-        .masks_by_layer = true, .masks_of_types = true, .moe = HF_DEEPSEEK_V3_MOE,
+        HF_LLAMA_NORMS,         .qk = HF_QK_TURNED,
+        .window_rope = true,    .masks_by_layer = true,
+        .masks_of_types = true, .moe = HF_DEEPSEEK_V3_MOE(HF_CORRECTION_AS_MADE),
     };
     hf_decoder_build(graph, config, job, &way);
 }

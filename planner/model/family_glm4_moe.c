@@ -59,7 +59,7 @@ static void build(struct graph *graph, const struct model_config *config,
         .qk = HF_QK_LAST,
         .rotary = HF_ROTARY_BOTH,
         HF_LLAMA_NORMS,
-        .moe = HF_DEEPSEEK_V3_MOE,
+        .moe = HF_DEEPSEEK_V3_MOE(HF_CORRECTION_FP32),
     };
     hf_decoder_build(graph, config, job, &way);
 }

@@ -15,7 +15,7 @@ static void build(struct graph *graph, const struct model_config *config,
         .moe = {.route = hf_route_hy_v3,
                 .gate = hf_gate_halves,
                 .router = "gate",
-                .corrected = true,
+                .correction = HF_CORRECTION_AS_MADE,
                 .when = HF_SHARED_BEHIND},
     };
     hf_decoder_build(graph, config, job, &way);

@@ -15,7 +15,7 @@ static void build(struct graph *graph, const struct model_config *config,
         .moe = {.route = hf_route_minimax_m2,
                 .gate = hf_gate_halves,
                 .router = "gate",
-                .corrected = true},
+                .correction = HF_CORRECTION_AS_MADE},
     };
     hf_decoder_build(graph, config, job, &way);
 }

@@ -35,10 +35,12 @@ enum err_code mla_check_experts(const struct key_table *keys, const struct model
 void mla_build_v3(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)
 {
-    static const struct hf_decoder way = {
-        HF_LLAMA_NORMS,
-        .mla = {.rotate = hf_mla_rotate_v3},
-        .moe = HF_DEEPSEEK_V3_MOE,
-    };
-    hf_decoder_build(graph, config, job, &way);
+#define WAY(of)                                                                                    \
+    {                                                                                              \
+        HF_LLAMA_NORMS, .mla = {.rotate = hf_mla_rotate_v3}, .moe = HF_DEEPSEEK_V3_MOE(of)         \
+    }
+    static const struct hf_decoder deepseek = WAY(HF_CORRECTION_AS_MADE),
+                                   glm = WAY(HF_CORRECTION_FP32);
+#undef WAY
+    hf_decoder_build(graph, config, job, config->arch == ARCH_GLM4_MOE_LITE ? &glm : &deepseek);
 }

@@ -126,11 +126,11 @@ static inline bool hf_is_eager(const struct graph *graph, const struct hf_decode
     .norms = {{".input_layernorm", HF_BEFORE_ATTENTION},                                           \
               {".post_attention_layernorm", HF_BEFORE_MLP}}
 
-/* DeepSeek-V3's mixture of experts: a member's initialiser. */
-#define HF_DEEPSEEK_V3_MOE                                                                         \
+/* DeepSeek-V3's mixture of experts, whose correction is of that dtype: a member's initialiser. */
+#define HF_DEEPSEEK_V3_MOE(of)                                                                     \
     {                                                                                              \
         .route = hf_route_deepseek_v3, .gate = hf_gate_halves, .router = "gate",                   \
-        .experts_first = true, .flattens = true, .corrected = true                                 \
+        .experts_first = true, .flattens = true, .correction = (of)                                \
     }
 
 /* A norm of h numbers, "<prefix><name>.weight". */
