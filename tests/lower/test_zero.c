@@ -582,27 +582,22 @@ static void what_is_wrong_or_not_planned_is_named(void **state)
 static void strategies_that_cannot_be_are_refused(void **state)
 {
     (void)state;
-    struct err first = {0}, second = {0};
+    struct err first = {0};
     struct plan *plan;
-    struct job job = even_job(SYSTEM_ZERO1, 1, 2);
-    job.strategy.grad_accum_fp32 = true;
-    job.strategy.compute = job.model.compute = DTYPE_FP16;
-    assert_int_equal(job_plan(&job, &plan, NULL, &first), ERR_UNSUPPORTED);
-    assert_non_null(strstr(first.text, "of fp16 parameters zero1 keeps"));
-    job = even_job(SYSTEM_ZERO3, 3, 6);
+    struct job job = even_job(SYSTEM_ZERO3, 3, 6);
     job.strategy.zero.hpz_partition_size = 4;
-    assert_int_equal(job_plan(&job, &plan, NULL, &second), ERR_INVALID);
-    assert_non_null(strstr(second.text, "does not divide the 6 ranks"));
-    struct err third = {0};
+    assert_int_equal(job_plan(&job, &plan, NULL, &first), ERR_INVALID);
+    assert_non_null(strstr(first.text, "does not divide the 6 ranks"));
+    struct err second = {0};
     job = even_job(SYSTEM_ZERO3, 3, 7);
     job.strategy.zero.quantized_weights = true;
-    assert_int_equal(job_plan(&job, &plan, NULL, &third), ERR_INVALID);
-    assert_non_null(strstr(third.text, "quantises multiples of 8"));
+    assert_int_equal(job_plan(&job, &plan, NULL, &second), ERR_INVALID);
+    assert_non_null(strstr(second.text, "quantises multiples of 8"));
     /* DeepSpeed's reduce_scatter_coalesced makes a tensor for each rank that has none of a bias */
-    struct err fourth = {0};
+    struct err third = {0};
     job = even_job(SYSTEM_ZERO3, 3, 1000000);
-    assert_int_equal(job_plan(&job, &plan, NULL, &fourth), ERR_UNSUPPORTED);
-    assert_non_null(strstr(fourth.text, "fill up the short ones"));
+    assert_int_equal(job_plan(&job, &plan, NULL, &third), ERR_UNSUPPORTED);
+    assert_non_null(strstr(third.text, "fill up the short ones"));
 }
 
 int main(void)
