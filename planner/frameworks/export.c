@@ -201,6 +201,8 @@ static struct settings in_effect(const struct settings *settings)
         out.job.tape = (struct tape_options){.checkpointing = CHECKPOINTING_NONE,
                                              .compiled = out.job.tape.compiled,
                                              .whole_graphs = out.job.tape.whole_graphs};
+    if (s->system != SYSTEM_ZERO3 && out.zero_offload == ZERO_OFFLOAD_ALL)
+        out.zero_offload = ZERO_OFFLOAD_OPTIMIZER; /* parameters are offloaded at stage 3 alone */
     if (!out.job.tape.compiled)
         out.job.tape.whole_graphs = false;
     if (out.job.tape.compiled)
@@ -215,6 +217,15 @@ struct refused { /* settings that the file gives otherwise */
     struct settings would; /* as the file gives them */
 };
 
+/* The file itself is its value, or has what another file said of it. */
+static bool is_the_files(const struct framework *to, const struct settings *asked,
+                         const struct setting *row)
+{
+    char text[NUMBER_TEXT];
+    return same_text(to->file_setting, row->name) ||
+           (same_text(to->file_also, row->name) && settings_get(asked, to->file_setting, text));
+}
+
 /* What the file gives otherwise is to be carried where that has no effect, else refused. */
 static void compare_settings(const struct framework *to, const struct settings *asked,
                              const struct settings *got, struct carried *carried,
@@ -227,7 +238,7 @@ static void compare_settings(const struct framework *to, const struct settings *
     *refused = (struct refused){.list = "", .would = *asked};
     for (uint32_t i = 0; i < count; i++) {
         char a[NUMBER_TEXT], b[NUMBER_TEXT];
-        if (!is_compared(asked, &rows[i]) || same_text(to->file_setting, rows[i].name))
+        if (!is_compared(asked, &rows[i]) || is_the_files(to, asked, &rows[i]))
             continue;
         const char *want = setting_read(&rows[i], asked, a), *have = setting_read(&rows[i], got, b);
         if (same_text(want, have))

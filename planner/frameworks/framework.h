@@ -98,6 +98,7 @@ struct framework {
     uint32_t systems;                      /* bits: that it can run */
     const char *versions;                  /* of the framework that a written file is for */
     const char *file_setting;  /* "zero": its value is the path of the file itself; NULL */
+    const char *file_also;     /* a setting of which that file may say the same; NULL */
     const char *file_path;     /* ... and this the table of it that the setting is about */
     const char *settings_path; /* a table of settings by their own names; NULL */
     void (*prepare)(struct document *document); /* brings spellings into the rows' form; NULL */

@@ -36,6 +36,21 @@ static const char *write_stage(const struct settings *s, char text[NUMBER_TEXT])
     return text;
 }
 
+/* ---- --offload ---- */
+
+static const char *write_offload_optimizer(const struct settings *s, char text[NUMBER_TEXT])
+{
+    (void)text;
+    return s->zero_offload != ZERO_OFFLOAD_NONE ? "cpu" : NULL;
+}
+
+static const char *write_offload_param(const struct settings *s, char text[NUMBER_TEXT])
+{
+    (void)text;
+    return s->zero_offload == ZERO_OFFLOAD_ALL && s->job.strategy.system == SYSTEM_ZERO3 ? "cpu"
+                                                                                         : NULL;
+}
+
 /* ---- dtypes ---- */
 
 static bool enabled(const struct import *im, const char *path)
@@ -188,9 +203,10 @@ static const char *write_train_batch(const struct settings *s, char text[NUMBER_
 #define OF_HIDDEN(key, from) {.path = "zero_optimization." key, .kind = KEY_INTEGER, .least = from,  \
                               .is_auto = true, .systems = ZERO, .read = read_zero,                 \
                               .why = "of the hidden size, as transformers' Trainer fills it in"}
-#define DEVICES(key) {.path = "zero_optimization." key, .kind = KEY_WORD,                            \
+#define DEVICES(key, reader, writer) {.path = "zero_optimization." key, .kind = KEY_WORD,                    \
+                      .setting = "offload",                                                          \
                       .words = KEY_WORDS({"none", NULL}, {"cpu", NULL}, {"nvme", NULL}),             \
-                      .systems = ZERO, .read = read_zero}
+                      .systems = ZERO, .read = reader, .write = writer}
 
 /* A key of zero_optimization: `--zero FILE` reads it again; here its kind was checked. */
 static enum err_code read_zero(struct import *im, const struct key_row *row,
@@ -200,6 +216,23 @@ static enum err_code read_zero(struct import *im, const struct key_row *row,
     if (node && !settings_find(im->settings, "zero", NULL))
         import_list(im, node, row->path, "this version has no --zero");
     return ERR_OK;
+}
+
+static bool is_on_cpu(const struct import *im, const char *path)
+{
+    const struct node *node = import_node(im, path);
+    return node && node->text && strcmp(node->text, "cpu") == 0;
+}
+
+/* Where it is what --offload adds, it is that, too. */
+static enum err_code read_offload(struct import *im, const struct key_row *row,
+                                  const struct node *node, struct err *err)
+{
+    const bool param = is_on_cpu(im, "zero_optimization.offload_param.device");
+    TRY(read_zero(im, row, node, err));
+    if (!is_on_cpu(im, row->path))
+        return ERR_OK;
+    return import_set(im, "offload", param ? "cpu" : "optimizer", row, node, err);
 }
 
 static const struct key_row rows[] = {
@@ -232,7 +265,8 @@ static const struct key_row rows[] = {
     Z("leaf_module", KEY_ANY, 0), Z("enable_sanity_checks", KEY_BOOL, 0),
     {.path = "zero_optimization.offload_optimizer", .kind = KEY_TABLE},
     {.path = "zero_optimization.offload_param", .kind = KEY_TABLE},
-    DEVICES("offload_optimizer.device"), DEVICES("offload_param.device"),
+    DEVICES("offload_optimizer.device", read_offload, write_offload_optimizer),
+    DEVICES("offload_param.device", read_zero, write_offload_param),
     Z("offload_optimizer.pin_memory", KEY_BOOL, 0), Z("offload_optimizer.nvme_path", KEY_TEXT, 0),
     Z("offload_optimizer.buffer_count", KEY_INTEGER, 0),
     Z("offload_optimizer.buffer_size", KEY_INTEGER, 0),
@@ -358,5 +392,6 @@ const struct framework framework_deepspeed = {
     .syntax = SYNTAX_JSON,
     .prepare = take_own_options,
     .file_setting = "zero",
+    .file_also = "offload",
     .file_path = "zero_optimization",
 };
