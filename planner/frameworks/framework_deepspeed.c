@@ -53,16 +53,20 @@ static const char *write_offload_param(const struct settings *s, char text[NUMBE
 
 /* ---- dtypes ---- */
 
-static bool enabled(const struct import *im, const char *path)
+static bool says(const struct import *im, const char *path, const char *text)
 {
     const struct node *node = import_node(im, path);
-    return node && node->text && strcmp(node->text, "true") == 0;
+    return node && node->text && strcmp(node->text, text) == 0;
+}
+
+static bool enabled(const struct import *im, const char *path)
+{
+    return says(im, path, "true");
 }
 
 static bool is_auto(const struct import *im, const char *path)
 {
-    const struct node *node = import_node(im, path);
-    return node && node->text && strcmp(node->text, "auto") == 0;
+    return says(im, path, "auto");
 }
 
 /* "auto" is whether the Trainer has --bf16 (--fp16), or accelerate that mixed_precision. Where that
@@ -218,19 +222,13 @@ static enum err_code read_zero(struct import *im, const struct key_row *row,
     return ERR_OK;
 }
 
-static bool is_on_cpu(const struct import *im, const char *path)
-{
-    const struct node *node = import_node(im, path);
-    return node && node->text && strcmp(node->text, "cpu") == 0;
-}
-
 /* Where it is what --offload adds, it is that, too. */
 static enum err_code read_offload(struct import *im, const struct key_row *row,
                                   const struct node *node, struct err *err)
 {
-    const bool param = is_on_cpu(im, "zero_optimization.offload_param.device");
+    const bool param = says(im, "zero_optimization.offload_param.device", "cpu");
     TRY(read_zero(im, row, node, err));
-    if (!is_on_cpu(im, row->path))
+    if (!says(im, row->path, "cpu"))
         return ERR_OK;
     return import_set(im, "offload", param ? "cpu" : "optimizer", row, node, err);
 }

@@ -199,7 +199,7 @@ static bool is_asked_for(const struct building *b, const struct seed *seed)
         return false;
     if (!options->wanted)
         return true;
-    grid_settings(grid, seed->outer * grid->inner_points, &settings);
+    grid_settings(grid, seed_point(b, seed), &settings);
     return options->wanted(options->wanted_context, &settings);
 }
 
