@@ -2,6 +2,7 @@
  * small integers, so that every sum is exact. */
 #include "runtime/comm/comm.h"
 #include "runtime/device/clock.h"
+#include "tests/support/free_port.h"
 #include "tests/support/require.h"
 
 #include <arpa/inet.h>
@@ -20,19 +21,13 @@
 
 enum { MOST_RANKS = 6, COUNT = 5 };
 
-static uint16_t next_port(void)
-{
-    static uint16_t used;
-    return (uint16_t)(20000 + getpid() % 20000 + used++);
-}
-
 typedef void rank_main(uint32_t rank, uint32_t ranks, uint16_t port);
 
 /* Each rank's exit status; all are there at once. */
 static void run_ranks(uint32_t ranks, rank_main *run, int statuses[MOST_RANKS])
 {
     pid_t child[MOST_RANKS];
-    const uint16_t port = next_port();
+    const uint16_t port = free_port();
     fflush(stdout);
     for (uint32_t r = 0; r < ranks; r++) {
         child[r] = fork();
@@ -344,6 +339,7 @@ static void wrong_numbers_are_refused(void **state)
 
 static void start_a_run_with(const char *also)
 {
+    /* Rank 0 listens one port above PyTorch's store. */
     char folder[] = "/tmp/shardplan_tcp.XXXXXX", command[2048];
     const char *program = getenv("SHARDPLAN") ? getenv("SHARDPLAN") : "build/shardplan";
     assert_non_null(mkdtemp(folder));
@@ -356,8 +352,8 @@ static void start_a_run_with(const char *also)
              "./shardplan run %s/plan.json >%s/mpi; "
              "cut -d' ' -f1-13 %s/tcp >%s/a; cut -d' ' -f1-13 %s/mpi >%s/b; cmp %s/a %s/b; "
              "grep -q 'step *3/3' %s/a",
-             program, folder, program, next_port(), also, folder, folder, folder, folder, folder,
-             folder, folder, folder, folder, folder, folder, folder);
+             program, folder, program, free_port() - 1u, also, folder, folder, folder, folder,
+             folder, folder, folder, folder, folder, folder, folder, folder);
     assert_int_equal(system(command), 0);
     snprintf(command, sizeof command, "rm -rf %s", folder);
     assert_int_equal(system(command), 0);
