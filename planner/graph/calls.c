@@ -1,8 +1,18 @@
 /* calls.c - see calls.h. */
 #include "graph/calls.h"
 
+#include "base/hash.h"
+
 #include <stdlib.h>
 #include <string.h>
+
+/* What a name is found by while calls are listed: a graph of experts has thousands. */
+struct names {
+    const char **lists; /* what blocks are in, in the calls' arena */
+    uint32_t list_count;
+    uint32_t *slots; /* 1 + the call, by the hash of its name; 0: none */
+    size_t mask;
+};
 
 static size_t parent_length(const char *name, size_t length)
 {
@@ -23,56 +33,80 @@ static bool is_dict(const struct graph *graph, const char *name, size_t length)
     return false;
 }
 
+static bool is_called(const char *name, const char *text, size_t length)
+{
+    return strncmp(name, text, length) == 0 && name[length] == '\0';
+}
+
 /* Whether the first `length` characters name the list that blocks are in, or what else is never
  * called. */
-static bool is_list(const struct graph *graph, const char *name, size_t length)
+static bool is_list(const struct graph *graph, const struct names *names, const char *name,
+                    size_t length)
 {
-    if (graph->uncalled && strlen(graph->uncalled) == length &&
-        strncmp(graph->uncalled, name, length) == 0)
+    if (graph->uncalled && is_called(graph->uncalled, name, length))
         return true;
     if (is_dict(graph, name, length))
         return true;
-    for (uint32_t m = 0; m < graph->module_count; m++) {
-        const char *block = graph->modules[m].name;
-        if (graph->modules[m].role == ROLE_BLOCK && length > 0 &&
-            parent_length(block, strlen(block)) == length && strncmp(block, name, length) == 0)
+    for (uint32_t i = 0; i < names->list_count; i++)
+        if (is_called(names->lists[i], name, length))
             return true;
-    }
     return false;
 }
 
-static uint32_t find(const struct graph_calls *calls, const char *name, size_t length)
+/* Each list once: most models have one. */
+static void find_lists(const struct graph *graph, struct graph_calls *calls, struct names *names)
 {
-    for (uint32_t i = calls->count; i-- > 0;) /* the newest first: names come in runs */
-        if (strncmp(calls->at[i].name, name, length) == 0 && calls->at[i].name[length] == '\0')
-            return i;
-    return GRAPH_NONE;
+    names->lists = arena_alloc(&calls->arena, (graph->module_count + 1) * sizeof *names->lists);
+    for (uint32_t m = 0; m < graph->module_count; m++) {
+        const char *block = graph->modules[m].name;
+        const size_t length = parent_length(block, strlen(block));
+        bool is_new = graph->modules[m].role == ROLE_BLOCK && length > 0;
+        for (uint32_t i = 0; is_new && i < names->list_count; i++)
+            is_new = !is_called(names->lists[i], block, length);
+        if (is_new)
+            names->lists[names->list_count++] =
+                arena_printf(&calls->arena, "%.*s", (int)length, block);
+    }
+}
+
+/* Where the name's call is, or would be. */
+static uint32_t *slot_of(const struct graph_calls *calls, const struct names *names,
+                         const char *name, size_t length)
+{
+    struct hash hash;
+    hash_begin(&hash);
+    hash_add(&hash, name, length);
+    size_t at = (size_t)hash_end(&hash) & names->mask;
+    while (names->slots[at] && !is_called(calls->at[names->slots[at] - 1].name, name, length))
+        at = (at + 1) & names->mask;
+    return &names->slots[at];
 }
 
 /* The call of a name, and those around it. */
-static uint32_t call_of(const struct graph *graph, struct graph_calls *calls, const char *name,
-                        size_t length)
+static uint32_t call_of(const struct graph *graph, struct graph_calls *calls,
+                        const struct names *names, const char *name, size_t length)
 {
     const size_t leaf = graph_leaf_around(graph, name, length);
     length = leaf ? leaf : length;
-    while (is_list(graph, name, length))
+    while (is_list(graph, names, name, length))
         length = parent_length(name, length);
     if (length == 0)
         return calls->model;
-    const uint32_t found = find(calls, name, length);
-    if (found != GRAPH_NONE)
-        return found;
+    const uint32_t found = *slot_of(calls, names, name, length);
+    if (found)
+        return found - 1;
     size_t around = parent_length(name, length);
-    if (graph->apart && strlen(graph->apart) == length && strncmp(graph->apart, name, length) == 0)
+    if (graph->apart && is_called(graph->apart, name, length))
         around = parent_length(name, around);
-    const uint32_t parent = call_of(graph, calls, name, around);
+    const uint32_t parent = call_of(graph, calls, names, name, around);
     calls->at[calls->count] = (struct graph_call){
         .name = arena_printf(&calls->arena, "%.*s", (int)length, name),
         .parent = parent,
         .depth = calls->at[parent].depth + 1,
         .leaf = leaf > 0,
     };
-    return calls->count++;
+    *slot_of(calls, names, name, length) = ++calls->count;
+    return calls->count - 1;
 }
 
 /* The parameter that an op uses first; GRAPH_NONE: none. */
@@ -119,11 +153,12 @@ static uint32_t tied_call(struct graph_calls *calls, uint32_t call, uint32_t par
 /* The call that the builder says, or within it that of the parameter (of_param's, or none): one
  * that the said call does not have is a tied one. */
 static uint32_t called_by(const struct graph *graph, struct graph_calls *calls,
-                          const struct graph_op *op, uint32_t param, uint32_t own)
+                          const struct names *names, const struct graph_op *op, uint32_t param,
+                          uint32_t own)
 {
     if (!op->call)
         return own;
-    const uint32_t call = call_of(graph, calls, op->call, strlen(op->call));
+    const uint32_t call = call_of(graph, calls, names, op->call, strlen(op->call));
     if (own == GRAPH_NONE)
         return call;
     if (graph_call_within(calls, own, call))
@@ -135,7 +170,7 @@ static uint32_t called_by(const struct graph *graph, struct graph_calls *calls,
 /* Whose op each is, and what is first in each call. A module is called once: parameters that are
  * used again, after others, are another module's. */
 static void assign_ops(const struct graph *graph, struct graph_calls *calls,
-                       const uint32_t *of_param, size_t most)
+                       const struct names *names, const uint32_t *of_param, size_t most)
 {
     bool *met = arena_alloc(&calls->arena, most * sizeof *met);
     uint32_t before = GRAPH_NONE; /* the last op that had one */
@@ -144,7 +179,7 @@ static void assign_ops(const struct graph *graph, struct graph_calls *calls,
         const struct graph_op *op = &graph->ops[i];
         const uint32_t param = op->of_hook ? GRAPH_NONE : param_of(graph, op);
         const uint32_t own = param == GRAPH_NONE ? GRAPH_NONE : of_param[param];
-        uint32_t call = op->of_hook ? GRAPH_NONE : called_by(graph, calls, op, param, own);
+        uint32_t call = op->of_hook ? GRAPH_NONE : called_by(graph, calls, names, op, param, own);
         calls->of_op[i] = calls->next[i] = calls->last[i] = GRAPH_NONE;
         if (call == GRAPH_NONE)
             continue;
@@ -165,44 +200,78 @@ static void assign_ops(const struct graph *graph, struct graph_calls *calls,
     }
 }
 
-/* peft's layers ask for lora_A.weight.dtype, of a module that is theirs: each reads that weight. */
-static void list_read(const struct graph *graph, struct graph_calls *calls, uint32_t call,
-                      const uint32_t *of_param)
+/* peft's layers ask for lora_A.weight.dtype, of a module that is theirs: each reads that weight.
+ * The call that does, of the adapter's parameter; GRAPH_NONE: none. */
+static uint32_t reader_of(const struct graph *graph, const struct graph_calls *calls,
+                          const uint32_t *of_param, uint32_t param)
 {
-    struct graph_call *c = &calls->at[call];
-    for (uint32_t p = 0; p < graph->param_count && graph->lora.rank; p++)
-        if (graph->params[p].adapter != GRAPH_NONE && calls->at[of_param[p]].parent == call) {
-            calls->params[c->first_param + c->params++] = graph->params[p].adapter;
-            c->external++;
-        }
+    return graph->lora.rank && graph->params[param].adapter != GRAPH_NONE
+               ? calls->at[of_param[param]].parent
+               : GRAPH_NONE;
 }
 
+/* The parameter that a call shares and that is not in it anyway. */
+static bool is_shared(const struct graph_calls *calls, const uint32_t *of_param, uint32_t call)
+{
+    const uint32_t tied = calls->at[call].tied;
+    return tied && of_param[tied - 1] != call;
+}
+
+static void list_param(struct graph_calls *calls, uint32_t call, uint32_t param)
+{
+    struct graph_call *c = &calls->at[call];
+    calls->params[c->first_param + c->params++] = param;
+}
+
+/* Each call's in the order of the graph, and behind them what it reads of others. */
 static void list_params(const struct graph *graph, struct graph_calls *calls,
                         const uint32_t *of_param)
 {
-    calls->params = arena_alloc(&calls->arena, (2 * (size_t)graph->param_count + calls->count + 1) *
-                                                   sizeof *calls->params);
-    uint32_t n = 0;
+    uint32_t *lists = arena_alloc(&calls->arena, (calls->count + 1) * sizeof *lists), all = 0;
+    for (uint32_t p = 0; p < graph->param_count; p++) {
+        lists[of_param[p]]++;
+        const uint32_t reader = reader_of(graph, calls, of_param, p);
+        if (reader != GRAPH_NONE)
+            lists[reader]++;
+    }
     for (uint32_t c = 0; c < calls->count; c++) {
-        calls->at[c].first_param = n;
-        for (uint32_t p = 0; p < graph->param_count; p++)
-            if (of_param[p] == c || calls->at[c].tied == p + 1)
-                calls->params[n++] = p;
-        calls->at[c].params = n - calls->at[c].first_param;
-        list_read(graph, calls, c, of_param);
-        n = calls->at[c].first_param + calls->at[c].params;
+        calls->at[c].first_param = all;
+        all += lists[c] + is_shared(calls, of_param, c);
+    }
+    calls->params = arena_alloc(&calls->arena, (all + 1) * sizeof *calls->params);
+    for (uint32_t p = 0; p < graph->param_count; p++)
+        list_param(calls, of_param[p], p);
+    for (uint32_t c = 0; c < calls->count; c++) {
+        if (!is_shared(calls, of_param, c))
+            continue;
+        list_param(calls, c, calls->at[c].tied - 1);
+        uint32_t *params = &calls->params[calls->at[c].first_param];
+        for (uint32_t i = calls->at[c].params - 1; i > 0 && params[i - 1] > params[i]; i--) {
+            const uint32_t later = params[i - 1];
+            params[i - 1] = params[i];
+            params[i] = later;
+        }
+    }
+    for (uint32_t p = 0; p < graph->param_count; p++) {
+        const uint32_t reader = reader_of(graph, calls, of_param, p);
+        if (reader == GRAPH_NONE)
+            continue;
+        list_param(calls, reader, graph->params[p].adapter);
+        calls->at[reader].external++;
     }
 }
 
-static void find_borders(const struct graph *graph, struct graph_calls *calls)
+static void find_borders(const struct graph *graph, struct graph_calls *calls,
+                         const struct names *names)
 {
     calls->of_module =
         arena_alloc(&calls->arena, (graph->module_count + 1) * sizeof *calls->of_module);
     for (uint32_t m = 0; m < graph->module_count; m++) {
         const struct graph_module *module = &graph->modules[m];
-        calls->of_module[m] = module->role == ROLE_BLOCK
-                                  ? find(calls, module->name, strlen(module->name))
-                                  : GRAPH_NONE;
+        const uint32_t call = module->role == ROLE_BLOCK
+                                  ? *slot_of(calls, names, module->name, strlen(module->name))
+                                  : 0;
+        calls->of_module[m] = call ? call - 1 : GRAPH_NONE;
         if (calls->of_module[m] != GRAPH_NONE)
             calls->at[calls->of_module[m]].bordered = true;
     }
@@ -213,7 +282,7 @@ static uint32_t listed_around(const struct graph_calls *calls, uint32_t before, 
 {
     for (size_t n = parent_length(name, strlen(name)); n > 0; n = parent_length(name, n))
         for (uint32_t c = before; c-- > 0;)
-            if (strncmp(calls->at[c].name, name, n) == 0 && calls->at[c].name[n] == '\0')
+            if (is_called(calls->at[c].name, name, n))
                 return c;
     return CALL_ROOT;
 }
@@ -246,13 +315,16 @@ static struct graph_calls *listed_calls(const struct graph *graph)
 }
 
 /* The root; PeftModel's base_model (LoraModel), and the model that is in that. */
-static void call_roots(const struct graph *graph, struct graph_calls *calls)
+static void call_roots(const struct graph *graph, struct graph_calls *calls,
+                       const struct names *names)
 {
-    static const char *const names[] = {"", "base_model", "base_model.model"};
+    static const char *const roots[] = {"", "base_model", "base_model.model"};
     const uint32_t count = graph->lora.rank ? 3 : 1;
-    for (uint32_t c = 0; c < count; c++)
+    for (uint32_t c = 0; c < count; c++) {
         calls->at[c] =
-            (struct graph_call){.name = names[c], .parent = c ? c - 1 : GRAPH_NONE, .depth = c};
+            (struct graph_call){.name = roots[c], .parent = c ? c - 1 : GRAPH_NONE, .depth = c};
+        *slot_of(calls, names, roots[c], strlen(roots[c])) = c + 1;
+    }
     calls->count = count;
     calls->model = count - 1;
 }
@@ -266,19 +338,25 @@ struct graph_calls *graph_calls_new(const struct graph *graph)
     const size_t most =
         (size_t)graph->param_count * 6 + graph->module_count + 3 * (size_t)graph->op_count + 3;
     const size_t ops = graph->op_count + 1;
+    struct names names = {.mask = 1};
+    while (names.mask < 2 * most)
+        names.mask *= 2;
+    names.slots = xcalloc(names.mask--, sizeof *names.slots);
     calls->at = arena_alloc(&calls->arena, most * sizeof *calls->at);
-    call_roots(graph, calls);
+    find_lists(graph, calls, &names);
+    call_roots(graph, calls, &names);
     calls->of_op = arena_alloc(&calls->arena, ops * sizeof *calls->of_op);
     calls->next = arena_alloc(&calls->arena, ops * sizeof *calls->next);
     calls->last = arena_alloc(&calls->arena, ops * sizeof *calls->last);
     uint32_t *of_param = arena_alloc(&calls->arena, (graph->param_count + 1) * sizeof *of_param);
     for (uint32_t p = 0; p < graph->param_count; p++) {
         const char *name = graph->params[p].name;
-        of_param[p] = call_of(graph, calls, name, parent_length(name, strlen(name)));
+        of_param[p] = call_of(graph, calls, &names, name, parent_length(name, strlen(name)));
     }
-    assign_ops(graph, calls, of_param, most);
+    assign_ops(graph, calls, &names, of_param, most);
     list_params(graph, calls, of_param);
-    find_borders(graph, calls);
+    find_borders(graph, calls, &names);
+    free(names.slots);
     return calls;
 }
 

@@ -465,7 +465,10 @@ void graph_leaf(struct graph *graph, const char *class_name, const char *fmt, ..
     vsnprintf(name, sizeof name, fmt, args);
     va_end(args);
     struct graph_leaf *leaf = arena_alloc(&graph->arena, sizeof *leaf);
-    *leaf = (struct graph_leaf){arena_strdup(&graph->arena, name), class_name, graph->leaves};
+    *leaf = (struct graph_leaf){.name = arena_strdup(&graph->arena, name),
+                                .class_name = class_name,
+                                .length = strlen(name),
+                                .before = graph->leaves};
     graph->leaves = leaf;
 }
 
@@ -473,8 +476,8 @@ size_t graph_leaf_around(const struct graph *graph, const char *name, size_t len
 {
     size_t shortest = 0;
     for (const struct graph_leaf *leaf = graph->leaves; leaf; leaf = leaf->before) {
-        const size_t n = strlen(leaf->name);
-        if (n <= length && strncmp(leaf->name, name, n) == 0 && (n == length || name[n] == '.') &&
+        const size_t n = leaf->length;
+        if (n <= length && (n == length || name[n] == '.') && memcmp(leaf->name, name, n) == 0 &&
             (shortest == 0 || n < shortest))
             shortest = n;
     }

@@ -171,6 +171,7 @@ struct graph_autocast {
 
 struct graph_leaf { /* graph_leaf */
     const char *name, *class_name;
+    size_t length; /* of the name */
     const struct graph_leaf *before;
 };
 

@@ -201,20 +201,24 @@ void deferred_free(struct deferred *d, uint32_t id, bool first_step, struct allo
 
 void deferred_pass(struct deferred *d, uint32_t id)
 {
+    const struct plan_instruction *in = &d->plan->instructions[id];
     uint32_t kept = 0;
-    if (d->plan->instructions[id].op == PLAN_USE) {
-        name_user(d, &d->plan->instructions[id]);
+    if (in->op == PLAN_USE) {
+        name_user(d, in);
         return;
     }
     if (!d->following)
         return;
     follow(d, id);
-    for (uint32_t i = 0; i < d->count; i++) { /* of a record: all stay */
-        const struct pending pending = d->pending[i];
-        if (is_over(d, &pending))
-            allocator_complete_free(d->allocator, pending.block);
-        else
-            d->pending[kept++] = pending;
+    if (in->op == PLAN_RECORD) /* no lane is behind more than before it */
+        return;
+    for (uint32_t i = 0; i < d->count; i++) {
+        const struct pending *pending = &d->pending[i];
+        const bool is_ahead = in->lane == pending->pool || in->lane == LANE_HOST;
+        if (is_ahead && is_over(d, pending))
+            allocator_complete_free(d->allocator, pending->block);
+        else if (kept++ != i)
+            d->pending[kept - 1] = *pending;
     }
     d->count = kept;
 }
