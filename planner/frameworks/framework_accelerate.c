@@ -255,6 +255,66 @@ static const char *write_size(const struct settings *s, char text[NUMBER_TEXT])
     return is_by_size(s) ? settings_get(s, "units", text) : NULL;
 }
 
+/* ---- DeepSpeed's offloading, in what accelerate makes of its plugin ---- */
+
+static bool is_device(const struct import *im, const char *path, const char *device)
+{
+    const struct node *node = import_node(im, path);
+    return node && node->text && strcmp(node->text, device) == 0;
+}
+
+#define OPTIMIZER_DEVICE "deepspeed_config.offload_optimizer_device"
+#define PARAM_DEVICE "deepspeed_config.offload_param_device"
+
+/* DeepSpeed offloads parameters at stage 3 alone. */
+static bool takes_params(const struct import *im)
+{
+    return is_device(im, PARAM_DEVICE, "cpu") &&
+           import_integer(im, "deepspeed_config.zero_stage", 2) == 3;
+}
+
+static enum err_code read_optimizer_device(struct import *im, const struct key_row *row,
+                                           const struct node *node, struct err *err)
+{
+    if (!node)
+        return ERR_OK;
+    TRY(import_check_word(im, row, node, err));
+    if (is_device(im, row->path, "nvme"))
+        import_list(im, node, row->path, "offloading to NVMe");
+    if (!is_device(im, row->path, "cpu"))
+        return ERR_OK;
+    return import_set(im, "offload", takes_params(im) ? "cpu" : "optimizer", row, node, err);
+}
+
+static enum err_code read_param_device(struct import *im, const struct key_row *row,
+                                       const struct node *node, struct err *err)
+{
+    if (!node)
+        return ERR_OK;
+    TRY(import_check_word(im, row, node, err));
+    if (is_device(im, row->path, "nvme"))
+        import_list(im, node, row->path, "offloading to NVMe");
+    else if (takes_params(im) && !is_device(im, OPTIMIZER_DEVICE, "cpu"))
+        import_list(im, node, row->path,
+                    "parameters on the CPU and their optimizer not: --zero FILE has this");
+    else if (is_device(im, row->path, "cpu") && !takes_params(im))
+        import_idle(im, node, row->path);
+    return ERR_OK;
+}
+
+static const char *write_optimizer_device(const struct settings *s, char text[NUMBER_TEXT])
+{
+    (void)text;
+    return s->zero_offload == ZERO_OFFLOAD_NONE ? "none" : "cpu";
+}
+
+static const char *write_param_device(const struct settings *s, char text[NUMBER_TEXT])
+{
+    (void)text;
+    return s->zero_offload == ZERO_OFFLOAD_ALL && s->job.strategy.system == SYSTEM_ZERO3 ? "cpu"
+                                                                                         : "none";
+}
+
 /* ---- the table ---- */
 
 /* clang-format off */
@@ -272,9 +332,9 @@ static const char *write_size(const struct settings *s, char text[NUMBER_TEXT])
                              {"HYBRID_SHARD_ZERO2", "_HYBRID_SHARD_ZERO2"},                         \
                              {"1", "FULL_SHARD"}, {"2", "SHARD_GRAD_OP"}, {"3", "NO_SHARD"},        \
                              {"4", "HYBRID_SHARD"}, {"5", "_HYBRID_SHARD_ZERO2"})
-#define DEVICE(key) {.path = D(key), .kind = KEY_WORD,                                              \
-                     .words = KEY_WORDS({"none", NULL}, {"cpu", NULL}, {"nvme", NULL}),             \
-                     .neutral = "none", .why = "ZeRO's offload", .systems = ZERO}
+#define DEVICE(key, reader, writer) {.path = D(key), .kind = KEY_WORD, .setting = "offload",         \
+                                     .words = KEY_WORDS({"none", NULL}, {"cpu", NULL}, {"nvme", NULL}), \
+                                     .read = reader, .write = writer, .systems = ZERO}
 
 static const struct key_row rows[] = {
     {.path = "distributed_type", .kind = KEY_WORD, .setting = "strategy", .read = read_type,
@@ -355,7 +415,8 @@ static const struct key_row rows[] = {
      .words = KEY_WORDS({"0.0", "off"}, {"0", "off"}, {"none", "off"}), .systems = ZERO,
      .is_auto = true, .filled = "1.0",
      .why = "whoever calls accelerate decides: planned as its default, 1.0"},
-    DEVICE("offload_optimizer_device"), DEVICE("offload_param_device"),
+    DEVICE("offload_optimizer_device", read_optimizer_device, write_optimizer_device),
+    DEVICE("offload_param_device", read_param_device, write_param_device),
     {.path = D("deepspeed_config_file"), .kind = KEY_TEXT, .read = import_elsewhere, .systems = ZERO},
     IDLE(D("zero3_init_flag")), IDLE(D("zero3_save_16bit_model")),
     IDLE(D("deepspeed_multinode_launcher")), IDLE(D("deepspeed_hostfile")),

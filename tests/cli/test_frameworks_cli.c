@@ -270,6 +270,11 @@ static void an_exported_plan_comes_back_whole(void **state)
                "deepspeed", "x.json");
     comes_back("--strategy zero2 --code hf --gpus 4 --offload optimizer --optimizer-impl fused",
                "deepspeed", "x.json");
+    comes_back("--strategy zero3 --code hf --gpus 4 --offload cpu --optimizer-impl fused --clip 1",
+               "accelerate", "y.yaml");
+    comes_back("--strategy zero2 --code hf --gpus 4 --offload optimizer --optimizer-impl fused "
+               "--clip 1",
+               "accelerate", "y.yaml");
     comes_back("--strategy ddp --gpus 4 --bucket-cap-mb 100 --autocast bf16 --clip 1 "
                "--accumulate-sync each",
                "torchtitan", "y.toml");

@@ -97,6 +97,40 @@ static void auto_is_said_and_planned_as_the_trainer_would(void **state)
     }
 }
 
+/* What accelerate's DeepSpeedPlugin makes of its own keys; parameters only go at stage 3. */
+static void devices_of_accelerate_are_offloading(void **state)
+{
+    static const struct {
+        int stage;
+        const char *optimizer, *param, *holds, *listed;
+        enum note_kind kind;
+    } cases[] = {
+        {3, "cpu", "cpu", "offload cpu", NULL, 0},
+        {3, "cpu", "none", "offload optimizer", NULL, 0},
+        {2, "cpu", "cpu", "offload optimizer", "offload_param_device", NOTE_IDLE},
+        {3, "none", "cpu", "offload none", "offload_param_device", NOTE_UNPLANNED},
+        {2, "nvme", "none", "offload none", "offload_optimizer_device", NOTE_UNPLANNED},
+        {3, "none", "none", "offload none", NULL, 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        char text[320], key[64];
+        snprintf(text, sizeof text,
+                 "{\"distributed_type\": \"DEEPSPEED\", \"deepspeed_config\": {\"zero_stage\": %d, "
+                 "\"offload_optimizer_device\": \"%s\", \"offload_param_device\": \"%s\"}}",
+                 cases[i].stage, cases[i].optimizer, cases[i].param);
+        take_text(&f, SYNTAX_JSON, text);
+        expect(&f, cases[i].holds);
+        if (cases[i].listed) {
+            snprintf(key, sizeof key, "deepspeed_config.%s", cases[i].listed);
+            if (!find_note(&f, cases[i].kind, key))
+                fail_msg("%s is not listed: %s", key, text);
+        }
+        import_free(&f.import);
+    }
+}
+
 /* HfTrainerDeepSpeedConfig.trainer_config_process, DeepSpeedPlugin: who names DeepSpeed's file
  * fills in what it leaves open; what it says itself the other may say alike alone. */
 static void a_file_that_is_named_is_read_too(void **state)
@@ -511,6 +545,7 @@ int main(void)
         cmocka_unit_test(training_arguments_give_their_job),
         cmocka_unit_test(other_systems_have_their_names),
         cmocka_unit_test(auto_is_said_and_planned_as_the_trainer_would),
+        cmocka_unit_test(devices_of_accelerate_are_offloading),
         cmocka_unit_test(a_file_that_is_named_is_read_too),
         cmocka_unit_test(what_two_files_say_otherwise_is_refused),
         cmocka_unit_test(a_file_that_is_named_has_to_be_there),
