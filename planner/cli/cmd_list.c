@@ -87,10 +87,13 @@ static json_t *profile_json(const struct profile *profile)
 
 static void print_profile(const struct profile *p)
 {
-    printf("%-16s %-30s %8.2f %8.0f %7.2f %7.0f %5.0f x %-5.0f\n", p->name, p->title,
+    char host[32] = "-";
+    if (profile_value(p, PROFILE_HOST_CAPACITY) > 0)
+        snprintf(host, sizeof host, "%.0f", profile_value(p, PROFILE_HOST_CAPACITY) / 1073741824.0);
+    printf("%-16s %-30s %8.2f %8.0f %7.2f %7.0f %5.0f x %-5.0f %8s\n", p->name, p->title,
            profile_value(p, PROFILE_CAPACITY) / 1073741824.0, profile_value(p, PROFILE_BF16) / 1e12,
            profile_value(p, PROFILE_MEMORY) / 1e12, profile_value(p, PROFILE_LINK) / 1e9,
-           profile_value(p, PROFILE_NICS), profile_value(p, PROFILE_NIC) * 8e-9);
+           profile_value(p, PROFILE_NICS), profile_value(p, PROFILE_NIC) * 8e-9, host);
 }
 
 static int list_gpus(json_t *array)
@@ -122,8 +125,8 @@ int command_gpus(int argc, char **argv)
     }
     if (settings.quiet)
         return EXIT_DONE;
-    printf("%-16s %-30s %8s %8s %7s %7s %12s\n", "name", "", "GiB", "bf16 TF", "TB/s", "GB/s",
-           "NICs x Gb/s");
+    printf("%-16s %-30s %8s %8s %7s %7s %13s %8s\n", "name", "", "GiB", "bf16 TF", "TB/s", "GB/s",
+           "NICs x Gb/s", "host GiB");
     const int status = list_gpus(NULL);
     const struct builtins *nodes = builtin_nodes();
     printf("\nnode types (--node):");

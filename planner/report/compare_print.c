@@ -144,7 +144,7 @@ static const char *short_name(const char *name, char text[NAME + 1])
 static void print_kind(FILE *file, const struct compare_kind *kind, double most)
 {
     char name[NAME + 1], predicted[32], recorded[32], median[32], p90[32], off[32];
-    fprintf(file, "  %-34s %6" PRIu32 " %10s %10s %10s %10s %9s  ", short_name(kind->name, name),
+    fprintf(file, "  %-34s %6" PRIu32 " %10s %10s %10s %10s %9s", short_name(kind->name, name),
             kind->count, compare_seconds(kind->predicted_s, predicted),
             compare_seconds(kind->recorded_s, recorded), compare_seconds(kind->median_s, median),
             compare_seconds(kind->p90_s, p90),

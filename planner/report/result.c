@@ -271,7 +271,6 @@ static void row(FILE *file, const char *name, uint64_t bytes, uint64_t total)
     if (bytes == 0)
         return;
     put_gib(file, name, bytes);
-    fputs("  ", file);
     style_bar(file, total ? (double)bytes / (double)total : 0.0, STYLE_BAR);
     fputc('\n', file);
 }

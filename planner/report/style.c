@@ -68,5 +68,5 @@ void style_bar(FILE *file, double share, int width)
 {
     const int length = (int)(share * width + 0.5);
     for (int i = 0; i < length; i++)
-        fputs("\xe2\x96\x88", file); /* full block */
+        fputs(i ? "\xe2\x96\x88" : "  \xe2\x96\x88", file); /* full block */
 }

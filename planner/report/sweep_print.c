@@ -165,7 +165,6 @@ static void print_row(FILE *file, const struct style *s, const struct sweep *swe
         return;
     }
     print_numbers(file, p);
-    fputs("  ", file);
     style_bar(file, most > 0 ? point_value(p, show) / most : 0, BAR);
     if (marked)
         fprintf(file, " %s%s%s", s->good, q->searches && !q->axis_count ? "answer" : "best",

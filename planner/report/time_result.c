@@ -70,7 +70,7 @@ void time_print(FILE *file, const struct step_time *time)
     for (int i = 0; i < SPENT_COUNT; i++) {
         if (t->spent_s[i] < 0.0005 * t->step_s)
             continue;
-        fprintf(file, "  %-24s %9s  ", time_title((enum spent)i),
+        fprintf(file, "  %-24s %9s", time_title((enum spent)i),
                 compare_seconds(t->spent_s[i], step));
         style_bar(file, t->spent_s[i] / t->step_s, STYLE_BAR);
         fputc('\n', file);
