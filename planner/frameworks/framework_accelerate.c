@@ -16,6 +16,7 @@ enum {
     FSDP2 = FOR_SYSTEM(FSDP2),
     FSDP = FSDP1 | FSDP2,
     DDP = FOR_SYSTEM(DDP),
+    SINGLE = FOR_SYSTEM(SINGLE),
     ZERO = FOR_SYSTEM(ZERO1) | FOR_SYSTEM(ZERO2) | FOR_SYSTEM(ZERO3),
 };
 
@@ -43,9 +44,13 @@ static enum err_code read_type(struct import *im, const struct key_row *row,
         return import_set(im, "strategy", "ddp", row, node, err);
     if (strcmp(node->text, "DEEPSPEED") == 0)
         return set_zero(im, row, node, err);
+    if (strcmp(node->text, "NO") == 0) {
+        TRY(import_set(im, "gpus", "1", row, node, err));
+        return import_set(im, "strategy", "single", row, node, err);
+    }
     if (strcmp(node->text, "FSDP") != 0)
         return import_refuse(im, row->path, node, err,
-                             "shardplan plans FSDP, MULTI_GPU and DEEPSPEED");
+                             "shardplan plans FSDP, MULTI_GPU, DEEPSPEED and NO");
     const bool second = import_integer(im, "fsdp_config.fsdp_version", 1) == 2;
     return import_set(im, "strategy", second ? "fsdp2" : "fsdp1", row, node, err);
 }
@@ -54,7 +59,10 @@ static const char *write_type(const struct settings *s, char text[NUMBER_TEXT])
 {
     const uint32_t system = 1U << s->job.strategy.system;
     (void)text;
-    return system & FSDP ? "FSDP" : system & ZERO ? "DEEPSPEED" : "MULTI_GPU";
+    return system & FSDP     ? "FSDP"
+           : system & ZERO   ? "DEEPSPEED"
+           : system & SINGLE ? "NO"
+                             : "MULTI_GPU";
 }
 
 static const char *write_version(const struct settings *s, char text[NUMBER_TEXT])
@@ -373,7 +381,8 @@ static const struct key_row rows[] = {
      .initial = "no", .systems = FSDP, .unwritten = true},
     {.path = "mixed_precision", .kind = KEY_WORD, .setting = "autocast",
      .words = KEY_WORDS({"no", "none"}, {"bf16", "bf16"}, {"fp16", NULL}, {"fp8", NULL}),
-     .initial = "no", .why = "autocast to this dtype: planned in fp32", .systems = DDP},
+     .initial = "no", .why = "autocast to this dtype: planned in fp32",
+     .systems = DDP | SINGLE},
 
     {.path = F("reshard_after_forward"), .kind = KEY_BOOL, .setting = "reshard",
      .words = KEY_WORDS({"true", "default"}, {"false", "never"}), .initial = "true",
@@ -492,7 +501,7 @@ const struct framework framework_accelerate = {
     .implied = implied,
     .script = script,
     .syntax = SYNTAX_YAML,
-    .systems = FSDP | DDP | ZERO,
+    .systems = FSDP | DDP | SINGLE | ZERO,
     .versions = "accelerate 1.14 and later",
     .named = D("deepspeed_config_file"),
     .named_framework = &framework_deepspeed,

@@ -14,6 +14,7 @@
 enum {
     FSDP2 = FOR_SYSTEM(FSDP2),
     DDP = FOR_SYSTEM(DDP),
+    SINGLE = FOR_SYSTEM(SINGLE),
     TOML = FOR_SYNTAX(TOML),
     PYTHON = FOR_SYNTAX(PYTHON),
 };
@@ -33,7 +34,9 @@ static enum err_code read_shards(struct import *im, const struct key_row *row,
     const bool ddp = shard == 1 && replicas > 1 && im->document.syntax == SYNTAX_TOML;
     if (shard == 0 || shard < -1)
         return import_refuse(im, row->path, node, err, "allowed are -1 and integers from 1 on");
-    TRY(import_set(im, "strategy", ddp ? "ddp" : "fsdp2", row, node, err));
+    const char *gpus = import_given(im, "gpus");
+    const bool alone = shard * replicas == 1 || (shard < 0 && gpus && strcmp(gpus, "1") == 0);
+    TRY(import_set(im, "strategy", alone ? "single" : ddp ? "ddp" : "fsdp2", row, node, err));
     if (shard < 0 || ddp)
         return ERR_OK;
     return import_set(im, "gpus", import_text(im, "%lld", shard * replicas), row, node, err);
@@ -443,7 +446,7 @@ static const struct key_row rows[] = {
      .words = TITAN_DTYPES, .initial = "bfloat16", .systems = FSDP2},
     {.path = "training.mixed_precision_param", .kind = KEY_WORD, .setting = "autocast",
      .words = KEY_WORDS({"bfloat16", "bf16"}, {"float32", "none"}), .initial = "bfloat16",
-     .systems = DDP},
+     .systems = DDP | SINGLE},
     {.path = "training.mixed_precision_reduce", .kind = KEY_WORD, .setting = "reduce-dtype",
      .words = KEY_WORDS({"float32", "fp32"}), .initial = "float32", .systems = FSDP2},
     {.path = "training.disable_cuda_graphs", .kind = KEY_BOOL, .neutral = "true",
@@ -495,9 +498,9 @@ static const struct key_row rows[] = {
 
     {.path = "compile.enable", .kind = KEY_BOOL, .setting = "compile", .read = read_compile,
      .words = KEY_WORDS({"true", "on"}, {"false", "off"}), .initial = "false",
-     .systems = FSDP2 | DDP, .write = write_enable},
+     .systems = FSDP2 | DDP | SINGLE, .write = write_enable},
     {.path = "compile.components", .kind = KEY_LIST, .setting = "loss", .read = import_elsewhere,
-     .write = write_components, .systems = FSDP2 | DDP},
+     .write = write_components, .systems = FSDP2 | DDP | SINGLE},
     IDLE("compile.components"), IDLE("compile.backend"),
     IDLE("compile.enable_async_tensor_parallel"),
     {.path = "loss", .kind = KEY_WORD, .setting = "loss", .syntaxes = PYTHON,
@@ -543,7 +546,7 @@ const struct framework framework_torchtitan = {
     .implied = implied,
     .script = script,
     .syntax = SYNTAX_TOML,
-    .systems = FSDP2 | DDP,
+    .systems = FSDP2 | DDP | SINGLE,
     .versions = "torchtitan v0.2.0 to v0.2.2 (TOML)",
     .prepare = torchtitan_older,
     .renamed = torchtitan_renamed,

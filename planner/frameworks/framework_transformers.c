@@ -10,6 +10,7 @@ enum {
     FSDP2 = FOR_SYSTEM(FSDP2),
     FSDP = FSDP1 | FSDP2,
     DDP = FOR_SYSTEM(DDP),
+    SINGLE = FOR_SYSTEM(SINGLE),
     ZERO = FOR_SYSTEM(ZERO1) | FOR_SYSTEM(ZERO2) | FOR_SYSTEM(ZERO3),
 };
 
@@ -51,8 +52,11 @@ static enum err_code read_fsdp(struct import *im, const struct key_row *row,
                                  "hybrid_shard, hybrid_shard_zero2, offload, auto_wrap");
         at += here + strspn(at + here, " ");
     }
+    const char *gpus = import_given(im, "gpus");
+    const bool alone = gpus && strcmp(gpus, "1") == 0; /* what the launcher starts */
     return import_set(im, "strategy",
-                      !on            ? "ddp"
+                      !on && alone   ? "single"
+                      : !on          ? "ddp"
                       : version == 2 ? "fsdp2"
                                      : "fsdp1",
                       row, node, err);
@@ -122,7 +126,7 @@ static enum err_code read_dtype(struct import *im, const struct key_row *row,
     const bool bf16 = transformers_is_on(import_node(im, "bf16")),
                fp16 = transformers_is_on(import_node(im, "fp16"));
     const char *dtype = bf16 ? "bf16" : fp16 ? "fp16" : "same";
-    if (im->settings->job.strategy.system == SYSTEM_DDP) {
+    if ((1U << im->settings->job.strategy.system) & (DDP | SINGLE)) {
         if (fp16)
             import_list(im, import_node(im, "fp16"), "fp16",
                         "autocast to this dtype: planned in fp32");
@@ -342,7 +346,7 @@ static const struct key_row rows[] = {
     {.path = "optim", .kind = KEY_WORD, .setting = "optimizer-impl",
      .words = OPTIMS,
      .initial = "adamw_torch_fused", .why = "this optimizer: planned as AdamW",
-     .systems = FSDP | DDP},
+     .systems = FSDP | DDP | SINGLE},
     {.path = "optim", .kind = KEY_WORD, .setting = "optimizer-impl", .read = read_optim,
      .words = OPTIMS, .initial = "adamw_torch_fused", .why = "this optimizer: planned as AdamW",
      .systems = ZERO},
@@ -463,7 +467,7 @@ const struct framework framework_transformers = {
     KEY_ROWS(rows),
     .implied = implied,
     .script = script,
-    .systems = FSDP | DDP,
+    .systems = FSDP | DDP | SINGLE,
     .versions = "transformers 5",
     .syntax = SYNTAX_JSON,
     .prepare = prepare,

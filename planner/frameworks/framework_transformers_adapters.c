@@ -101,7 +101,7 @@ static enum err_code read_frozen(struct import *im, const struct key_row *row,
     const enum system_kind system = im->settings->job.strategy.system;
     if (half && system == SYSTEM_FSDP2)
         return import_set(im, "frozen-dtype", "param", row, NULL, err);
-    if (half && (system == SYSTEM_FSDP1 || system == SYSTEM_DDP))
+    if (half && (system == SYSTEM_FSDP1 || system == SYSTEM_DDP || system == SYSTEM_SINGLE))
         import_list(im, node, row->path,
                     "frozen weights stay in the 16 bits that they are loaded in: planned in fp32");
     return ERR_OK;
@@ -177,7 +177,8 @@ enum err_code transformers_read_bits(struct import *im, const struct key_row *ro
 {
     char buffer[NUMBER_TEXT];
     const enum system_kind system = im->settings->job.strategy.system;
-    const bool whole = system == SYSTEM_FSDP1 || system == SYSTEM_DDP; /* read_frozen */
+    const bool whole = system == SYSTEM_FSDP1 || system == SYSTEM_DDP || /* read_frozen */
+                       system == SYSTEM_SINGLE;
     const char *dtype = whole                                         ? "fp32"
                         : transformers_is_on(import_node(im, "bf16")) ? "bf16"
                         : transformers_is_on(import_node(im, "fp16")) ? "fp16"

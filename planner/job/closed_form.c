@@ -36,6 +36,7 @@ static uint32_t stage_of(const struct strategy *s)
 {
     switch (s->system) {
     case SYSTEM_DDP:
+    case SYSTEM_SINGLE:
         return 0;
     case SYSTEM_ZERO1:
         return 1;
@@ -86,6 +87,7 @@ struct closed_form closed_form_of(const struct plan *plan, const struct strategy
     form.paper_bytes = closed_form_paper(form.stage, parameters, trained, ranks);
     switch (strategy->system) {
     case SYSTEM_DDP:
+    case SYSTEM_SINGLE:
         form.estimator = "accelerate estimate-memory, float32";
         form.estimator_bytes = closed_form_accelerate(parameters);
         break;

@@ -355,6 +355,11 @@ enum err_code job_check(const struct job *job, struct err *err)
     if (!system_is_planned(job->strategy.system))
         return err_set(err, ERR_UNSUPPORTED, "%s cannot be planned by this version",
                        system_name(job->strategy.system));
+    if (system_is_alone(job->strategy.system) && job->strategy.world > 1)
+        return err_set(err, ERR_INVALID,
+                       "--strategy %s: one GPU trains alone, and --gpus is %u; ddp, fsdp2 and the "
+                       "others are for several",
+                       system_name(job->strategy.system), job->strategy.world);
     TRY(check_version(job, err));
     TRY(check_early_stop(job, err));
     if (job->model.autocast && job->strategy.ignore)

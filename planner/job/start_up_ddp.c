@@ -1,5 +1,6 @@
 /* start_up_ddp.c - the ways of DistributedDataParallel (see start_up.h): the model is whole on
- * every rank, rank 0 saves it with torch.save, and every rank loads the file. */
+ * every rank, rank 0 saves it with torch.save, and every rank loads the file. Those of one GPU that
+ * trains alone are the same without DDP's own part. */
 #include "job/start_up_parts.h"
 
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static void make_buckets(struct program *p)
             start_up_born(p, LANE_COMPUTE, CATEGORY_BUCKET, (enum dtype)dtype, elements[dtype]);
 }
 
-static void initialise(struct program *p, enum start_up_way way)
+static void make_whole(struct program *p, enum start_up_way way)
 {
     const uint8_t pool = way == START_UP_CPU ? LANE_HOST : LANE_COMPUTE;
     uint32_t *buffers = xcalloc(p->of->module_buffer_count + 1, sizeof *buffers);
@@ -50,6 +51,11 @@ static void initialise(struct program *p, enum start_up_way way)
     if (pool == LANE_HOST)
         start_up_move_buffers(p, buffers);
     free(buffers);
+}
+
+static void initialise(struct program *p, enum start_up_way way)
+{
+    make_whole(p, way);
     sync_module_states(p);
     make_buckets(p);
 }
@@ -129,5 +135,14 @@ const struct start_up_method start_up_ddp_methods[] = {
     {START_UP_FULL, "torch.save(model.module.state_dict()) by rank 0", save, file, false},
     {START_UP_FULL_OPTIMIZER, "torch.save of model and optimizer by rank 0", save, file, false},
     {START_UP_LOAD, "torch.load(map_location=\"cpu\") of both on every rank", load, file, true},
+    {START_UP_WAYS, NULL, NULL, NULL, false},
+};
+
+const struct start_up_method start_up_single_methods[] = {
+    {START_UP_CPU, "whole on the CPU, then model.to(device)", make_whole, NULL, false},
+    {START_UP_GPU, "whole on the GPU", make_whole, NULL, false},
+    {START_UP_FULL, "torch.save(model.state_dict())", save, file, false},
+    {START_UP_FULL_OPTIMIZER, "torch.save of model and optimizer", save, file, false},
+    {START_UP_LOAD, "torch.load(map_location=\"cpu\") of both", load, file, true},
     {START_UP_WAYS, NULL, NULL, NULL, false},
 };

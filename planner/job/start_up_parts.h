@@ -41,7 +41,8 @@ struct start_up_method {
 
 /* Those of each system; each ends with a NULL title. */
 extern const struct start_up_method start_up_fsdp2_methods[], start_up_fsdp1_methods[],
-    start_up_ddp_methods[], start_up_zero12_methods[], start_up_zero3_methods[];
+    start_up_ddp_methods[], start_up_single_methods[], start_up_zero12_methods[],
+    start_up_zero3_methods[];
 
 /* ---- births, deaths, moves ---- */
 

@@ -7,9 +7,10 @@
 const struct start_up_method *start_up_method(const struct start_up_job *job, enum start_up_way way)
 {
     static const struct start_up_method *const of[SYSTEM_COUNT] = {
-        [SYSTEM_FSDP2] = start_up_fsdp2_methods,  [SYSTEM_FSDP1] = start_up_fsdp1_methods,
-        [SYSTEM_DDP] = start_up_ddp_methods,      [SYSTEM_ZERO1] = start_up_zero12_methods,
-        [SYSTEM_ZERO2] = start_up_zero12_methods, [SYSTEM_ZERO3] = start_up_zero3_methods,
+        [SYSTEM_FSDP2] = start_up_fsdp2_methods,   [SYSTEM_FSDP1] = start_up_fsdp1_methods,
+        [SYSTEM_DDP] = start_up_ddp_methods,       [SYSTEM_ZERO1] = start_up_zero12_methods,
+        [SYSTEM_ZERO2] = start_up_zero12_methods,  [SYSTEM_ZERO3] = start_up_zero3_methods,
+        [SYSTEM_SINGLE] = start_up_single_methods,
     };
     const struct start_up_method *method = of[job->strategy->system];
     while (method && method->title && method->way != way)

@@ -138,18 +138,6 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
     return ERR_OK;
 }
 
-static void declare_params(struct lowering *low)
-{
-    for (uint32_t p = 0; p < low->plan->param_count; p++) {
-        if (plan_piece(low->plan, p, PIECE_STORE))
-            continue; /* in its owner's tensor */
-        const uint32_t buffer = new_resident(low, CATEGORY_PARAM, LANE_COMPUTE, ATEN_EMPTY,
-                                             low->strategy->store, low->plan->params[p].shape);
-        new_piece(low, p, PIECE_STORE, buffer, 0, (struct placement){.kind = PLACEMENT_WHOLE},
-                  PLAN_NO_GROUP);
-    }
-}
-
 /* Bytes at which a bucket is full. */
 static uint64_t bucket_limit(const struct strategy *s, uint32_t bucket)
 {
@@ -363,7 +351,7 @@ static void set_up(struct lowering *low)
     }
     if (s->zero_redundancy == ZERO_REDUNDANCY_VIEW)
         declare_owned(low);
-    declare_params(low);
+    declare_whole_params(low); /* but for those in their owner's tensor */
     for (uint32_t b = 0; b < d->bucket_count; b++)
         d->buckets[b].buffer = new_resident(low, CATEGORY_BUCKET, LANE_COMPUTE, ATEN_EMPTY,
                                             s->store, flat(d->buckets[b].elements));
@@ -560,19 +548,10 @@ static void final(struct lowering *low)
 
 /* ---- the step ---- */
 
-static void before_step(struct lowering *low)
-{
-    for (uint32_t p = 0; p < low->plan->param_count; p++)
-        if (low->grad[p].place != NONE)
-            set_gradient(low, p, low->grad[p].place, low->grad[p].offset, true);
-}
-
-/* zero_grad(set_to_none=True). */
 static void zero_grad(struct lowering *low)
 {
-    for (uint32_t p = 0; p < low->plan->param_count; p++)
-        if (low->grad[p].place != NONE && !low->strategy->bucket_view)
-            emit_free(low, low->grad[p].place);
+    if (!low->strategy->bucket_view)
+        free_gradients(low);
 }
 
 const struct system system_ddp = {
@@ -585,7 +564,7 @@ const struct system system_ddp = {
     .begin = begin,
     .gradient = gradient,
     .final = final,
-    .before_step = before_step,
+    .before_step = gradients_are_whole,
     .after_step = broadcast_parameters,
     .close = zero_grad,
 };

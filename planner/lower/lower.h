@@ -18,7 +18,8 @@
     X(DDP, "ddp", ddp)                                                                             \
     X(ZERO1, "zero1", zero1)                                                                       \
     X(ZERO2, "zero2", zero2)                                                                       \
-    X(ZERO3, "zero3", zero3)
+    X(ZERO3, "zero3", zero3)                                                                       \
+    X(SINGLE, "single", single)
 
 enum system_kind {
 #define X(name, text, of) SYSTEM_##name,
@@ -32,6 +33,9 @@ const char *system_name(enum system_kind kind);
 
 /* Whether there is a lowering for it. What can be chosen is what can be planned. */
 bool system_is_planned(enum system_kind kind);
+
+/* Whether it is what one GPU does by itself: a world of more has none of it. */
+bool system_is_alone(enum system_kind kind);
 
 enum units_kind {
     UNITS_BLOCKS,     /* `per_unit` blocks a unit; the rest is the root's */

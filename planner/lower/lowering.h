@@ -49,6 +49,7 @@ struct system {
     bool node_hooks;     /* recording_choice */
     uint32_t zero_stage; /* of DeepSpeed's ZeRO; 0: it is another's */
     bool marks_blocks;   /* its hooks say where the blocks' backward begins, not the stream */
+    bool alone;          /* system_is_alone */
     bool settles;        /* how a step begins depends on how the one before ended, update aside */
     /* Changes what needs a gradient (graph_need_gradients), before the graph is run. */
     void (*prepare)(const struct strategy *strategy, struct graph *graph);
@@ -288,6 +289,15 @@ uint32_t *none_array(struct lowering *low, uint32_t count);
 
 /* A parameter that is trained and gets no gradient; NONE: there is none. For a system's check. */
 uint32_t find_unused(const struct graph *graph, const struct stream *stream);
+
+/* ---- whole parameters on a rank, with gradients that are autograd's: ddp.c, single.c ---- */
+
+/* Each that has no store yet gets one of its own, in the stored dtype. */
+void declare_whole_params(struct lowering *low);
+/* before_step: a gradient is where .grad is. */
+void gradients_are_whole(struct lowering *low);
+/* close: zero_grad(set_to_none=True). */
+void free_gradients(struct lowering *low);
 
 /* An operand that is nowhere. */
 static inline struct operand no_operand(void)

@@ -89,6 +89,11 @@ bool system_is_planned(enum system_kind kind)
     return system_of(kind) != NULL;
 }
 
+bool system_is_alone(enum system_kind kind)
+{
+    return system_of(kind) && system_of(kind)->alone;
+}
+
 static enum err_code find(enum system_kind kind, const struct system **system, struct err *err)
 {
     *system = system_of(kind);

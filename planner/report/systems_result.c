@@ -216,10 +216,11 @@ static void put_time(const struct table *t)
 
 /* ---- what there is to say below it ---- */
 
-/* DDP whose mixed precision, torch.autocast, is off. */
+/* Whole parameters, whose mixed precision is torch.autocast, and that is off. */
 static bool computes_wide(const struct system_point *at)
 {
-    return at->settings.job.strategy.system == SYSTEM_DDP && at->compute == DTYPE_FP32 &&
+    const enum system_kind system = at->settings.job.strategy.system;
+    return (system == SYSTEM_DDP || system == SYSTEM_SINGLE) && at->compute == DTYPE_FP32 &&
            !at->autocast;
 }
 

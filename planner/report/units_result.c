@@ -130,9 +130,11 @@ void units_print_line(FILE *file, const struct strategy *strategy, const struct 
     if (gathered)
         fprintf(file, "  units: %u, gathered in %s%s:", plan->unit_count,
                 dtype_brief(strategy->compute), has_float8(plan) ? " and float8" : "");
-    else
+    else if (plan->group_count)
         fprintf(file, "  units: %u, reduced in %s:", plan->unit_count,
                 dtype_brief(strategy->reduce));
+    else
+        fprintf(file, "  units: %u:", plan->unit_count);
     for (uint32_t first = 0; first < plan->unit_count; runs++) {
         struct size size;
         const uint32_t last = run_end(plan, first, &size);

@@ -436,7 +436,8 @@ static enum err_code new_grid(struct space *space, const struct settings *settin
     *grid =
         (struct grid){.base = *settings, .other_system = system != settings->job.strategy.system};
     if (grid->other_system) {
-        if (!has_what_is_given(space, settings, system))
+        if (!has_what_is_given(space, settings, system) ||
+            (system_is_alone(system) && settings->job.strategy.world > 1))
             return ERR_OK;
         TRY(settings_set(&grid->base, SYSTEM, system_name(system), err));
         numerics_keep(settings, options->config, &grid->base);

@@ -97,6 +97,38 @@ static void auto_is_said_and_planned_as_the_trainer_would(void **state)
     }
 }
 
+/* Where one process is started nothing is wrapped; who starts it is not in every file. */
+static void one_process_trains_alone(void **state)
+{
+    static const struct {
+        enum document_syntax syntax;
+        const char *text, *alone, *together;
+    } cases[] = {
+        {SYNTAX_JSON, "{\"bf16\": true, \"per_device_train_batch_size\": 2}",
+         "strategy single, autocast bf16", "strategy ddp, autocast bf16"},
+        {SYNTAX_JSON, "{\"fsdp\": \"full_shard\", \"per_device_train_batch_size\": 2}",
+         "strategy fsdp2", "strategy fsdp2"},
+        {SYNTAX_TOML, "[model]\nname = \"llama3\"\n[training]\nseq_len = 2048\n",
+         "strategy single, autocast bf16", "strategy fsdp2, param-dtype bf16"},
+        {SYNTAX_YAML, "distributed_type: 'NO'\nmixed_precision: bf16\n",
+         "strategy single, gpus 1, autocast bf16", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++)
+        for (int many = 0; many < 2; many++) {
+            const struct setting_given gpus = {.name = "gpus", .text = many ? "4" : "1"};
+            struct fixture f;
+            struct err err = {0};
+            if (many && !cases[i].together)
+                continue;
+            if (take_with(&f, "x", cases[i].syntax, cases[i].text, &gpus, cases[i].together ? 1 : 0,
+                          &err) != ERR_OK)
+                fail_msg("%s", err.text);
+            expect(&f, many ? cases[i].together : cases[i].alone);
+            import_free(&f.import);
+        }
+}
+
 /* What accelerate's DeepSpeedPlugin makes of its own keys; parameters only go at stage 3. */
 static void devices_of_accelerate_are_offloading(void **state)
 {
@@ -545,6 +577,7 @@ int main(void)
         cmocka_unit_test(training_arguments_give_their_job),
         cmocka_unit_test(other_systems_have_their_names),
         cmocka_unit_test(auto_is_said_and_planned_as_the_trainer_would),
+        cmocka_unit_test(one_process_trains_alone),
         cmocka_unit_test(devices_of_accelerate_are_offloading),
         cmocka_unit_test(a_file_that_is_named_is_read_too),
         cmocka_unit_test(what_two_files_say_otherwise_is_refused),

@@ -108,6 +108,7 @@ static void other_systems_follow_transformers(void **state)
         check_model(first_of(types[i]), 2, "--strategy fsdp1 " FSDP2, TRAJECTORY_SOME);
         check_model(first_of(types[i]), 2, HF "--strategy zero1 --param-dtype fp32",
                     TRAJECTORY_SOME);
+        check_model(first_of(types[i]), 1, HF "--strategy single", TRAJECTORY_SOME);
     }
 }
 

@@ -49,7 +49,8 @@ static void check_systems(const struct wanted_systems *wanted)
         assert_true(space.left_out[i].numerics.text[0]);
     }
     assert_int_equal(searched, wanted->searched);
-    assert_int_equal(searched | left, (1U << SYSTEM_COUNT) - 1);
+    const uint32_t alone = settings.job.strategy.world > 1 ? 1U << SYSTEM_SINGLE : 0;
+    assert_int_equal(searched | left | alone, (1U << SYSTEM_COUNT) - 1);
     assert_int_equal(searched & left, 0);
     space_free(&space);
     model_release(&config);
@@ -82,6 +83,7 @@ static void systems_that_train_otherwise_are_left_out(void **state)
         {{TOY, "strategy", "ddp", "autocast", "bf16", NULL},
          {"strategy", "param-dtype", NULL},
          FSDP | DDP},
+        {{TOY, "gpus", "1", NULL}, {"param-dtype", NULL}, FSDP | DDP | 1U << SYSTEM_SINGLE},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)

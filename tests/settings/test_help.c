@@ -114,7 +114,7 @@ static void help_offers_only_systems_that_work(void **state)
     for (int i = 0; i < SYSTEM_COUNT; i++) {
         const char *name = system_name((enum system_kind)i);
         const int status =
-            shell("^/shardplan fit tests/data/configs/toy-llama --seq 128 --strategy "
+            shell("^/shardplan fit tests/data/configs/toy-llama --gpus 1 --seq 128 --strategy "
                   "%s --quiet 2>&1",
                   name);
         assert_int_equal(shell("^/shardplan fit --help | tr -s ' \n' ' ' | grep -o 'The sharding "

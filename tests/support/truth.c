@@ -212,6 +212,8 @@ static void read_strategy(const json_t *row, struct job *job)
     assert_true(!zero || read_zero(s, t));
     if (strcmp(truth_text(s, "system", "fsdp2"), "ddp") == 0)
         read_ddp(s, t);
+    else if (strcmp(truth_text(s, "system", "fsdp2"), "single") == 0)
+        t->system = SYSTEM_SINGLE;
     else
         read_fsdp2(row, t);
     job->model.frozen = truth_text(s, "freeze", NULL);
@@ -682,7 +684,8 @@ bool truth_is_planned(const json_t *row)
         return !has_fsdp2s_rest(s);
     if (strcmp(system, "deepspeed") == 0 || strcmp(system, "fsdp1") == 0)
         return true;
-    return strcmp(system, "ddp") == 0 && !json_object_get(s, "store_fp32") &&
+    return (strcmp(system, "ddp") == 0 || strcmp(system, "single") == 0) &&
+           !json_object_get(s, "store_fp32") &&
            strcmp(truth_text(s, "autocast", "bf16"), "bf16") == 0 &&
            truth_number(row, "step", 3) >= 3 &&
            strcmp(truth_text(row, "name", ""), "d-guide-buffers-5") != 0; /* has float64 */

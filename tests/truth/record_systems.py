@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Record what PyTorch DDP and FSDP1 allocate, event by event.
+"""Record what PyTorch DDP and FSDP1 allocate, and a model that nothing wraps, event by event.
 
 As record.py, for `DistributedDataParallel` and `FullyShardedDataParallel` of the installed torch: one
 rank of a fake process group of N ranks, the THIRD step (Adam states exist, DDP's buckets are
@@ -12,8 +12,8 @@ Usage
                                                               (rows of other systems are passed over)
 
 model: as record.py, and buffers: [[dtype, [shape]], ...] registered on the model as buffer_0, ...
-strategy.system: ddp | fsdp1.  For both: world, rank, accumulate, no_sync (default true: only the last
-micro-batch synchronises), clip, optimizer (adamw_foreach | adamw_fused | adamw_loop | sgd), ac, store_dtype,
+strategy.system: ddp | fsdp1 | single (nothing around the model; world 1).  For all: world, rank, accumulate,
+no_sync (default true: only the last micro-batch synchronises), clip, optimizer (adamw_foreach | adamw_fused | adamw_loop | sgd), ac, store_dtype,
 store_fp32 (glob patterns of parameters kept in fp32),
 autocast (bf16: the forward runs under it, with CUDA's lists of operators), freeze (comma-separated
 glob patterns of parameter names), lora (models.adapted), code (hf).
@@ -81,7 +81,7 @@ class Steady(recorder.System):
             return super().forward(model, inputs)
 
     def synced(self, model, last, sync):
-        return contextlib.nullcontext() if sync else model.no_sync()
+        return contextlib.nullcontext() if sync or not hasattr(model, "no_sync") else model.no_sync()
 
     def prepare(self, model):
         for i, (dtype, shape) in enumerate(self.m.get("buffers", [])):
@@ -99,23 +99,16 @@ class Steady(recorder.System):
         log.rename("init", "persistent")
 
 
-class Ddp(Steady):
-    places = (("ddp_pre_forward", "bucket"), ("ddp_init", "bucket"))
-    extra = ("step", "peak_bytes_by_step", "buckets", "owners")
-    ARGUMENTS = ("bucket_cap_mb", "gradient_as_bucket_view", "static_graph", "find_unused_parameters",
-                 "broadcast_buffers")
-    HOOKS = {"allreduce": default_hooks.allreduce_hook, "bf16_compress": default_hooks.bf16_compress_hook,
-             "fp16_compress": default_hooks.fp16_compress_hook}
+class Whole(Steady):
+    """Parameters that a rank has whole; alone, one GPU that trains a model as it is."""
+
+    extra = ("step", "peak_bytes_by_step")
 
     def shard(self, model, blocks):
-        s = self.s
         self.prepare(model)
-        ddp = DistributedDataParallel(model, **{k: s[k] for k in self.ARGUMENTS if k in s})
-        if s.get("comm_hook"):
-            ddp.register_comm_hook(None, self.HOOKS[s["comm_hook"]])
         for block in blocks[-1:]:
             block.register_forward_hook(self.watch)
-        return ddp
+        return model
 
     @staticmethod
     def watch(module, args, output):
@@ -126,6 +119,27 @@ class Ddp(Steady):
         for t in tensors_of(output)[:1]:
             if t.requires_grad:
                 t.register_hook(reached)
+
+    def settle(self, log, model, optimizer):
+        for p in model.parameters():
+            log.recategorize(p, "param")
+        super().settle(log, model, getattr(optimizer, "optim", optimizer))
+
+
+class Ddp(Whole):
+    places = (("ddp_pre_forward", "bucket"), ("ddp_init", "bucket"))
+    extra = ("step", "peak_bytes_by_step", "buckets", "owners")
+    ARGUMENTS = ("bucket_cap_mb", "gradient_as_bucket_view", "static_graph", "find_unused_parameters",
+                 "broadcast_buffers")
+    HOOKS = {"allreduce": default_hooks.allreduce_hook, "bf16_compress": default_hooks.bf16_compress_hook,
+             "fp16_compress": default_hooks.fp16_compress_hook}
+
+    def shard(self, model, blocks):
+        s = self.s
+        ddp = DistributedDataParallel(super().shard(model, blocks), **{k: s[k] for k in self.ARGUMENTS if k in s})
+        if s.get("comm_hook"):
+            ddp.register_comm_hook(None, self.HOOKS[s["comm_hook"]])
+        return ddp
 
     def optimizer(self, model):
         s = self.s
@@ -141,9 +155,7 @@ class Ddp(Steady):
         for entry in log.alive.values():        # the maps of used parameters are not buckets
             if entry[1] == "bucket" and entry[2].endswith("int32"):
                 entry[1] = "persistent"
-        for p in model.parameters():
-            log.recategorize(p, "param")
-        super().settle(log, model, getattr(optimizer, "optim", optimizer))
+        super().settle(log, model, optimizer)
 
     def finish(self, model, optimizer):
         names = {id(p): models.plain_name(name) for name, p in model.module.named_parameters()}
@@ -302,7 +314,7 @@ class Fsdp1(Steady):
                        h.flat_param._sharded_size.numel()] for h in self.handles(model)]
 
 
-KINDS = {"ddp": Ddp, "fsdp1": Fsdp1}
+KINDS = {"ddp": Ddp, "fsdp1": Fsdp1, "single": Whole}
 
 if __name__ == "__main__":
     sys.exit(recorder.main(lambda config: KINDS.get(config["strategy"]["system"])))
