@@ -91,6 +91,7 @@ struct fabric {
     double nic_latency_s; /* of one crossing beyond NCCL's own constants; 0: the network's usual */
     bool amd_cpu;         /* of the host: NCCL reads another row for LL between nodes */
     enum nccl_tuning tuning;
+    uint32_t nvls_channels; /* NCCL_NVLS_NCHANNELS; 0: as NCCL has them from 2.27 on */
     const struct collective_table *measured; /* lent; NULL when nothing was measured */
 };
 

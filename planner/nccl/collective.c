@@ -16,13 +16,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* How often a Simple pipeline pays its latency again, and over how many latencies of transfer. */
+/* How often a Simple pipeline pays its latency again, and over how many latencies of transfer. A
+ * tree has only the second: tree_fill_s has what it waits for. */
 enum { FILLING_RING_ONCE, FILLING_REDUCE, FILLING_SWITCH };
 static const struct filling {
     double fill, span;
 } fillings[] = {
     [FILLING_RING_ONCE] = {2.2, 10}, /* all_gather, reduce_scatter: 8 x H100, 16 x H200 */
-    [FILLING_REDUCE] = {2.2, 3},     /* all_reduce by ring or tree: 8 x A100 */
+    [FILLING_REDUCE] = {2.2, 3},     /* all_reduce by ring or tree: 8 x A100, a ring */
     [FILLING_SWITCH] = {2.5, 1.7},   /* NVLS: 8 x H100, H200, B200; NVLSTree: 16 x H100, B200 */
 };
 
@@ -33,6 +34,10 @@ static const struct filling {
 #define SWITCH_TURNS 2
 
 #define LARGE (16U << 20)
+
+/* What Tree moves at once in a channel by Simple: an eighth of a buffer of 4 MiB (enqueue.cc,
+ * calcCollChunking: buffSizes over NCCL_STEPS; up to 2.19 less where a message had few chunks). */
+#define TREE_CHUNK 524288.0
 
 /* Between two passes over the same size of the published nccl-tests tables (out of place and in
  * place): the middle difference is 1 %, one in twenty is above 10 %. */
@@ -75,14 +80,28 @@ static double link_sustained(enum gpu_generation generation)
  * one number to the 5 rows of 64 x H100 (residuals 3 % rms). */
 #define SHARP_SUSTAINED .70
 
+/* How often a node's cards send each byte of an all_reduce by two trees, half the bytes by each: to
+ * its parent and two children in one and to its parent in the other, once to the only other node.
+ * Of three, two neighbours and one: checked, 3 x 4 and 3 x 8 GB200 are 8 and 9 % off, with two 45.
+ */
+static double tree_sends(uint32_t nodes)
+{
+    return nodes <= 2 ? 1 : nodes == 3 ? 1.5 : 2;
+}
+
+/* Ranks of a node that are no heads wait for those that are. */
+static bool heads_set_the_pace(const struct nccl_tuning_model *t)
+{
+    return t->ranks / t->nodes > t->graphs.nvls.channels;
+}
+
 /* The switch's multicast and reduction. A head sends its own share twice, so each link carries
  * 1 + 1/heads of an all_reduce's bytes; of the link's rate .85 and .74 pass (tuning.cc,
  * nvlsEfficiency). Checked: 5 to 8 H200 and 6 to 8 B200 within 3 %. */
 static double nvls_gbs(const struct nccl_tuning_model *t)
 {
-    const double per_node = (double)t->ranks / t->nodes;
     const double heads = t->graphs.nvls.channels;
-    const double passed = per_node > heads                        ? NVLS_BEYOND_HEADS
+    const double passed = heads_set_the_pace(t)                   ? NVLS_BEYOND_HEADS
                           : t->generation == GENERATION_BLACKWELL ? .74
                                                                   : .85;
     const double carried = t->collective == COLLECTIVE_ALL_REDUCE ? 1 + 1 / heads : 1;
@@ -96,6 +115,14 @@ static double nvls_tree_bus(const struct nccl_tuning_model *t)
     static const double hopper[] = {57.7, 45.5}, blackwell[] = {96, 43.8};
     const double *caps = t->generation == GENERATION_BLACKWELL ? blackwell : hopper;
     return t->graphs.nvls.channels * caps[t->nodes > 2];
+}
+
+/* Of NVLS's rate inside a node, what is left in trees of nodes whose heads set the pace, which then
+ * send each byte twice, as tuning.cc has it (bwInter / 2). Not fitted; checked: from one size to
+ * the next two racks of GB200 gain 429 GB/s in the end, and 20 racks 215. */
+static double nvls_tree_gbs(const struct nccl_tuning_model *t)
+{
+    return heads_set_the_pace(t) ? nvls_gbs(t) / tree_sends(t->nodes) : nvls_gbs(t);
 }
 
 /* GB/s of bus bandwidth that the ring's links sustain inside a node. */
@@ -130,17 +157,18 @@ static double sustained(const struct fabric *f, const struct nccl_tuning_model *
     const double inside = ring_inside(f, t);
     const double nics = t->nodes > 1 ? cards(f, t) : INFINITY;
     const double to_bytes = 1 / collective_bus_factor(t->collective, t->ranks);
-    /* Trees of two nodes send every byte once each way, larger ones twice (parent and children). */
-    const double tree_nics = t->nodes == 2 ? nics : nics / 2;
-    if (a == NCCL_TREE)
-        return fmin(fmin(promised, inside * .5), tree_nics);
+    const double tree_nics = nics / tree_sends(t->nodes);
+    if (a == NCCL_TREE) {
+        const double counted = t->nodes > 2 ? 2 : 1; /* sends, by tuning.cc: half of bwInter */
+        return fmin(fmin(promised * counted / tree_sends(t->nodes), inside * .5), tree_nics);
+    }
     if (p != NCCL_SIMPLE)
         return fmin(promised, fmin(inside, nics) * to_bytes);
     switch (a) {
     case NCCL_NVLS: /* each card sends and receives once what its GPU is the head of */
         return t->nodes == 1 ? nvls_gbs(t) : fmin(SHARP_SUSTAINED * nvls_gbs(t), nics);
     case NCCL_NVLS_TREE:
-        return fmin(fmin(nvls_gbs(t), nvls_tree_bus(t) * to_bytes), tree_nics);
+        return fmin(fmin(nvls_tree_gbs(t), nvls_tree_bus(t) * to_bytes), tree_nics);
     case NCCL_PAT:
         return fmin(promised, nics * to_bytes);
     default:
@@ -155,6 +183,30 @@ static double call_s(enum gpu_generation generation)
     return generation == GENERATION_HOPPER || generation == GENERATION_BLACKWELL ? 0 : 28e-6;
 }
 
+/* Edges between the deepest node and the root of NCCL's binary trees (trees.cc, ncclGetBtree). */
+static uint32_t tree_edges(uint32_t nodes)
+{
+    uint32_t edges = 0;
+    while (edges < 31 && UINT32_C(1) << edges < nodes)
+        edges++;
+    return edges;
+}
+
+/* By Simple a rank of a tree has a whole chunk before it sends that on, along the chain of each
+ * node and from node to node: the first chunk climbs while nothing goes down yet, the last goes
+ * down when nothing climbs any more, each with all that its channel can move or its share of the
+ * links. The first is half of what NCCL's authors measured of a channel, as theirs is bus
+ * bandwidth, up and down together. Not fitted; checked: the 11 rows of 2 MiB and more on 2 x 8 x
+ * A100 (p4de) are within 12 %, which were up to 28 % too fast with a multiple of NCCL's latency and
+ * NCCL's own correction of the bandwidth in its place. */
+static double tree_fill_s(const struct fabric *f, const struct nccl_tuning_model *t)
+{
+    const double moved = t->tree_channel_gbs / 2;
+    const double linked = fmin(moved, ring_inside(f, t) / t->graphs.channels);
+    const double chain = 2.0 * (t->ranks / t->nodes - 1), edges = 2.0 * tree_edges(t->nodes);
+    return 1e-9 * TREE_CHUNK * (chain / linked + edges / moved);
+}
+
 static struct collective_way way_of(const struct fabric *f, const struct nccl_tuning_model *t,
                                     enum nccl_algorithm a, enum nccl_protocol p)
 {
@@ -165,19 +217,29 @@ static struct collective_way way_of(const struct fabric *f, const struct nccl_tu
         filling = &fillings[FILLING_SWITCH];
     else if (t->collective != COLLECTIVE_ALL_REDUCE)
         filling = &fillings[FILLING_RING_ONCE];
-    double fill = p == NCCL_SIMPLE ? filling->fill : 0;
+    double fill_s = p == NCCL_SIMPLE ? filling->fill * pipeline_s : 0;
+    if (a == NCCL_TREE && p == NCCL_SIMPLE)
+        fill_s = tree_fill_s(f, t);
     if (a == NCCL_RING && p == NCCL_SIMPLE && t->nodes > 1 &&
         t->collective == COLLECTIVE_ALL_REDUCE) {
         /* tuning.cc, "plateau effect of ring": NCCL's own term for the same */
         pipeline_s *= t->generation == GENERATION_VOLTA ? 1.9 : 1.4;
-        fill = 0;
+        fill_s = 0;
     }
     return (struct collective_way){
         .latency_s = pipeline_s + way->crossings * fabric_crossing_s(f) + call_s(f->generation),
-        .fill_s = fill * pipeline_s,
+        .fill_s = fill_s,
         .span_s = filling->span * pipeline_s,
         .bytes_per_s = 1e9 * sustained(f, t, a, p),
     };
+}
+
+/* Turns of the loop that a switch's pipeline fills for. Heads that set the pace of a tree of nodes
+ * are those with a parent and children: each of them, up to the root and back, holds a turn. */
+static double switch_turns(const struct nccl_tuning_model *t, enum nccl_algorithm a)
+{
+    const bool paced = a == NCCL_NVLS_TREE && t->nodes > 2 && heads_set_the_pace(t);
+    return SWITCH_TURNS + (paced ? 2.0 * (tree_edges(t->nodes) - 1) : 0);
 }
 
 static double wall_seconds(const struct collective_model *m, enum nccl_algorithm a,
@@ -186,12 +248,12 @@ static double wall_seconds(const struct collective_model *m, enum nccl_algorithm
     const struct collective_way *way = &m->way[a][p];
     assert(way->bytes_per_s > 0 && way->latency_s >= 0); /* a way that is open */
     double transfer = bytes / way->bytes_per_s;
-    if (a == NCCL_TREE)
+    if (a == NCCL_TREE && p != NCCL_SIMPLE) /* of Simple, what it stands for is the fill */
         transfer /= nccl_tree_correction(p, bytes);
     double fill_s = way->fill_s > 0 ? way->fill_s * -expm1(-transfer / way->span_s) : 0;
     if (a == NCCL_NVLS || a == NCCL_NVLS_TREE) {
         const double turn = fmin(bytes, nccl_tuning_loop_bytes(&m->tuning, a, bytes));
-        fill_s = fmax(fill_s, SWITCH_TURNS * turn / way->bytes_per_s);
+        fill_s = fmax(fill_s, switch_turns(&m->tuning, a) * turn / way->bytes_per_s);
     }
     return way->latency_s + fill_s + transfer;
 }
@@ -270,18 +332,17 @@ static void find_stretches(struct collective_model *m)
 
 /* Root mean square of the signed relative error over the published sweeps, racks of GB200 and one
  * table of a broken setup left out (reports/validation/collectives.md): up to 16 MiB and above. Of
- * racks, .06 of one and two (n 11), .60 of twenty (n 6). Links without a sweep get what their few
- * points scatter. */
+ * racks, .06 of one and two (n 11), .09 of twenty (n 6); between nodes' is taken. Links without a
+ * sweep get what their few points scatter. */
 static void set_spread(const struct fabric *f, struct collective_model *m)
 {
     const bool switched = f->link == LINK_NVSWITCH;
     const bool rack = m->tuning.ranks / m->tuning.nodes > NVLS_HEADS_MOST;
     m->spread[0] = switched ? .21 : .40;
-    m->spread[1] = rack && m->tuning.nodes > 2   ? .60
-                   : rack || m->tuning.nodes > 1 ? .15
-                   : switched                    ? .08
-                   : f->link == LINK_HOST        ? .50
-                                                 : .25;
+    m->spread[1] = rack || m->tuning.nodes > 1 ? .15
+                   : switched                  ? .08
+                   : f->link == LINK_HOST      ? .50
+                                               : .25;
 }
 
 /* The measured points of this layout, as a curve; none or fewer than three sizes leave the model.

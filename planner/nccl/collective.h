@@ -11,8 +11,9 @@
  *
  *      A pipeline pays its latency again while it fills, until transfer hides it: fill and span are
  *      multiples of NCCL's latency for Simple pipelines, one pair for rings that pass once, one for
- *      rings and trees that reduce to all, one for NVLS, which fills for two turns of its kernel's
- *      loop where they take longer. LL and LL128 wait for nothing: no fill.
+ *      rings that reduce to all, one for NVLS, which fills for two turns of its kernel's loop where
+ *      they take longer, or for more in a tree of racks. A tree fills with a chunk at each rank on
+ *      the way to the root and back. LL and LL128 wait for nothing: no fill.
  *      Bandwidth is what the links sustain, a fraction of NCCL's figure per GPU generation.
  *   3. Where the fabric has measured times of the same layout, they stand instead of 2.
  *

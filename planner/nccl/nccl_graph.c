@@ -188,8 +188,8 @@ struct nccl_graphs nccl_graph_search(const struct fabric *f, uint32_t ranks_per_
     g.channels = 2 * g.ring.channels;
     if (row > 0 && nodes > 1 && g.ring.intra > 45 && g.channels < 16)
         g.channels *= 2;
-    /* nvls.cc: 16 on Hopper; on Blackwell 24 in one domain, 32 across nodes */
-    g.nvls_channels = row == 2 ? (nodes > 1 ? 32 : 24) : 16;
+    /* nvls.cc: 16 on Hopper; on Blackwell 24 in one domain (before 2.27 32), 32 across nodes */
+    g.nvls_channels = f->nvls_channels ? f->nvls_channels : row == 2 ? (nodes > 1 ? 32 : 24) : 16;
     /* tuning.cc: NVLink inside, and a card not further than a PCIe switch or a peer GPU away */
     g.ll128 = g.nvlink && (nodes == 1 || f->network != NETWORK_SOCKET);
     assert(g.ring.channels > 0 && g.ring.channels <= MAX_CHANNELS);

@@ -256,6 +256,7 @@ struct nccl_tuning_model nccl_tuning_build(const struct fabric *fabric, enum col
                          : fabric->amd_cpu ? 1
                                            : 0][column],
     };
+    model.tree_channel_gbs = b.caps->tree[column];
     for (enum nccl_algorithm a = 0; a < NCCL_ALGORITHMS; a++)
         for (enum nccl_protocol p = 0; p < NCCL_PROTOCOLS; p++)
             if (is_open(&b, a, p)) {

@@ -45,6 +45,7 @@ struct nccl_tuning_model {
     struct nccl_graphs graphs;
     bool large_chunks; /* the plug-in sets NCCL_NVLS_CHUNKSIZE and NCCL_NVLSTREE_MAX_CHUNKSIZE to
                           512 KiB: AWS's, from p5 on (aws-ofi-nccl, platform-aws.cpp) */
+    double tree_channel_gbs; /* perChMaxTreeBws: of one searched channel by Simple, bus bandwidth */
     struct nccl_way ways[NCCL_ALGORITHMS][NCCL_PROTOCOLS];
 };
 

@@ -215,6 +215,17 @@ static void a_turn_of_nvls_is_a_chunk_a_channel_and_head(void **state)
     }
 }
 
+/* NCCL_NVLS_NCHANNELS, and NCCL before 2.27 in one domain of Blackwell. */
+static void channels_of_nvls_may_be_given(void **state)
+{
+    (void)state;
+    struct fabric fabric = b200_node();
+    assert_int_equal(nccl_graph_search(&fabric, 8, 1).nvls_channels, 24);
+    assert_int_equal(nccl_graph_search(&fabric, 8, 2).nvls_channels, 32);
+    fabric.nvls_channels = 32;
+    assert_int_equal(nccl_graph_search(&fabric, 8, 1).nvls_channels, 32);
+}
+
 /* CollNet opens NVLS across nodes, for what reduces to all: tuning.cc, 25 and 18 us, and 5/6 of
  * eight heads of 40 GB/s. */
 static void sharp_opens_nvls_across_nodes(void **state)
@@ -565,6 +576,54 @@ static void a_table_with_a_time_of_zero_is_refused(void **state)
     refused(fabric, 8, 1, "all_gather of 8 ranks on 1 nodes");
 }
 
+/* By hand, beside trees.cc and all_reduce.h: 16 GPUs of two nodes are a chain of 7 steps, an edge
+ * and 7 steps less one back: 2 x (7 + 1) chunks of 512 KiB at half of 23.6 GB/s. What is beyond
+ * latency and transfer at 4 GiB is that. */
+static void a_tree_by_simple_stores_and_forwards_chunks(void **state)
+{
+    (void)state;
+    struct fabric fabric = a100_node();
+    struct collective_model m = model_of(fabric, COLLECTIVE_ALL_REDUCE, 8, 2);
+    const struct collective_way *way = &m.way[NCCL_TREE][NCCL_SIMPLE];
+    const double fill = 16 * 524288 / 11.8e9;
+    near(collective_forced_seconds(&m, NCCL_TREE, NCCL_SIMPLE, GIB(4)) - way->latency_s -
+             (double)GIB(4) / way->bytes_per_s,
+         fill, 1e-3 * fill);
+    collective_model_free(&m);
+}
+
+/* Two neighbours and one in the two trees of three nodes: 4/3 of what four nodes have. */
+static void three_nodes_send_less_than_four(void **state)
+{
+    (void)state;
+    struct fabric fabric = a100_node();
+    struct collective_model three = model_of(fabric, COLLECTIVE_ALL_REDUCE, 8, 3);
+    struct collective_model four = model_of(fabric, COLLECTIVE_ALL_REDUCE, 8, 4);
+    near(three.way[NCCL_TREE][NCCL_SIMPLE].bytes_per_s /
+             four.way[NCCL_TREE][NCCL_SIMPLE].bytes_per_s,
+         4. / 3, 1e-9);
+    collective_model_free(&three);
+    collective_model_free(&four);
+}
+
+/* Twenty racks: five edges to the root, so eight heads with children on the way there and back,
+ * each a turn of 64 MiB at half of what two racks have. */
+static void heads_of_many_racks_hold_a_turn_each(void **state)
+{
+    (void)state;
+    struct fabric rack = b200_node();
+    rack.gpus_per_node = rack.nics_per_node = 72;
+    struct collective_model two = model_of(rack, COLLECTIVE_ALL_REDUCE, 72, 2);
+    struct collective_model twenty = model_of(rack, COLLECTIVE_ALL_REDUCE, 72, 20);
+    const struct collective_way *way = &twenty.way[NCCL_NVLS_TREE][NCCL_SIMPLE];
+    near(two.way[NCCL_NVLS_TREE][NCCL_SIMPLE].bytes_per_s / way->bytes_per_s, 2, 1e-9);
+    near(collective_forced_seconds(&twenty, NCCL_NVLS_TREE, NCCL_SIMPLE, GIB(1)) - way->latency_s -
+             (double)GIB(1) / way->bytes_per_s,
+         10 * (double)MIB(64) / way->bytes_per_s, 1e-9);
+    collective_model_free(&two);
+    collective_model_free(&twenty);
+}
+
 struct tally {
     size_t large, large_in, small, small_in, ends;
 };
@@ -591,17 +650,17 @@ static void compare(void *context, const struct published_row *row)
     }
 }
 
-/* reports/validation/collectives.md: of the 32 large misses 13 are two setups that others outdo on
- * the same machines, and 6 are of twenty racks. */
+/* reports/validation/collectives.md: of the 26 large misses 13 are two setups that others outdo on
+ * the same machines. */
 static void published_rows_are_met_as_reported(void **state)
 {
     (void)state;
     struct tally t = {0};
     published_each(compare, &t);
     assert_int_equal(t.ends, 4);
-    assert_int_equal(t.large, 222);
+    assert_int_equal(t.large, 226);
     assert_int_equal(t.small, 206);
-    assert_in_range(t.large_in, 190, 222);
+    assert_in_range(t.large_in, 199, 226);
     assert_in_range(t.small_in, 183, 206);
 }
 
@@ -616,6 +675,7 @@ int main(void)
         cmocka_unit_test(all_reduce_on_h200_changes_to_nvls_between_1_and_2_mib),
         cmocka_unit_test(a_rack_of_72_is_one_node_of_32_heads),
         cmocka_unit_test(a_turn_of_nvls_is_a_chunk_a_channel_and_head),
+        cmocka_unit_test(channels_of_nvls_may_be_given),
         cmocka_unit_test(sharp_opens_nvls_across_nodes),
         cmocka_unit_test(nvls_begins_at_5_h200_and_6_b200),
         cmocka_unit_test(tuning_of_2_28_takes_ring_on_5_h200),
@@ -635,6 +695,9 @@ int main(void)
         cmocka_unit_test(measured_points_stand_in_their_layout),
         cmocka_unit_test(impossible_groups_are_refused_by_name),
         cmocka_unit_test(a_table_with_a_time_of_zero_is_refused),
+        cmocka_unit_test(a_tree_by_simple_stores_and_forwards_chunks),
+        cmocka_unit_test(three_nodes_send_less_than_four),
+        cmocka_unit_test(heads_of_many_racks_hold_a_turn_each),
         cmocka_unit_test(published_rows_are_met_as_reported),
     };
     return cmocka_run_group_tests_name("collective", tests, NULL, NULL);

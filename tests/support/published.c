@@ -21,11 +21,18 @@
     .network = NETWORK_##network_, .nics_per_node = (count), .nic_bytes_per_s = (gbs)*1e9
 #define RACK                                                                                       \
     .generation = GENERATION_BLACKWELL, .link = LINK_NVSWITCH, .gpus_per_node = 72,                \
-    .link_bytes_per_s = 900e9, .pcie_bytes_per_s = 63e9, CARDS(INFINIBAND, 72, 50)
+    .link_bytes_per_s = 900e9, .pcie_bytes_per_s = 63e9, CARDS(INFINIBAND, 72, 50),                \
+    .nvls_channels = 32 /* of NCCL 2.26.2 */
+
+#define PARTITION(count)                                                                           \
+    .generation = GENERATION_BLACKWELL, .link = LINK_NVSWITCH, .gpus_per_node = (count),           \
+    .link_bytes_per_s = 900e9, .pcie_bytes_per_s = 63e9, CARDS(INFINIBAND, count, 50)
 
 #define USUAL_RATE "rate of the cards not stated: 8 x 400 Gb/s taken, the instance's usual"
 #define RACK_REMARK                                                                                \
     "a rack of 72 is one node; the example beside the table of 20 racks switches NVLS off"
+
+#define PARTITION_REMARK "parts of three racks, without NVLS; a card of 400 Gb/s a GPU taken"
 
 static const struct published_machine machines[] = {
     {"a100x8", {A100}, false, NULL, NULL},
@@ -77,6 +84,8 @@ static const struct published_machine machines[] = {
     {"coreweave_h100", {H100, CARDS(INFINIBAND_SHARP, 8, 50)}, false, USUAL_RATE, NULL},
     {"coreweave_gb200", {RACK}, false, RACK_REMARK, NULL},
     {"simumax_h100", {H100}, false, NULL, NULL},
+    {"gb200_3xnvl4", {PARTITION(4)}, false, PARTITION_REMARK, NULL},
+    {"gb200_3xnvl8", {PARTITION(8)}, false, PARTITION_REMARK, NULL},
 };
 
 static const struct published_machine *machine_of(const char *id)
@@ -107,9 +116,10 @@ static void finish_row(struct published_row *row)
         row->unknown = row->unknown ? row->unknown : "no time";
     const char *id = row->id;
     row->forced = strstr(id, "nvlsoff") || strstr(id, "GiB_") || strstr(id, "forced");
-    row->algorithm = strstr(id, "_nvlstree") ? NCCL_NVLS_TREE
-                     : strstr(id, "_NVLS")   ? NCCL_NVLS
-                                             : NCCL_RING;
+    row->algorithm = strstr(id, "_nvlstree")  ? NCCL_NVLS_TREE
+                     : strstr(id, "_NVLS")    ? NCCL_NVLS
+                     : strstr(id, "GiB_tree") ? NCCL_TREE
+                                              : NCCL_RING;
     row->forced = row->forced && !strstr(id, "default");
 }
 
