@@ -203,7 +203,8 @@ static double tree_fill_s(const struct fabric *f, const struct nccl_tuning_model
 {
     const double moved = t->tree_channel_gbs / 2;
     const double linked = fmin(moved, ring_inside(f, t) / t->graphs.channels);
-    const double chain = 2.0 * (t->ranks / t->nodes - 1), edges = 2.0 * tree_edges(t->nodes);
+    const uint32_t per_node = t->ranks / t->nodes;
+    const double chain = 2.0 * (per_node - 1), edges = 2.0 * tree_edges(t->nodes);
     return 1e-9 * TREE_CHUNK * (chain / linked + edges / moved);
 }
 
