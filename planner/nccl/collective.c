@@ -4,6 +4,7 @@
  *   fillings            the sweeps named there, three pairs for all generations
  *   link_sustained      the large end of the same sweeps, one number a GPU generation
  *   NIC_SUSTAINED       median over the sweeps that the cards bound
+ *   TCPX_SUSTAINED      the large end of 16 x H100 A3 High
  *   NVLS_BEYOND_HEADS   one rack of 72 x GB200
  *   SHARP_SUSTAINED     64 x H100 with SHARP
  *   call_s              the small end of the A100 sweep; the H100 sweep needs none */
@@ -46,6 +47,10 @@ static const struct filling {
 /* Of the cards' datasheet rate, what large messages reach: 32 x H200 EFA .91, 32 x B200 EFA .95,
  * 16 x H100 TCPXO .94, 16 x B200 .91 to .94, 16 x H200 RoCE .84, 64 x H100 InfiniBand .96. */
 #define NIC_SUSTAINED .92
+
+/* ... of TCPX: 16 x H100 A3 High gain 76.5 GB/s of bytes from 256 to 512 MiB, 71.7 of 100 on the
+ * bus. (Another setup of the same instances has .50.) */
+#define TCPX_SUSTAINED .72
 
 /* Sockets are bound by the processor, whatever the card: 1 to 8 GB/s were seen on loopback. */
 #define SOCKET_GBS 8
@@ -145,7 +150,8 @@ static double ring_inside(const struct fabric *f, const struct nccl_tuning_model
 
 static double cards(const struct fabric *f, const struct nccl_tuning_model *t)
 {
-    const double gbs = NIC_SUSTAINED * t->graphs.nics_gbs;
+    const double sustained = f->network == NETWORK_TCPX ? TCPX_SUSTAINED : NIC_SUSTAINED;
+    const double gbs = sustained * t->graphs.nics_gbs;
     return f->network == NETWORK_SOCKET ? fmin(gbs, SOCKET_GBS) : gbs;
 }
 
@@ -228,6 +234,7 @@ static struct collective_way way_of(const struct fabric *f, const struct nccl_tu
         fill_s = 0;
     }
     return (struct collective_way){
+        .hides = t->nodes > 1 && f->network == NETWORK_TCPX,
         .latency_s = pipeline_s + way->crossings * fabric_crossing_s(f) + call_s(f->generation),
         .fill_s = fill_s,
         .span_s = filling->span * pipeline_s,
@@ -256,7 +263,8 @@ static double wall_seconds(const struct collective_model *m, enum nccl_algorithm
         const double turn = fmin(bytes, nccl_tuning_loop_bytes(&m->tuning, a, bytes));
         fill_s = fmax(fill_s, switch_turns(&m->tuning, a) * turn / way->bytes_per_s);
     }
-    return way->latency_s + fill_s + transfer;
+    const double wait_s = way->latency_s + fill_s;
+    return way->hides ? hypot(wait_s, transfer) : wait_s + transfer;
 }
 
 double collective_forced_seconds(const struct collective_model *model,

@@ -592,6 +592,23 @@ static void a_tree_by_simple_stores_and_forwards_chunks(void **state)
     collective_model_free(&m);
 }
 
+/* With TCPX the wait of a small message and the transfer of a large one hide each other. */
+static void with_tcpx_a_large_message_waits_for_little(void **state)
+{
+    (void)state;
+    struct fabric fabric = h100_node();
+    fabric.network = NETWORK_TCPX;
+    fabric.nics_per_node = 4;
+    fabric.nic_bytes_per_s = 25e9;
+    struct collective_model m = model_of(fabric, COLLECTIVE_ALL_GATHER, 8, 2);
+    const struct collective_way *way = &m.way[NCCL_RING][NCCL_SIMPLE];
+    const double large = (double)GIB(8) / way->bytes_per_s;
+    assert_true(collective_forced_seconds(&m, NCCL_RING, NCCL_SIMPLE, 1) >= way->latency_s);
+    near(collective_forced_seconds(&m, NCCL_RING, NCCL_SIMPLE, GIB(8)), large, 1e-4 * large);
+    near(1e-9 * way->bytes_per_s, .72 * 100 * 16 / 15, 1e-6); /* bus bandwidth is 15/16 of it */
+    collective_model_free(&m);
+}
+
 /* Two neighbours and one in the two trees of three nodes: 4/3 of what four nodes have. */
 static void three_nodes_send_less_than_four(void **state)
 {
@@ -650,7 +667,7 @@ static void compare(void *context, const struct published_row *row)
     }
 }
 
-/* reports/validation/collectives.md: of the 26 large misses 13 are two setups that others outdo on
+/* reports/validation/collectives.md: of the 23 large misses 12 are two setups that others outdo on
  * the same machines. */
 static void published_rows_are_met_as_reported(void **state)
 {
@@ -660,7 +677,7 @@ static void published_rows_are_met_as_reported(void **state)
     assert_int_equal(t.ends, 4);
     assert_int_equal(t.large, 226);
     assert_int_equal(t.small, 206);
-    assert_in_range(t.large_in, 199, 226);
+    assert_in_range(t.large_in, 202, 226);
     assert_in_range(t.small_in, 183, 206);
 }
 
@@ -696,6 +713,7 @@ int main(void)
         cmocka_unit_test(impossible_groups_are_refused_by_name),
         cmocka_unit_test(a_table_with_a_time_of_zero_is_refused),
         cmocka_unit_test(a_tree_by_simple_stores_and_forwards_chunks),
+        cmocka_unit_test(with_tcpx_a_large_message_waits_for_little),
         cmocka_unit_test(three_nodes_send_less_than_four),
         cmocka_unit_test(heads_of_many_racks_hold_a_turn_each),
         cmocka_unit_test(published_rows_are_met_as_reported),
