@@ -207,11 +207,13 @@ def pretend_gpu():
 
 
 def pretend_transformers():
-    """What transformers asks of the values of tensors: nothing is drawn, nothing is packed."""
+    """What transformers asks of the values of tensors: nothing is drawn, nothing is packed.  Of what is traced it
+    asks nothing."""
     import transformers
-    import transformers.masking_utils
+    from transformers import masking_utils
     transformers.PreTrainedModel.init_weights = lambda self: None
-    transformers.masking_utils.find_packed_sequence_indices = lambda *_: None
+    find = masking_utils.find_packed_sequence_indices
+    masking_utils.find_packed_sequence_indices = lambda x: find(x) if torch.compiler.is_compiling() else None
 
 
 # ---- reading Inductor's wrapper ----

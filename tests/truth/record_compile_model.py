@@ -26,7 +26,7 @@ import pathlib
 import sys
 
 import record_compile       # which runs this script again under no_gpu.c
-from record_compile import BIG, BF16, GPT2, LLAMA, AUTOCAST, Program, Recorder
+from record_compile import BIG, BF16, GPT2, HF_LLAMA, HFB, LLAMA, AUTOCAST, Program, Recorder
 
 import torch
 import torch._functorch.partitioners as partitioners
@@ -51,6 +51,46 @@ CASES = (
     ("model-gpt2-untied", {**GPT2, "tied": False}, WHOLE),
     ("model-gpt2-autocast", GPT2, {**AUTOCAST, **MODEL}),
     ("model-gpt2-full", GPT2, {**WHOLE, "ac": "full"}),
+)
+
+HF_WHOLE = {**HFB, **MODEL}
+HF_GQA = {**HF_LLAMA, "num_key_value_heads": 2}
+HF_CASES = (
+    ("model-hf-llama", HF_LLAMA, HF_WHOLE),
+    ("model-hf-llama-deep", {**HF_GQA, "num_hidden_layers": 5}, HF_WHOLE),
+    ("model-hf-llama-gqa", HF_GQA, HF_WHOLE),
+    ("model-hf-llama-one", {**HF_GQA, "batch": 1}, HF_WHOLE),
+    ("model-hf-llama-odd", {**HF_GQA, "seq": 100}, HF_WHOLE),
+    ("model-hf-llama-tied", {**HF_GQA, "tie_word_embeddings": True}, HF_WHOLE),
+    ("model-hf-llama-full", HF_GQA, {**HF_WHOLE, "ac": "full"}),
+    ("model-hf-llama-selective", HF_GQA, {**HF_WHOLE, "ac": "selective"}),
+    ("model-hf-llama-fp32", HF_GQA, {**HF_WHOLE, "store_dtype": "fp32"}),
+    ("model-hf-llama-autocast", HF_GQA, {**AUTOCAST, "code": "hf", **MODEL}),
+    ("model-hf-llama-1b", {**HF_LLAMA, "hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 32,
+                           "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 128256, "tie_word_embeddings": True,
+                           "batch": 2, "seq": 4096}, HF_WHOLE),
+    ("model-hf-mistral", {**HF_GQA, "model_type": "mistral", "sliding_window": None}, HF_WHOLE),
+    ("model-hf-qwen2", {**HF_GQA, "model_type": "qwen2"}, HF_WHOLE),
+    ("model-hf-qwen3", {**HF_GQA, "model_type": "qwen3", "head_dim": 32}, HF_WHOLE),
+    ("model-hf-mistral-window", {**HF_GQA, "model_type": "mistral", "sliding_window": 64}, HF_WHOLE),
+    ("model-hf-mistral-wide", {**HF_GQA, "model_type": "mistral", "sliding_window": 4096}, HF_WHOLE),
+    ("model-hf-qwen2-window", {**HF_GQA, "model_type": "qwen2", "use_sliding_window": True, "sliding_window": 64,
+                               "max_window_layers": 1}, HF_WHOLE),
+    ("model-hf-olmo2", {**HF_GQA, "model_type": "olmo2"}, HF_WHOLE),
+    ("model-hf-olmo", {**HF_GQA, "model_type": "olmo"}, HF_WHOLE),
+    ("model-hf-olmo3", {**HF_GQA, "model_type": "olmo3", "sliding_window": 64}, HF_WHOLE),
+    ("model-hf-granite", {**HF_GQA, "model_type": "granite"}, HF_WHOLE),
+    ("model-hf-stablelm", {**HF_GQA, "model_type": "stablelm"}, HF_WHOLE),
+    ("model-hf-starcoder2", {**HF_GQA, "model_type": "starcoder2", "sliding_window": None, "residual_dropout": 0.0,
+                             "embedding_dropout": 0.0, "attention_dropout": 0.0}, HF_WHOLE),
+    ("model-hf-smollm3", {**HF_GQA, "model_type": "smollm3", "pad_token_id": 0}, HF_WHOLE),
+    ("model-hf-seed_oss", {**HF_GQA, "model_type": "seed_oss", "head_dim": 32, "attention_out_bias": False,
+                           "attention_dropout": 0.0, "residual_dropout": 0.0}, HF_WHOLE),
+    ("model-hf-ministral", {**HF_GQA, "model_type": "ministral", "head_dim": 32, "sliding_window": 64}, HF_WHOLE),
+    ("model-hf-exaone4", {**HF_GQA, "model_type": "exaone4", "sliding_window": 64, "sliding_window_pattern": 2,
+                          "layer_types": ["sliding_attention", "full_attention"]}, HF_WHOLE),
+    ("model-hf-phi", {**HF_GQA, "model_type": "phi", "embd_pdrop": 0.0, "resid_pdrop": 0.0, "attention_dropout": 0.0},
+     HF_WHOLE),
 )
 
 DEEP, ONE = {**LLAMA, "layers": 3}, {"bucket_cap_mb": 1}
@@ -188,6 +228,7 @@ def main():
     parser.add_argument("--check")
     parser.add_argument("--only", default="*")
     parser.add_argument("--parts", action="store_true", help="models that DDPOptimizer splits")
+    parser.add_argument("--hf", action="store_true", help="models of transformers, which return logits and loss")
     parser.add_argument("--inside", action="store_true", help="models with their loss inside")
     parser.add_argument("--texts", help="also writes each graph and program there, to be read")
     args = parser.parse_args()
@@ -208,7 +249,7 @@ def main():
             print(row["name"], "same" if is_same else "DIFFERS")
         return not all(same)
     rows = []
-    for case in PARTS_CASES if args.parts else CASES:
+    for case in PARTS_CASES if args.parts else HF_CASES if args.hf else CASES:
         if fnmatch.fnmatch(case[0], args.only):
             try:
                 made = record(*case, args.texts)

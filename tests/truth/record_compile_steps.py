@@ -7,7 +7,7 @@ its last reader, as Inductor's programs free it.  What is inside of a program is
 (record_compile.py); what crosses its border is recorded here: who holds it, and when it dies.
 
 Usage
-    record_compile_steps.py --out OUT.jsonl [--only PATTERN] [--float8 | --model | --frames | --parts | --zero]
+    record_compile_steps.py --out OUT.jsonl [--only PATTERN] [OPTION]
     record_compile_steps.py --check OUT.jsonl
 
 A row: name, model, strategy as record.py and record_systems.py have them (strategy.compile is
@@ -172,6 +172,57 @@ ZERO_CASES = (
     ("zero2-model-ac", LLAMA, {**ZERO, "stage": 2, "compile": "model", "ac": "full", **SMALL}),
     ("zero2-model-gpt2", GPT2, {**ZERO, "stage": 2, "compile": "model", "accumulate": 2, **SMALL}),
 )
+HF_GQA = {**HF_LLAMA, "num_key_value_heads": 2}
+HF_MODEL = {**MODEL, "code": "hf"}
+HF_ZERO = {**ZERO, "code": "hf", "compile": "model"}
+HF_FRAMES = {"world": 4, "code": "hf", **BF16, **FRAMES}
+HF_CASES = (
+    ("model-hf-ddp", HF_GQA, HF_MODEL),
+    ("model-hf-ddp-accumulate", HF_GQA, {**HF_MODEL, "bucket_cap_mb": 1, "accumulate": 2}),
+    ("model-hf-ddp-views", HF_GQA, {**HF_MODEL, "bucket_cap_mb": 1, "gradient_as_bucket_view": True}),
+    ("model-hf-ddp-ac", HF_GQA, {**HF_MODEL, "ac": "full"}),
+    ("model-hf-ddp-tied", {**HF_GQA, "tie_word_embeddings": True, "batch": 1}, HF_MODEL),
+    ("model-hf-ddp-odd", {**HF_GQA, "seq": 100}, HF_MODEL),
+    ("model-hf-ddp-fp32", HF_LLAMA, {"system": "ddp", "world": 4, "code": "hf", **FRAMES}),
+    ("model-hf-ddp-autocast", HF_GQA, {**AUTOCAST, "code": "hf", "compile": "model"}),
+    ("model-hf-ddp-mistral", {**HF_GQA, "model_type": "mistral", "sliding_window": None}, HF_MODEL),
+    ("model-hf-ddp-qwen2", {**HF_GQA, "model_type": "qwen2"}, HF_MODEL),
+    ("model-hf-ddp-qwen3", {**HF_GQA, "model_type": "qwen3", "head_dim": 32}, HF_MODEL),
+    ("model-hf-zero1", HF_GQA, {**HF_ZERO, "stage": 1}),
+    ("model-hf-zero2", HF_GQA, {**HF_ZERO, "stage": 2, **SMALL}),
+    ("model-hf-zero2-qwen3-accumulate", {**HF_GQA, "model_type": "qwen3", "head_dim": 32},
+     {**HF_ZERO, "stage": 2, "accumulate": 2, **SMALL}),
+    ("frames-hf-fsdp1-none", HF_GQA, {**FSDP1, **HF_FRAMES, "wrap": "none"}),
+)
+HF_FRAMES_CASES = (
+    ("frames-hf-fsdp2", HF_GQA, HF_FRAMES),
+    ("frames-hf-fsdp2-qwen3", {**HF_GQA, "model_type": "qwen3", "head_dim": 32}, HF_FRAMES),
+    ("frames-hf-fsdp2-ac", HF_GQA, {**HF_FRAMES, "ac": "full"}),
+    ("frames-hf-fsdp2-accumulate", HF_GQA, {**HF_FRAMES, "accumulate": 2, "clip": True}),
+    ("frames-hf-fsdp2-bf16", HF_GQA, {"world": 2, "code": "hf", "store_dtype": "bf16", **FRAMES}),
+    ("frames-hf-fsdp2-tied", {**HF_GQA, "tie_word_embeddings": True}, HF_FRAMES),
+    ("frames-hf-fsdp1", HF_GQA, {**FSDP1, **HF_FRAMES}),
+    ("frames-hf-fsdp1-autocast", HF_GQA, {**FSDP1, **HF_FRAMES, "autocast": "bf16"}),
+    ("frames-hf-fsdp2-mistral-window", {**HF_GQA, "model_type": "mistral", "sliding_window": 64}, HF_FRAMES),
+    ("frames-hf-fsdp2-qwen2-window", {**HF_GQA, "model_type": "qwen2", "use_sliding_window": True, "sliding_window": 64,
+                                      "max_window_layers": 1}, {**HF_FRAMES, "ac": "selective"}),
+    ("frames-hf-fsdp2-olmo3", {**HF_GQA, "model_type": "olmo3", "num_hidden_layers": 4, "sliding_window": 64},
+     {**HF_FRAMES, "blocks_per_unit": 2, "reshard": "never"}),
+    ("frames-hf-fsdp2-granite", {**HF_GQA, "model_type": "granite", "batch": 1}, {**HF_FRAMES, "replicate": 2}),
+    ("frames-hf-fsdp2-stablelm", {**HF_GQA, "model_type": "stablelm", "seq": 100}, HF_FRAMES),
+    ("frames-hf-fsdp2-starcoder2", {**HF_GQA, "model_type": "starcoder2", "sliding_window": None, "residual_dropout": 0.0,
+                                    "embedding_dropout": 0.0, "attention_dropout": 0.0}, HF_FRAMES),
+    ("frames-hf-fsdp2-olmo", {**HF_GQA, "model_type": "olmo"}, HF_FRAMES),
+    ("frames-hf-fsdp2-olmo2", {**HF_GQA, "model_type": "olmo2"}, {**HF_FRAMES, "ac": "full"}),
+    ("frames-hf-fsdp2-smollm3", {**HF_GQA, "model_type": "smollm3", "pad_token_id": 0, "num_hidden_layers": 4}, HF_FRAMES),
+    ("frames-hf-fsdp2-seed_oss", {**HF_GQA, "model_type": "seed_oss", "head_dim": 32, "attention_out_bias": False,
+                                  "attention_dropout": 0.0, "residual_dropout": 0.0}, HF_FRAMES),
+    ("frames-hf-fsdp2-ministral", {**HF_GQA, "model_type": "ministral", "head_dim": 32, "sliding_window": 64}, HF_FRAMES),
+    ("frames-hf-fsdp2-exaone4", {**HF_GQA, "model_type": "exaone4", "sliding_window": 64, "sliding_window_pattern": 2,
+                                 "layer_types": ["sliding_attention", "full_attention"]}, HF_FRAMES),
+    ("frames-hf-fsdp2-phi", {**HF_GQA, "model_type": "phi", "embd_pdrop": 0.0, "resid_pdrop": 0.0,
+                             "attention_dropout": 0.0}, HF_FRAMES),
+)
 LEAST = 200             # bytes: of gathers in float8, scales and lists of all scales are left out; fake tensors
                         # compose what finds them otherwise, and record_real.py has them
 GRAPH = "graph"         # the place that is inside of a program
@@ -193,7 +244,8 @@ PRODUCTS = {"aten.mm", "aten.addmm", "aten._scaled_dot_product_flash_attention",
 def layer_norm(x, shape, weight, bias, eps):
     """As Inductor decomposes it for CUDA: mean and 1/sigma stay in fp32, which on a CPU are cast to x's dtype."""
     out, mean, rstd = torch._refs._normalize(x, list(range(x.ndim - len(shape), x.ndim)), eps)
-    return (out * weight + bias).to(x.dtype), mean, rstd
+    out = out if weight is None else out * weight
+    return (out if bias is None else out + bias).to(x.dtype), mean, rstd
 
 
 class Graphs:
@@ -330,6 +382,8 @@ def main():
     parser.add_argument("--model", action="store_true", help="models compiled whole")
     parser.add_argument("--frames", action="store_true", help="models compiled whole under FSDP2 and FSDP1")
     parser.add_argument("--parts", action="store_true", help="what DDPOptimizer splits")
+    parser.add_argument("--hf", action="store_true", help="models of transformers compiled whole, as one graph")
+    parser.add_argument("--hf-frames", action="store_true", help="likewise under FSDP2 and FSDP1")
     parser.add_argument("--float8", action="store_true", help="the cases in float8, which need torchao")
     parser.add_argument("--zero", action="store_true", help="ZeRO's, which need deepspeed")
     args = parser.parse_args()
@@ -349,7 +403,8 @@ def main():
         return not all(same)
     rows = []
     cases = (FLOAT8_CASES if args.float8 else MODEL_CASES if args.model else FRAMES_CASES if args.frames else
-             PARTS_CASES if args.parts else ZERO_CASES if args.zero else CASES)
+             PARTS_CASES if args.parts else ZERO_CASES if args.zero else HF_CASES if args.hf else
+             HF_FRAMES_CASES if args.hf_frames else CASES)
     for case in cases:
         if fnmatch.fnmatch(case[0], args.only):
             rows.append(record_case(*case))
