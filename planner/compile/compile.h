@@ -10,7 +10,9 @@
  * norm and the head, which stay eager. A model as a whole is what its forward does, without any
  * hooks inside: under DDP and ZeRO, or where FSDP1 wraps the root alone. With hooks inside, it is
  * each function of the model's own code that its forward calls (COMPILED_FRAMES). The loss is
- * outside, or is compiled by itself; inside of the model it would save as much. Under DDP each of
+ * outside, or is compiled by itself; inside of the model it would save as much. transformers'
+ * models have it inside, and a mask that they make while they are traced (model_job.traced): of
+ * what such a graph gives, logits have a gradient of zeros. Under DDP each of
  * these graphs is split where buckets end (torch._dynamo.config.optimize_ddp):
  * graph/bucket_parts.h.
  *

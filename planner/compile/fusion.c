@@ -73,7 +73,8 @@ struct span span_of(const struct joint *joint, uint32_t node)
 {
     const struct joint_node *n = joint_at(joint, node);
     const uint64_t kept = shape_elements(&n->shape);
-    if (n->name == JOINT_CALL || n->name == JOINT_CALL_MANY || n->dtype == DTYPE_COMPLEX64)
+    if (n->name == JOINT_CALL || n->name == JOINT_CALL_MANY || n->name == JOINT_RUNNING ||
+        n->dtype == DTYPE_COMPLEX64)
         return (struct span){.kind = SPAN_CALL};
     if (n->name == JOINT_PUT_ROWS) { /* as many as rows are added */
         const struct shape *rows = &joint_at(joint, n->arg[1])->shape;
@@ -232,6 +233,53 @@ static bool meet_by_index(const struct building *b, const struct draft *x, const
     return false;
 }
 
+/* Memory of the program's own that this act alone reads, and that it could write over: the i-th of
+ * what it reads, or JOINT_NONE. */
+static uint32_t read_alone(const struct building *b, const struct act_graph *graph,
+                           const struct draft *act, uint32_t i)
+{
+    const uint32_t memory = act->reads.of[i];
+    const bool alone = graph->first[memory + 1] - graph->first[memory] == 1;
+    return alone && graph->writer[memory] != JOINT_NONE && !b->program->memory[memory].kept
+               ? memory
+               : JOINT_NONE;
+}
+
+/* Elements of memory of as many elements and the dtype of `memory` that the act reads alone; 0. */
+static uint64_t alike_elements(const struct building *b, const struct act_graph *graph,
+                               const struct draft *act, uint32_t end, const struct operand *like)
+{
+    for (uint32_t i = 0; i < end; i++) {
+        const uint32_t memory = read_alone(b, graph, act, i);
+        if (memory == JOINT_NONE)
+            continue;
+        const struct operand own = program_operand(b->joint, b->program, memory);
+        if (own.dtype == like->dtype && shape_elements(&own.shape) == shape_elements(&like->shape))
+            return shape_elements(&own.shape);
+    }
+    return 0;
+}
+
+enum { WORTH = 32 }; /* "quite arbitrary" */
+
+/* "can_fusion_increase_peak_memory": whether each act could write over memory that it reads alone
+ * if the other ran by itself, and more of it than sharing what they read is worth. Each kind of
+ * memory counts once, in elements. */
+static bool takes_memory(const struct building *b, const struct act_graph *graph,
+                         const struct draft *x, const struct draft *y, uint64_t shared)
+{
+    uint64_t over = 0;
+    for (uint32_t i = 0; i < x->reads.count; i++) {
+        const uint32_t memory = read_alone(b, graph, x, i);
+        if (memory == JOINT_NONE)
+            continue;
+        const struct operand own = program_operand(b->joint, b->program, memory);
+        if (!alike_elements(b, graph, x, i, &own))
+            over += alike_elements(b, graph, y, y->reads.count, &own);
+    }
+    return over > WORTH * shared;
+}
+
 static bool may_fuse(const struct building *b, struct act_graph *graph, uint32_t x, uint32_t y,
                      uint64_t shared)
 {
@@ -239,6 +287,7 @@ static bool may_fuse(const struct building *b, struct act_graph *graph, uint32_t
            !meet_by_index(b, &b->acts[y], &b->acts[x]) &&
            is_worth(&b->acts[x], &b->acts[y], shared) &&
            run_together(b->acts[x].span, b->acts[y].span) &&
+           !takes_memory(b, graph, &b->acts[x], &b->acts[y], shared) &&
            !act_graph_has_between(graph, b, x, y) && !act_graph_has_between(graph, b, y, x);
 }
 

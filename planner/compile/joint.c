@@ -328,6 +328,11 @@ enum err_code joint_operand(struct joint *joint, const struct operand *operand, 
         set_value(joint, operand->place, base);
     }
     const uint64_t all = shape_elements(&joint->nodes[base].shape);
+    if (operand->offset && !operand->pitch && !operand->layout && s->rank == 1 && s->dim[0] < all) {
+        struct operand part = *operand; /* of the only row */
+        part.pitch = (uint32_t)all;
+        return slice_of(joint, &part, base, out, err);
+    }
     if (operand->pitch && (operand->offset || shape_elements(&operand->shape) < all))
         return slice_of(joint, operand, base, out, err);
     if (joint->nodes[base].dtype == operand->dtype && shape_elements(&operand->shape) != all) {

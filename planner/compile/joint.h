@@ -62,6 +62,13 @@ enum joint_way {
     X(AT_LEAST, ELEMENT) /* clamp_min, of a number */                                              \
     X(AT_MOST, ELEMENT)                                                                            \
     X(LESS, ELEMENT)                                                                               \
+    X(LESS_EQUAL, ELEMENT)                                                                         \
+    X(AND, ELEMENT)                                                                                \
+    X(COS, ELEMENT)                                                                                \
+    X(SIN, ELEMENT)                                                                                \
+    X(PICK, ELEMENT) /* by index, all of it in another order: aten.index */                        \
+    X(PAD, CALL)     /* a row filled up: Inductor fuses it */                                      \
+    X(RUNNING, CALL) /* sums so far, of each row: Inductor's own scan */                           \
     X(EQUAL, ELEMENT)                                                                              \
     X(NOT_EQUAL, ELEMENT)                                                                          \
     X(WHERE, ELEMENT)                                                                              \
@@ -70,8 +77,9 @@ enum joint_way {
     X(IOTA, ELEMENT)                                                                               \
     X(GATHER, ELEMENT) /* one element of each row */                                               \
     X(ROWS, CALL)      /* of a table, by index: Inductor fuses it */                               \
-    X(ZEROS, ELEMENT)  /* memory that a PUT_ROWS adds to */                                        \
-    X(PUT_ROWS, CALL)  /* of zeros, rows, index: the zeros' memory with rows added */              \
+    X(ZEROS, ELEMENT)  /* memory that a PUT_ROWS adds to, or that has the first part of a whole */ \
+    X(PUT_ROWS, CALL)  /* of zeros, rows, index: the zeros' memory with rows added; of memory, a   \
+                          part: with that in it */                                                 \
     X(PUT_SLICE, JOIN)                                                                             \
     X(MEAN, REDUCTION)                                                                             \
     X(SUM, REDUCTION)                                                                              \

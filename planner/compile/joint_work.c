@@ -101,11 +101,21 @@ static struct shape swapped_shape(const struct shape *s)
     return SHAPE(s->dim[0], s->dim[2], s->dim[1], s->dim[3]);
 }
 
+/* A mask (b, 1, s, s) as every head's: (b, a, s, s). */
+static uint32_t for_heads(const struct works *w, uint32_t bias, const struct shape *heads)
+{
+    struct shape all = at(w, bias)->shape;
+    all.dim[1] = heads->dim[2];
+    return element(w, JOINT_EXPAND, (enum dtype)at(w, bias)->dtype, all, bias, JOINT_NONE, 0);
+}
+
 static void attention(const struct works *w)
 {
     struct joint_want want = {.name = JOINT_CALL_MANY, .args = 3, .of = w->index};
     for (uint32_t i = 0; i < 3; i++)
         want.arg[i] = swapped(w, w->in[i]);
+    if (w->kernel->ins > 3)
+        want.arg[want.args++] = for_heads(w, w->in[3], &w->kernel->operands[0].shape);
     const uint32_t node = joint_node(w->joint, &want);
     for (uint32_t i = 0; i < w->kernel->outs; i++) {
         const struct operand *out = result(w, i);
@@ -117,15 +127,19 @@ static void attention(const struct works *w)
     }
 }
 
-/* do, q, k, v, logsumexp, of flash attention o; and what else the forward call gave: the state of
- * its generator, and o, which the efficient kernel takes and does not read. */
+/* do, q, k, v, logsumexp, of flash attention o, else perhaps the mask; and what else the forward
+ * call gave: the state of its generator, and o, which the efficient kernel takes and does not read.
+ */
 static void attention_backward(const struct works *w)
 {
     struct joint_want want = {.name = JOINT_CALL_MANY, .of = w->index};
     const uint32_t forward = at(w, w->in[4])->arg[0];
-    const uint32_t given = w->kernel->ins > 5 ? 2 : 0; /* results that are operands */
+    const bool masked = w->kernel->work == WORK_EFFICIENT_ATTENTION_BACKWARD && w->kernel->ins > 5;
+    const uint32_t given = w->kernel->ins > 5 && !masked ? 2 : 0; /* results that are operands */
     for (uint32_t i = 0; i < w->kernel->ins; i++)
-        want.arg[want.args++] = i == 4 ? w->in[i] : swapped(w, w->in[i]);
+        want.arg[want.args++] = i == 4             ? w->in[i]
+                                : i == 5 && masked ? at(w, forward)->arg[3]
+                                                   : swapped(w, w->in[i]);
     for (uint32_t i = 0; i < joint_count(w->joint) && want.args < JOINT_ARGS; i++)
         if (at(w, i)->name == JOINT_RESULT && at(w, i)->arg[0] == forward &&
             at(w, i)->detail != 1 && at(w, i)->detail >= given)
@@ -329,8 +343,27 @@ static void sum(const struct works *w)
     write(w, 0, element(w, JOINT_SUM, dtype, result(w, 0)->shape, w->in[0], JOINT_NONE, 0));
 }
 
+/* One part alone, twice: (..., d) as (..., 2, d) as (..., 2 d). */
+static void twice(const struct works *w)
+{
+    const struct shape shape = result(w, 0)->shape;
+    struct shape pairs = shape;
+    pairs.dim[pairs.rank - 1] = 2;
+    pairs.dim[pairs.rank++] = shape.dim[shape.rank - 1] / 2;
+    struct shape one = pairs;
+    one.dim[one.rank - 2] = 1;
+    const uint32_t x = joint_view(w->joint, w->in[0], one);
+    const uint32_t both =
+        element(w, JOINT_EXPAND, (enum dtype)at(w, x)->dtype, pairs, x, JOINT_NONE, 0);
+    write(w, 0, joint_view(w->joint, of_one(w, JOINT_CLONE, both, 0), shape));
+}
+
 static void join(const struct works *w)
 {
+    if (w->kernel->ins == 1) {
+        twice(w);
+        return;
+    }
     struct joint_want want = {.name = JOINT_CAT,
                               .dtype = (enum dtype)result(w, 0)->dtype,
                               .shape = result(w, 0)->shape,
@@ -495,12 +528,10 @@ static bool whole(const struct works *w)
         attention_backward(w);
         return true;
     case WORK_EFFICIENT_ATTENTION:
-        if (w->kernel->ins > 3) /* a bias */
-            return false;
         attention(w);
         return true;
     case WORK_EFFICIENT_ATTENTION_BACKWARD:
-        if (w->kernel->ins > 5)
+        if (w->kernel->outs > 3) /* a bias that is trained */
             return false;
         attention_backward(w);
         return true;
@@ -581,7 +612,7 @@ enum err_code joint_kernel(struct joint *joint, const struct kernel *kernel, uin
         return add_in_place(&w, err);
     if (kernel->work == WORK_ADD_TO)
         add_to(&w);
-    else if (!whole(&w) && !fused(&w) && !elementwise(&w) && !joint_loss(&w) &&
+    else if (!joint_mask(&w) && !whole(&w) && !fused(&w) && !elementwise(&w) && !joint_loss(&w) &&
              !joint_by_index(&w) && !joint_float8(joint, kernel, index, w.in))
         return err_set(err, ERR_UNSUPPORTED, "--compile: what Inductor makes of %s is not planned",
                        work_name((enum work_kind)kernel->work));

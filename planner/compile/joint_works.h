@@ -101,5 +101,7 @@ static inline void write(const struct works *w, uint32_t i, uint32_t node)
 bool joint_loss(const struct works *w);
 /* joint_index.c: likewise of rows by index. */
 bool joint_by_index(const struct works *w);
+/* joint_mask.c: likewise of a mask, and what else is made of positions. */
+bool joint_mask(const struct works *w);
 
 #endif

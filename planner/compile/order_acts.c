@@ -65,7 +65,7 @@ static uint64_t freed_bytes(const struct building *b, uint32_t memory)
         return 0;
     if (!m->outside && !b->needed[m->node]) /* a call's result that nobody asks for */
         return 0;
-    const bool freed = !m->outside || node->name != JOINT_INPUT;
+    const bool freed = !m->outside || (node->name != JOINT_INPUT && !m->lent);
     return freed ? program_bytes(b->joint, b->program, memory) : 0;
 }
 

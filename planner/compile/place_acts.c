@@ -71,8 +71,9 @@ static uint32_t in_place(const struct placing *p, const struct draft *act, uint3
         const uint32_t memory = part->reads.of[i];
         const bool there = list_has(&act->reads, memory) || p->inner[memory] != JOINT_NONE;
         if (!p->taken[memory] && is_alike(p, memory, write) && there &&
-            node_of(p, memory)->name != JOINT_INPUT && !list_has(&part->moved, memory) &&
-            p->left[memory] == readers(act, memory) && other_readers(act, index, memory) == 0)
+            node_of(p, memory)->name != JOINT_INPUT && !p->b->program->memory[memory].lent &&
+            !list_has(&part->moved, memory) && p->left[memory] == readers(act, memory) &&
+            other_readers(act, index, memory) == 0)
             return memory;
     }
     return JOINT_NONE;

@@ -136,7 +136,8 @@ static bool moves(const struct building *b, uint32_t node)
 {
     const uint8_t name = at(b, node)->name;
     return name == JOINT_SLICE || name == JOINT_PART || name == JOINT_CAT ||
-           name == JOINT_PUT_SLICE || name == JOINT_EXPAND;
+           name == JOINT_PUT_SLICE || name == JOINT_EXPAND || name == JOINT_PICK ||
+           name == JOINT_PAD;
 }
 
 /* ---- what a function reads ---- */
@@ -378,6 +379,12 @@ static void find_waits(struct building *b)
     free(early);
 }
 
+/* Memory that is written to more than once, and sums so far. */
+static bool is_written_whole(const struct joint_node *node)
+{
+    return node->name == JOINT_ZEROS || node->name == JOINT_PUT_ROWS || node->name == JOINT_RUNNING;
+}
+
 static void find_realized(struct building *b, const struct program_wants *wants)
 {
     const uint32_t count = joint_count(b->joint);
@@ -390,8 +397,7 @@ static void find_realized(struct building *b, const struct program_wants *wants)
         if (!b->needed[i] || b->there[i])
             continue;
         const bool call = is_call(b, i);
-        b->realized[i] |= call || is_reduction(b->joint, i) || at(b, i)->name == JOINT_ZEROS ||
-                          at(b, i)->name == JOINT_PUT_ROWS;
+        b->realized[i] |= call || is_reduction(b->joint, i) || is_written_whole(at(b, i));
         for (uint32_t a = 0; call && a < at(b, i)->args; a++)
             if (!is_copied_for(b, i, a))
                 realize(b, at(b, i)->arg[a]);
@@ -527,6 +533,18 @@ static void mark_kept(struct building *b, const uint32_t *nodes, uint32_t count)
     }
 }
 
+/* What is saved and given out by forward, too, is its caller's. */
+static void mark_lent(struct building *b, const struct program_wants *wants)
+{
+    for (uint32_t i = 0; i < wants->held_count; i++) {
+        const uint32_t held = wants->held[i];
+        const uint32_t memory =
+            held == JOINT_NONE ? JOINT_NONE : b->memory[program_home(b->joint, held)];
+        if (memory != JOINT_NONE && b->program->memory[memory].outside)
+            b->program->memory[memory].lent = true;
+    }
+}
+
 static void open_building(struct building *b, const struct joint *joint,
                           const struct program_wants *wants)
 {
@@ -578,6 +596,7 @@ struct program *program_of(const struct joint *joint, const struct program_wants
     add_acts(&b);
     for (uint32_t i = 0; wants->backward && i < wants->saved_count; i++)
         memory_of(&b, wants->saved[i]);
+    mark_lent(&b, wants);
     mark_kept(&b, wants->results, wants->result_count);
     if (!wants->backward)
         mark_kept(&b, wants->saved, wants->saved_count);

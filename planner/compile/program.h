@@ -23,6 +23,8 @@ struct program_memory {
     uint32_t only;  /* a copy that this call alone reads, a node; JOINT_NONE: it is everybody's */
     bool outside;   /* there before the program runs */
     bool kept;      /* still needed behind it */
+    bool lent; /* outside, and others have it, too: it is not written over, nor the program's to
+                  free ("donated buffers", torch/_functorch/_aot_autograd) */
 };
 
 struct program_act {          /* one kernel */
@@ -48,6 +50,8 @@ struct program_wants {
     uint32_t saved_count;
     const uint32_t *results; /* nodes that are given out; JOINT_NONE: none */
     uint32_t result_count;
+    const uint32_t *held; /* backward: nodes that forward gave out; JOINT_NONE: none */
+    uint32_t held_count;
     bool backward;
 };
 

@@ -232,6 +232,8 @@ static enum err_code split(struct compiled_region *out, struct err *err)
                                   .result_count = out->result_count};
     if (rc == ERR_OK)
         out->forward = program_of(out->joint, &wants);
+    wants.held = out->results;
+    wants.held_count = out->result_count;
     wants.results = gradients;
     wants.result_count = out->gradient_count;
     wants.backward = true;

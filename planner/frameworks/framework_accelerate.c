@@ -434,8 +434,8 @@ static const struct key_row rows[] = {
     IDLE(D("deepspeed_moe_layer_cls_names")),
 
     {.path = "dynamo_config.dynamo_backend", .kind = KEY_WORD, .read = read_dynamo,
-     .why = "torch.compile of the whole model, where transformers masks attention, which then "
-            "is no FlashAttention: planned eager"},
+     .why = "torch.compile of the whole model, with accelerate's casts of what it returns in it: "
+            "planned eager; --compile model plans it without these casts"},
     IDLE("dynamo_config.dynamo_mode"), IDLE("dynamo_config.dynamo_use_dynamic"),
     IDLE("dynamo_config.dynamo_use_fullgraph"),
     {.path = "dynamo_config.dynamo_use_regional_compilation", .kind = KEY_BOOL,

@@ -351,8 +351,8 @@ static const struct key_row rows[] = {
      .words = OPTIMS, .initial = "adamw_torch_fused", .why = "this optimizer: planned as AdamW",
      .systems = ZERO},
     {.path = "torch_compile", .kind = KEY_BOOL, .neutral = "false",
-     .why = "torch.compile of the whole model, where transformers masks attention, which then "
-            "is no FlashAttention: planned eager"},
+     .why = "torch.compile of the whole model, with accelerate's casts of what it returns in it: "
+            "planned eager; --compile model plans it without these casts"},
     {.path = "ddp_bucket_cap_mb", .kind = KEY_REAL, .setting = "bucket-cap-mb", .systems = DDP},
     {.path = "ddp_find_unused_parameters", .kind = KEY_BOOL, .setting = "find-unused-parameters",
      .words = KEY_WORDS({"true", "on"}, {"false", "off"}), .systems = DDP, .read = read_unused},

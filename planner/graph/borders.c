@@ -50,6 +50,8 @@ static void mark_born(const struct graph *graph, const struct span *span, bool *
 static bool goes_with(const struct graph *graph, const struct span *span, struct graph_item item)
 {
     const struct graph_tensor *t = &graph->tensors[item.arg];
+    if (item.kind == ITEM_MARK)
+        return item.arg == MARK_FRAME_END;
     if (item.kind == ITEM_EXIT)
         return is_within(graph->modules[item.arg].name, span->name);
     return item.kind == ITEM_DROP && span->born[t->storage] &&

@@ -146,6 +146,22 @@ bool tape_accumulate(struct tape *tape, uint32_t tensor, uint32_t buffer)
     return pending.added;
 }
 
+void tape_zero_gradients(struct tape *tape, uint32_t count, const uint32_t *tensors)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < count; i++)
+        any |= tape->slot[tape->root[tensors[i]]] != NO_BUFFER;
+    for (uint32_t i = 0; any && i < count; i++) {
+        const struct graph_tensor *t = &tape->graph->tensors[tensors[i]];
+        if (!t->requires_grad || tape->slot[tape->root[tensors[i]]] != NO_BUFFER)
+            continue;
+        const uint32_t zeros =
+            tape_call(tape, WORK_FILL, ATEN_ZEROS, (enum dtype)t->dtype, t->shape, -1.0, 0, NULL)
+                .place;
+        tape_accumulate(tape, tensors[i], zeros);
+    }
+}
+
 void tape_give_out(struct tape *tape, uint32_t param)
 {
     give_out(tape, param, &tape->slot[tape->root[tape->graph->params[param].tensor]]);

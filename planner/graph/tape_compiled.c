@@ -198,12 +198,22 @@ static bool has_gradient(const struct tape *tape, const struct tape_compiled *c)
     return false;
 }
 
+static void zero_gradients(struct tape *tape, const struct tape_compiled *c)
+{
+    uint32_t *tensors = xmalloc((c->result_count + 1) * sizeof *tensors);
+    for (uint32_t i = 0; i < c->result_count; i++)
+        tensors[i] = c->results[i].tensor;
+    tape_zero_gradients(tape, c->result_count, tensors);
+    free(tensors);
+}
+
 static void backward(struct running *r, uint32_t index)
 {
     const struct tape_compiled *c = &r->compiled[index];
     struct tape *tape = r->tape;
     if (!has_gradient(tape, c))
         return;
+    zero_gradients(tape, c);
     uint32_t *buffers = run_program(tape, c, &c->backward, r->buffers[index]);
     for (uint32_t i = 0; i < c->result_count; i++) {
         uint32_t *slot = &tape->slot[slot_root(tape, c->results[i].tensor)];

@@ -183,19 +183,37 @@ static uint32_t slot_of(const struct tape *tape, uint32_t tensor)
     return tape->slot[tape->root[tensor]];
 }
 
+static void zero_gradients(struct tape *tape, const struct tape_region *region)
+{
+    uint32_t *tensors = xmalloc((region->output_count + 1) * sizeof *tensors);
+    for (uint32_t i = 0; i < region->output_count; i++)
+        tensors[i] = region->outputs[i].tensor;
+    tape_zero_gradients(tape, region->output_count, tensors);
+    free(tensors);
+}
+
 static void note_before(const struct tape *tape, struct tape_region *region)
 {
-    for (uint32_t i = 0; i < region->input_count && !region->is_part; i++)
-        region->shared |= slot_of(tape, region->inputs[i].tensor) != NO_BUFFER;
-    for (uint32_t i = 0; i < region->output_count; i++)
+    bool any = false; /* of what Python has while the graph runs, others may have gradients */
+    for (uint32_t i = 0; i < region->output_count; i++) {
         region->outputs[i].gradient = slot_of(tape, region->outputs[i].tensor);
+        any |= region->outputs[i].gradient != NO_BUFFER;
+    }
+    for (uint32_t i = 0; any && i < region->input_count && !region->is_part; i++)
+        region->shared |= slot_of(tape, region->inputs[i].tensor) != NO_BUFFER;
+}
+
+/* Whether a parameter may have gradients from elsewhere, too: blocks have theirs alone. */
+static bool shares_params(const struct tape_region *region)
+{
+    return region->is_part || region->module == GRAPH_NONE;
 }
 
 static void note_given(const struct tape *tape, struct tape_region *region)
 {
     const struct graph *graph = tape->graph;
     region->given = xcalloc(region->input_count + graph->param_count + 1, sizeof *region->given);
-    for (uint32_t p = 0; region->is_part && p < graph->param_count; p++)
+    for (uint32_t p = 0; shares_params(region) && p < graph->param_count; p++)
         if (slot_of(tape, graph->params[p].tensor) != NO_BUFFER)
             region->given[region->given_count++] =
                 (struct tape_border){graph->params[p].tensor,
@@ -236,7 +254,7 @@ static struct asides put_gradients_aside(struct tape *tape, const struct tape_re
     struct asides out = {xcalloc(region->input_count + params + 1, sizeof *out.of), 0};
     for (uint32_t i = 0; region->is_part && i < region->input_count; i++)
         put_aside(tape, region->inputs[i].tensor, &out);
-    for (uint32_t p = 0; region->is_part && p < params; p++)
+    for (uint32_t p = 0; shares_params(region) && p < params; p++)
         put_aside(tape, tape->graph->params[p].tensor, &out);
     return out;
 }
@@ -290,6 +308,7 @@ static void run_backward(struct tape *tape, struct tape_regions *out)
         if (region > out->of && i + 1 == region[-1].end_item) {
             region--;
             asides = put_gradients_aside(tape, region);
+            zero_gradients(tape, region);
             note_before(tape, region);
             region->backward_first = tape->stream->step_count;
         }

@@ -30,8 +30,9 @@ struct tape_region {
     uint32_t input_count;
     struct tape_output *outputs;
     uint32_t output_count;
-    struct tape_border *given; /* gradients of inputs: the tensor's root, its buffer; of parts those
-                                  of parameters, too, that others give gradients as well */
+    struct tape_border *given; /* gradients of inputs: the tensor's root, its buffer; outside of
+                                  blocks those of parameters, too, that others give gradients as
+                                  well */
     uint32_t given_count;
     uint32_t *arguments; /* (argument_count) tensors, roots: what its graph is called with */
     uint32_t argument_count;

@@ -184,6 +184,10 @@ void tape_end_backward(struct tape *tape);
 /* A gradient of a tensor arrives, whole, and is added to the one that is there: whether it was. Its
  * holder is the tensor's slot, or, where it was added, the caller still. */
 bool tape_accumulate(struct tape *tape, uint32_t tensor, uint32_t buffer);
+/* A gradient of zeros for each of these that wants one and has none, where others have one: what
+ * the engine hands a function of several outputs (torch/csrc/autograd/python_function.cpp,
+ * materialize_grads). */
+void tape_zero_gradients(struct tape *tape, uint32_t count, const uint32_t *tensors);
 /* Adds `by` to the parameters' gradients to come, for each use in items [first, end). */
 void tape_count_uses(struct tape *tape, uint32_t first, uint32_t end, int by);
 /* A parameter's gradient, complete, is given out. */

@@ -140,6 +140,12 @@ static bool is_watched(const struct job *job)
     return tape.checkpointing == CHECKPOINTING_SELECTIVE && tape.checkpointed == CHECKPOINTED_ALL;
 }
 
+static bool is_traced(const struct job *job)
+{
+    const struct tape_options tape = job_tape(job);
+    return tape.compiled == COMPILED_MODEL || tape.compiled == COMPILED_FRAMES;
+}
+
 /* The recorded GPT-2 has no modules in its blocks, which might be wrapped, and of what DeepSpeed
  * was recorded with Llama has none either, whose hooks would gather. */
 static bool is_flat(const struct job *job)
@@ -157,6 +163,7 @@ struct model_job job_model(const struct job *job)
     model.copies_outputs = system_copies_outputs(&job->strategy);
     model.own_experts = job->strategy.experts_replicate > 0;
     model.watched = is_watched(job);
+    model.traced = is_traced(job);
     model.flat = is_flat(job);
     return model;
 }
@@ -225,11 +232,12 @@ static enum err_code check_compiled_model(const struct job *job, struct err *err
                        "which modules are that large; it is planned with blocks, embeddings or "
                        "none",
                        job->strategy.unit_elements);
-    if (job->model.code == CODE_HF)
+    if (job->model.code == CODE_HF && job_tape(job).compiled == COMPILED_FRAMES &&
+        job->strategy.units != UNITS_BLOCKS)
         return err_set(err, ERR_UNSUPPORTED,
-                       "--compile model with --code hf: while it is traced, transformers masks "
-                       "attention by (batch, 1, seq, seq), which takes another kernel over "
-                       "repeated heads, and the loss is within: not planned; --compile on is");
+                       "--compile model with --code hf is planned with blocks as units, or none: "
+                       "where head or embedding are units, too, their hooks break the model's "
+                       "graph elsewhere");
     const char *what = job->model.lora                           ? "--lora"
                        : job->model.float8                       ? "--float8"
                        : system_copies_outputs(&job->strategy)   ? "--find-unused-parameters"

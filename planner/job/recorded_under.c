@@ -79,7 +79,7 @@ static const struct recorded_under rows[] = {
     {"ZeRO", 14, 15, is_zero, false, "zero_events.jsonl, version_zero_events.jsonl"},
     {"--compile", 14, 15, compiles, false, "compile*.jsonl, version_compile_steps.jsonl"},
     {"--compile model", 14, 14, compiles_model, false,
-     "compile_model.jsonl, compile_steps_frames.jsonl"},
+     "compile_model.jsonl, compile_model_hf.jsonl, compile_steps_frames.jsonl"},
     {"--compile under ZeRO", 14, 14, compiles_under_zero, false, "compile_steps_zero.jsonl"},
     {"--compile with --autocast under FSDP1", 14, 14, compiles_autocast, false,
      "compile_steps.jsonl"},

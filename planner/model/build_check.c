@@ -24,6 +24,24 @@ static enum err_code check_torchtitan(const struct model_config *c, const struct
     return ERR_OK;
 }
 
+/* Of what torch.compile traces what was recorded. */
+static enum err_code check_traced(const struct family *family, const struct model_config *c,
+                                  const struct model_job *job, struct err *err)
+{
+    const char *what = !family->traced                         ? family->name
+                       : c->attention_dropout > 0              ? "attention dropout"
+                       : attention_is_composed(job->attention) ? "attention in single ops"
+                                                               : NULL;
+    return what ? err_set(
+                      err, ERR_UNSUPPORTED,
+                      "--compile model with --code hf and %s: what torch.compile makes of the "
+                      "whole was not recorded, and is not planned (of llama, mistral, ministral, "
+                      "qwen2, qwen3, olmo, olmo2, olmo3, granite, stablelm, starcoder2, smollm3, "
+                      "seed_oss, exaone4 and phi it is); --compile on is",
+                      what)
+                : ERR_OK;
+}
+
 static enum err_code check_hf(const struct family *family, const struct model_config *c,
                               const struct model_job *job, struct err *err)
 {
@@ -42,6 +60,8 @@ static enum err_code check_hf(const struct family *family, const struct model_co
             "--attention eager: %s writes attention in Python in a way of its own, which "
             "is not planned",
             family->name);
+    if (job->traced)
+        TRY(check_traced(family, c, job, err));
     const bool in_python = c->sinks || c->arch == ARCH_GEMMA2 || c->arch == ARCH_GPTJ ||
                            c->arch == ARCH_CODEGEN || c->arch == ARCH_GPT_NEO ||
                            c->arch == ARCH_MPT || job->attention == ATTENTION_EAGER;

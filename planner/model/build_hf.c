@@ -440,6 +440,7 @@ uint32_t hf_repeat_heads(struct graph *graph, uint32_t x, uint32_t heads)
 
 uint32_t hf_logits_kept(struct graph *graph, uint32_t hidden)
 {
+    graph_mark(graph, MARK_FRAME); /* the rest of the root module's forward, behind its model's */
     return op_index_all(graph, hidden, 3);
 }
 
@@ -466,6 +467,7 @@ void hf_loss_scaled(struct graph *graph, uint32_t hidden, uint32_t scaled, uint3
     graph_drop(graph, padded);
     if (graph->tensors[shifted].storage != graph->tensors[padded].storage)
         graph_drop(graph, shifted);
+    graph_mark(graph, MARK_FRAME_END);
     graph_drop(graph, hidden);
     if (scaled != hidden)
         graph_drop(graph, scaled);

@@ -118,17 +118,44 @@ static void make_tables(struct graph *graph, const struct model_config *c,
         return;
     }
     if (!way->tables_by_layer || any_layer(c, false)) {
+        graph_mark(graph, MARK_FRAME); /* a call of its own for each type */
         hf_rope_update(graph, &frequencies->full, in->positions);
         const struct hf_angles angles =
             way->rope_remade ? hf_rope_remade(graph, c, in->positions, turned_of(c, way)) : full;
         in->rope = hf_rope_tables_in(graph, dtype, rope_factor(c, job, way), angles, table);
         in->rope.positions = in->positions;
+        graph_mark(graph, MARK_FRAME_END);
     }
     in->rope.back = way->turns_back;
-    if (!way->tables_by_layer)
+    if (!way->tables_by_layer) {
         in->window_rope = in->rope;
-    else if (any_layer(c, true))
+    } else if (any_layer(c, true)) {
+        graph_mark(graph, MARK_FRAME);
         in->window_rope = hf_rope_tables_in(graph, dtype, 1, window, table);
+        graph_mark(graph, MARK_FRAME_END);
+    }
+}
+
+/* Of models that are planned so (build_check.c): each is made by a function of its own. */
+static uint32_t traced_mask(struct graph *graph, const struct model_job *job, uint32_t positions,
+                            uint32_t window)
+{
+    graph_mark(graph, MARK_FRAME);
+    const uint32_t mask = hf_traced_mask(graph, job, positions, window);
+    graph_mark(graph, MARK_FRAME_END);
+    return mask;
+}
+
+static void make_traced_masks(struct graph *graph, const struct model_config *c,
+                              const struct model_job *job, struct inputs *in)
+{
+    const struct hf_decoder *way = in->way;
+    const bool windows = any_layer(c, true), full = any_layer(c, false);
+    const bool one_mask = windows && !full && !way->masks_by_layer;
+    if (!one_mask && (full || !way->masks_of_types))
+        in->mask = traced_mask(graph, job, in->positions, HF_NO_WINDOW);
+    if (windows)
+        in->window_mask = traced_mask(graph, job, in->positions, c->sliding_window);
 }
 
 /* Sinks are never asked whether sequences are packed. */
@@ -209,7 +236,9 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
     graph_call_begin(graph, "%s", model_of(way));
     in.positions = way->encoder ? op_arange(graph, job->seq) : hf_positions(graph, job);
     graph_call_end(graph);
-    if (!way->encoder)
+    if (!way->encoder && job->traced)
+        make_traced_masks(graph, c, job, &in);
+    else if (!way->encoder)
         make_masks(graph, c, job, &in);
     if (way->late_scale)
         embedded = multiplied(graph, c, embedded);
@@ -344,7 +373,12 @@ static uint32_t run_layers(struct graph *graph, const struct model_config *c,
         graph_module(graph, ROLE_NORM, "%s.%s", model_of(in->way), last_name(in->way));
     const struct norm norm = last_norm(graph, c, in->way);
     graph_enter(graph, last, x);
+    const bool own = !in->way->biased_norms; /* else torch's own class */
+    if (own)
+        graph_mark(graph, MARK_FRAME);
     const uint32_t normed = hf_decoder_normed(graph, in->way, x, norm);
+    if (own)
+        graph_mark(graph, MARK_FRAME_END);
     graph_exit(graph, last, normed);
     if (in->way->last_named)
         in->output = x;

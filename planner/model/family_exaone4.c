@@ -53,6 +53,7 @@ const struct family family_exaone4 = {
     PRESETS(presets),
     .rope = true,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -40,6 +40,7 @@ const struct family family_granite = {
     PRESETS(presets),
     .rope = true,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_granite},
 };

@@ -63,6 +63,7 @@ const struct family family_llama = {
     .heads_divide_hidden = true,
     .rope = true,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_TORCHTITAN,
     .builder = {[CODE_TORCHTITAN] = build_llama, [CODE_HF] = build_hf_llama},
 };

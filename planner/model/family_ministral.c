@@ -30,6 +30,7 @@ const struct family family_ministral = {
     .keys = KEY_TABLE(keys),
     .rope = true,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -44,6 +44,7 @@ const struct family family_mistral = {
     ALIASES(aliases),
     .rope = true,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_TORCHTITAN,
     .builder = {[CODE_TORCHTITAN] = build_llama, [CODE_HF] = build_hf_mistral},
 };

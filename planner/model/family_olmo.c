@@ -57,6 +57,7 @@ const struct family family_olmo = {
     .rope = true,
     .parameters = parameters,
     .padding = 1 + 1,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -52,6 +52,7 @@ const struct family family_olmo2 = {
     .rope = true,
     .parameters = count_olmo,
     .padding = 1 + 1,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_olmo2},
 };

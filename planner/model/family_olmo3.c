@@ -32,6 +32,7 @@ const struct family family_olmo3 = {
     .rope = true,
     .parameters = count_olmo,
     .padding = 1 + 1,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_olmo3},
 };

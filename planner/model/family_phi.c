@@ -84,6 +84,7 @@ const struct family family_phi = {
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .parameters = parameters,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_phi},
 };

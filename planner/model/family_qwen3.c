@@ -44,6 +44,7 @@ const struct family family_qwen3 = {
     PRESETS(presets),
     .rope = true,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_TORCHTITAN,
     .builder = {[CODE_TORCHTITAN] = build_llama, [CODE_HF] = build_hf_qwen},
 };

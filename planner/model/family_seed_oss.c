@@ -47,6 +47,7 @@ const struct family family_seed_oss = {
     .rope = true,
     .padding = 1 + 1,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -50,6 +50,7 @@ const struct family family_smollm3 = {
     .rope = true,
     .parameters = count_llama,
     .padding = 128004 + 1,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_smollm3},
 };

@@ -64,6 +64,7 @@ const struct family family_stablelm = {
     PRESETS(presets),
     .heads_divide_hidden = true,
     .parameters = parameters,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_stablelm},
 };

@@ -57,6 +57,7 @@ const struct family family_starcoder2 = {
     .keys = KEY_TABLE(keys),
     .rope = true,
     .parameters = parameters,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_starcoder2},
 };

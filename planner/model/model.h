@@ -256,8 +256,10 @@ struct model_job {
     bool flat;           /* torchtitan's and nanoGPT's blocks have no modules for attention and MLP:
                             their linear layers are the block's own */
     bool watched;        /* a dispatch mode watches the blocks: checkpoints by a policy have one */
-    const char *frozen;  /* comma-separated glob patterns of parameter names, or NULL */
-    const char *lora;    /* low-rank adapters, "16,q_proj,v_proj" (lora.h), or NULL */
+    bool traced;        /* torch.compile traces the whole model: what transformers' code asks of the
+                           values of tensors is not asked */
+    const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
+    const char *lora;   /* low-rank adapters, "16,q_proj,v_proj" (lora.h), or NULL */
     enum autograd autograd;
     enum cross_entropy loss;
     enum attention_kernel attention;  /* AUTO: flash; predict knows the GPU, and what it takes */

@@ -21,7 +21,7 @@ static const char *const paths[] = {
     "tests/data/truth/compile_steps.jsonl",        "tests/data/truth/compile_steps_float8.jsonl",
     "tests/data/truth/compile_steps_model.jsonl",  "tests/data/truth/compile_steps_parts.jsonl",
     "tests/data/truth/compile_steps_frames.jsonl", "tests/data/truth/compile_steps_zero.jsonl",
-    "tests/data/truth/version_compile_steps.jsonl"};
+    "tests/data/truth/compile_steps_hf.jsonl",     "tests/data/truth/version_compile_steps.jsonl"};
 
 /* Programs' own memory is Inductor's business (test_program.c). */
 static bool is_border(const struct plan *plan, const struct plan_instruction *i)
@@ -132,38 +132,57 @@ static const char *recorded_name(const char *ours, char *out, size_t room)
     return ours;
 }
 
+static bool is_hf(const json_t *row)
+{
+    return strcmp(truth_text(json_object_get(row, "strategy"), "code", ""), "hf") == 0;
+}
+
+static bool is_model(const json_t *row)
+{
+    return strcmp(truth_text(json_object_get(row, "strategy"), "compile", ""), "model") == 0;
+}
+
+/* The row's model on its own. The caller frees it. */
+static struct graph *graph_of(const json_t *row, enum dtype compute, bool autocast)
+{
+    struct err err = {0};
+    struct model_config config;
+    struct model_job job = {.compute = compute,
+                            .autocast = autocast,
+                            .attention = ATTENTION_FLASH,
+                            .traced = is_model(row)};
+    struct graph *graph;
+    assert_true((is_hf(row) ? truth_read_hf : truth_read_written)(row, &config, &job));
+    assert_int_equal(model_build(&config, &job, &graph, &err), ERR_OK);
+    return graph;
+}
+
 /* In which order gradients of parameters are complete, which fills DDP's buckets. */
 static size_t compare_gradients(const json_t *row)
 {
     const json_t *names = json_object_get(row, "gradients");
     struct err err = {0};
-    struct model_config config;
-    const bool autocast = *truth_text(json_object_get(row, "strategy"), "autocast", "");
-    struct model_job job = {.compute = autocast ? DTYPE_FP32 : DTYPE_BF16,
-                            .autocast = autocast,
-                            .attention = ATTENTION_FLASH};
-    struct graph *graph;
     struct stream *s;
     const json_t *strategy = json_object_get(row, "strategy");
     const bool again = *truth_text(strategy, "ac", "");
-    const char *what = truth_text(strategy, "compile", "");
     const struct tape_options options = {
-        .compiled = strcmp(what, "model") == 0 ? COMPILED_MODEL : COMPILED_BLOCKS,
+        .compiled = is_model(row) ? COMPILED_MODEL : COMPILED_BLOCKS,
         .checkpointing = again ? CHECKPOINTING_FULL : CHECKPOINTING_NONE,
         .bucket_bytes = (uint64_t)truth_number(strategy, "bucket_cap_mb", 25) << 20,
         .whole_graphs = !truth_bool(strategy, "optimize_ddp", false)};
     size_t next = 0, wrong = 0;
     if (json_array_size(names) == 0)
         return 0;
-    assert_true(truth_read_written(row, &config, &job));
-    assert_int_equal(model_build(&config, &job, &graph, &err), ERR_OK);
+    const bool low = *truth_text(strategy, "store_dtype", "");
+    struct graph *graph =
+        graph_of(row, low ? DTYPE_BF16 : DTYPE_FP32, *truth_text(strategy, "autocast", ""));
     assert_int_equal(compile_run(graph, &options, &s, &err), ERR_OK);
     for (uint32_t i = 0; i < s->step_count; i++) {
         if (s->steps[i].kind != STEP_GRAD)
             continue;
         char name[128];
-        const char *ours =
-            recorded_name(graph->params[s->grads[s->steps[i].arg].param].name, name, sizeof name);
+        const char *own = graph->params[s->grads[s->steps[i].arg].param].name;
+        const char *ours = is_hf(row) ? own : recorded_name(own, name, sizeof name);
         const char *theirs = json_string_value(json_array_get(names, next++));
         if ((!theirs || strcmp(ours, theirs) != 0) && wrong++ < 3)
             print_error("%s: gradient %zu is of %s, recorded %s\n", truth_text(row, "name", ""),
@@ -216,21 +235,19 @@ static size_t compare_runs(const json_t *row)
 {
     const json_t *recorded = json_object_get(row, "runs");
     const json_t *s = json_object_get(row, "strategy");
-    struct err err = {0};
-    struct model_config config;
-    struct model_job job = {.compute = DTYPE_BF16, .attention = ATTENTION_FLASH};
     struct strategy strategy;
     struct tape_options options = {.compiled = COMPILED_MODEL};
     struct tape_regions regions;
-    struct graph *graph;
     if (!recorded)
         return 0;
-    assert_true(truth_read_written(row, &config, &job));
-    assert_int_equal(model_build(&config, &job, &graph, &err), ERR_OK);
+    struct graph *graph = graph_of(row, DTYPE_BF16, false);
     truth_strategy(row, &strategy);
     system_tape(&strategy, &options);
     tape_run_regions(graph, &options, &regions);
-    const long long runs = 2LL * regions.count * truth_number(s, "accumulate", 1);
+    long long runs = regions.count;
+    for (uint32_t i = 0; i < regions.count; i++)
+        runs += regions.of[i].backward_first < regions.of[i].backward_end;
+    runs *= truth_number(s, "accumulate", 1);
     const bool same = runs == json_integer_value(recorded);
     if (!same)
         print_error("%s: %lld graphs run, recorded %lld\n", truth_text(row, "name", ""), runs,
@@ -252,9 +269,7 @@ static void compare_file(const char *path, struct count *count)
     assert_non_null(file);
     for (; getline(&line, &size, file) > 0; count->rows++) {
         json_t *row = json_loads(line, 0, NULL);
-        const char *code = truth_text(json_object_get(row, "strategy"), "code", "");
-        const bool hf = strcmp(code, "hf") == 0;
-        struct plan *plan = truth_plan(row, hf ? truth_read_hf : truth_read_written);
+        struct plan *plan = truth_plan(row, is_hf(row) ? truth_read_hf : truth_read_written);
         assert_non_null(plan);
         const char *system = truth_text(json_object_get(row, "strategy"), "system", "");
         const bool zero = strcmp(system, "deepspeed") == 0;

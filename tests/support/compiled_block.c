@@ -12,7 +12,8 @@
 
 static const char *const files[] = {
     "tests/data/truth/compile.jsonl", "tests/data/truth/compile_float8.jsonl",
-    "tests/data/truth/compile_model.jsonl", "tests/data/truth/compile_parts.jsonl"};
+    "tests/data/truth/compile_model.jsonl", "tests/data/truth/compile_model_hf.jsonl",
+    "tests/data/truth/compile_parts.jsonl"};
 
 enum { BLOCKS_MOST = 64 };
 
@@ -26,7 +27,9 @@ static struct graph *graph_of(const json_t *row)
     struct err err = {0};
     struct model_config config = {0};
     const char *store = truth_text(json_object_get(row, "strategy"), "store_dtype", "");
+    const char *what = truth_text(json_object_get(row, "strategy"), "compile", "");
     struct model_job job = {
+        .traced = strcmp(what, "model") == 0,
         .compute = strcmp(store, "fp32") == 0 ? DTYPE_FP32 : DTYPE_BF16,
         .attention = ATTENTION_FLASH,
         .autocast = *truth_text(json_object_get(row, "strategy"), "autocast", ""),
