@@ -100,6 +100,35 @@ static void find_regions(const struct graph *graph, const struct tape_options *o
 
 /* ---- what goes over their borders ---- */
 
+/* (storages) Which tensor of each the first call from an item on is given: its root, whose gradient
+ * comes back; GRAPH_NONE: none. The caller frees it. */
+static uint32_t *find_given(const struct tape *tape, uint32_t first)
+{
+    const struct graph *graph = tape->graph;
+    uint32_t *given = xmalloc((graph->storage_count + 1) * sizeof *given);
+    for (uint32_t i = 0; i < graph->storage_count; i++)
+        given[i] = GRAPH_NONE;
+    for (uint32_t i = first; i < graph->item_count; i++) {
+        const struct graph_op *op = &graph->ops[graph->items[i].arg];
+        for (uint32_t k = 0; graph->items[i].kind == ITEM_OP && k < op->ins; k++) {
+            const uint32_t root = op->in[k] == GRAPH_NONE ? GRAPH_NONE : tape->root[op->in[k]];
+            if (root == GRAPH_NONE)
+                continue;
+            uint32_t *of = &given[graph->tensors[root].storage];
+            *of = *of == GRAPH_NONE ? root : *of;
+        }
+    }
+    return given;
+}
+
+/* Between parts go the views that are used behind: they have gradients of their own. */
+static uint32_t as_given(const struct tape *tape, const struct tape_region *region,
+                         const uint32_t *given, uint32_t tensor)
+{
+    const uint32_t other = given[tape->graph->tensors[tensor].storage];
+    return region->is_part && other != GRAPH_NONE ? other : tensor;
+}
+
 /* The first tensor of each storage that Python has now. */
 static void note_inputs(const struct tape *tape, struct tape_region *region)
 {
@@ -107,6 +136,7 @@ static void note_inputs(const struct tape *tape, struct tape_region *region)
     const struct graph_module *module =
         region->module == GRAPH_NONE ? NULL : &graph->modules[region->module];
     bool *noted = xcalloc(graph->storage_count + 1, sizeof *noted);
+    uint32_t *given = find_given(tape, region->first_item);
     region->inputs = xcalloc(graph->storage_count + 1, sizeof *region->inputs);
     for (uint32_t i = 0; module && i < module->inputs; i++) {
         const struct graph_tensor *t = &graph->tensors[module->input[i]];
@@ -121,9 +151,10 @@ static void note_inputs(const struct tape *tape, struct tape_region *region)
         if (noted[storage] || !tape->python[storage])
             continue;
         noted[storage] = true;
-        region->inputs[region->input_count++] =
-            (struct tape_border){i, tape->where[storage], .activation = true};
+        region->inputs[region->input_count++] = (struct tape_border){
+            as_given(tape, region, given, i), tape->where[storage], .activation = true};
     }
+    free(given);
     free(noted);
 }
 
@@ -155,6 +186,7 @@ static void find_outputs(const struct tape *tape, const uint32_t *last_uses,
 {
     const struct graph *graph = tape->graph;
     bool *noted = xcalloc(graph->storage_count + 1, sizeof *noted);
+    uint32_t *given = find_given(tape, region->end_item);
     region->outputs = xcalloc(graph->storage_count + 1, sizeof *region->outputs);
     for (uint32_t i = 0; i < graph->tensor_count; i++) {
         const uint32_t storage = graph->tensors[i].storage;
@@ -164,8 +196,10 @@ static void find_outputs(const struct tape *tape, const uint32_t *last_uses,
         noted[storage] = true;
         if (!region->is_last && last_uses[storage] <= region->end_item)
             continue;
-        region->outputs[region->output_count++] = (struct tape_output){i, NO_BUFFER, NO_BUFFER};
+        region->outputs[region->output_count++] = (struct tape_output){
+            region->is_last ? i : as_given(tape, region, given, i), NO_BUFFER, NO_BUFFER};
     }
+    free(given);
     free(noted);
 }
 

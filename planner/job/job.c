@@ -146,6 +146,12 @@ static bool is_traced(const struct job *job)
     return tape.compiled == COMPILED_MODEL || tape.compiled == COMPILED_FRAMES;
 }
 
+static bool is_split(const struct job *job)
+{
+    const struct tape_options tape = job_tape(job);
+    return tape.compiled && tape.bucket_bytes > 0 && !tape.whole_graphs;
+}
+
 /* The recorded GPT-2 has no modules in its blocks, which might be wrapped, and of what DeepSpeed
  * was recorded with Llama has none either, whose hooks would gather. */
 static bool is_flat(const struct job *job)
@@ -164,6 +170,7 @@ struct model_job job_model(const struct job *job)
     model.own_experts = job->strategy.experts_replicate > 0;
     model.watched = is_watched(job);
     model.traced = is_traced(job);
+    model.split = is_split(job);
     model.flat = is_flat(job);
     return model;
 }
@@ -266,12 +273,6 @@ static enum err_code check_compiled(const struct job *job, struct err *err)
             "--compile with --bucket-cap-mb %g: DDPOptimizer asserts that buckets have a "
             "MiB or more; --optimize-ddp off takes any",
             (double)job->strategy.bucket_cap_mb);
-    if (tape.bucket_bytes > 0 && !tape.whole_graphs && job->model.code == CODE_HF)
-        return err_set(
-            err, ERR_UNSUPPORTED,
-            "--compile with --code hf under ddp: where DDPOptimizer splits transformers' "
-            "blocks, views go from part to part, which is not planned; --optimize-ddp "
-            "off leaves graphs whole");
     if (job->strategy.system == SYSTEM_FSDP1 && !job->strategy.use_orig_params)
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile with FSDP1: torch.compile takes it with --use-orig-params on "

@@ -24,6 +24,10 @@ static enum err_code check_torchtitan(const struct model_config *c, const struct
     return ERR_OK;
 }
 
+#define RECORDED                                                                                   \
+    "(of llama, mistral, ministral, qwen2, qwen3, olmo, olmo2, olmo3, granite, stablelm, "         \
+    "starcoder2, smollm3, seed_oss, exaone4 and phi it is)"
+
 /* Of what torch.compile traces what was recorded. */
 static enum err_code check_traced(const struct family *family, const struct model_config *c,
                                   const struct model_job *job, struct err *err)
@@ -32,14 +36,24 @@ static enum err_code check_traced(const struct family *family, const struct mode
                        : c->attention_dropout > 0              ? "attention dropout"
                        : attention_is_composed(job->attention) ? "attention in single ops"
                                                                : NULL;
-    return what ? err_set(
-                      err, ERR_UNSUPPORTED,
-                      "--compile model with --code hf and %s: what torch.compile makes of the "
-                      "whole was not recorded, and is not planned (of llama, mistral, ministral, "
-                      "qwen2, qwen3, olmo, olmo2, olmo3, granite, stablelm, starcoder2, smollm3, "
-                      "seed_oss, exaone4 and phi it is); --compile on is",
-                      what)
-                : ERR_OK;
+    return what
+               ? err_set(err, ERR_UNSUPPORTED,
+                         "--compile model with --code hf and %s: what torch.compile makes of the "
+                         "whole was not recorded, and is not planned " RECORDED "; --compile on is",
+                         what)
+               : ERR_OK;
+}
+
+static enum err_code check_split(const struct family *family, struct err *err)
+{
+    return family->traced
+               ? ERR_OK
+               : err_set(
+                     err, ERR_UNSUPPORTED,
+                     "--compile with --code hf under ddp: where DDPOptimizer splits %s's blocks "
+                     "was not recorded, and is not planned " RECORDED
+                     "; --optimize-ddp off leaves graphs whole",
+                     family->name);
 }
 
 static enum err_code check_hf(const struct family *family, const struct model_config *c,
@@ -62,6 +76,8 @@ static enum err_code check_hf(const struct family *family, const struct model_co
             family->name);
     if (job->traced)
         TRY(check_traced(family, c, job, err));
+    else if (job->split)
+        TRY(check_split(family, err));
     const bool in_python = c->sinks || c->arch == ARCH_GEMMA2 || c->arch == ARCH_GPTJ ||
                            c->arch == ARCH_CODEGEN || c->arch == ARCH_GPT_NEO ||
                            c->arch == ARCH_MPT || job->attention == ATTENTION_EAGER;

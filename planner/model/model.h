@@ -258,6 +258,7 @@ struct model_job {
     bool watched;        /* a dispatch mode watches the blocks: checkpoints by a policy have one */
     bool traced;        /* torch.compile traces the whole model: what transformers' code asks of the
                            values of tensors is not asked */
+    bool split;         /* DDPOptimizer splits what is compiled where buckets end */
     const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
     const char *lora;   /* low-rank adapters, "16,q_proj,v_proj" (lora.h), or NULL */
     enum autograd autograd;

@@ -53,6 +53,7 @@ CASES = (
     ("model-gpt2-full", GPT2, {**WHOLE, "ac": "full"}),
 )
 
+DEEP, ONE = {**LLAMA, "layers": 3}, {"bucket_cap_mb": 1}
 HF_WHOLE = {**HFB, **MODEL}
 HF_GQA = {**HF_LLAMA, "num_key_value_heads": 2}
 HF_CASES = (
@@ -91,9 +92,13 @@ HF_CASES = (
                           "layer_types": ["sliding_attention", "full_attention"]}, HF_WHOLE),
     ("model-hf-phi", {**HF_GQA, "model_type": "phi", "embd_pdrop": 0.0, "resid_pdrop": 0.0, "attention_dropout": 0.0},
      HF_WHOLE),
+    ("parts-hf-llama", {**HF_GQA, "num_hidden_layers": 4}, {**HF_WHOLE, **ONE}),
+    ("parts-hf-llama-2", {**HF_GQA, "num_hidden_layers": 6}, {**HF_WHOLE, "bucket_cap_mb": 2}),
+    ("parts-hf-llama-tied", {**HF_GQA, "num_hidden_layers": 4, "tie_word_embeddings": True},
+     {**HF_WHOLE, "bucket_cap_mb": 2}),
+    ("parts-hf-llama-mha", {**HF_LLAMA, "num_hidden_layers": 4}, {**HF_WHOLE, **ONE}),
 )
 
-DEEP, ONE = {**LLAMA, "layers": 3}, {"bucket_cap_mb": 1}
 PARTS_CASES = (
     ("parts-llama", DEEP, {**WHOLE, **ONE}),
     ("parts-llama-2", {**LLAMA, "layers": 4}, {**WHOLE, "bucket_cap_mb": 2}),

@@ -193,6 +193,16 @@ HF_CASES = (
     ("model-hf-zero2-qwen3-accumulate", {**HF_GQA, "model_type": "qwen3", "head_dim": 32},
      {**HF_ZERO, "stage": 2, "accumulate": 2, **SMALL}),
     ("frames-hf-fsdp1-none", HF_GQA, {**FSDP1, **HF_FRAMES, "wrap": "none"}),
+    ("parts-hf-ddp", {**HF_LLAMA, "num_hidden_layers": 4}, {**PARTS, "code": "hf"}),
+    ("parts-hf-ddp-gqa", {**HF_GQA, "num_hidden_layers": 4}, {**PARTS, "code": "hf"}),
+    ("parts-hf-ddp-25", HF_GQA, {**PARTS, "code": "hf", "bucket_cap_mb": 25}),
+    ("parts-hf-ddp-tied", {**HF_LLAMA, "num_hidden_layers": 3, "tie_word_embeddings": True}, {**PARTS, "code": "hf"}),
+    ("parts-hf-ddp-accumulate", {**HF_LLAMA, "batch": 1}, {**PARTS, "code": "hf", "accumulate": 2}),
+    ("parts-hf-ddp-ac", {**HF_LLAMA, "num_hidden_layers": 3}, {**PARTS, "code": "hf", "ac": "full"}),
+    ("parts-hf-ddp-autocast", {**HF_LLAMA, "num_hidden_layers": 3}, {**PARTS_AUTOCAST, "code": "hf"}),
+    ("parts-hf-ddp-qwen3", {**HF_LLAMA, "model_type": "qwen3", "head_dim": 32}, {**PARTS, "code": "hf"}),
+    ("parts-hf-blocks", {**HF_LLAMA, "num_hidden_layers": 3}, {**PARTS, "code": "hf", "compile": "blocks"}),
+    ("parts-hf-blocks-ac", {**HF_LLAMA, "num_hidden_layers": 3}, {**PARTS, "code": "hf", "compile": "blocks", "ac": "full"}),
 )
 HF_FRAMES_CASES = (
     ("frames-hf-fsdp2", HF_GQA, HF_FRAMES),
