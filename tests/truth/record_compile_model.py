@@ -3,10 +3,11 @@
 
 As record_compile.py does of blocks, whose parts these are: torch.compile(model), on fake tensors of a fake
 "cuda:0", with the loss outside: as one graph (under DDP: with DDPOptimizer off), or as DDPOptimizer splits it where
-buckets of strategy.bucket_cap_mb end.
+buckets of strategy.bucket_cap_mb end.  With --hf, models of transformers, which compute their loss inside and
+return logits, too.
 
 Usage
-    record_compile_model.py --out OUT.jsonl [--only PATTERN] [--texts DIR] [--parts]
+    record_compile_model.py --out OUT.jsonl [--only PATTERN] [--texts DIR] [--parts | --hf]
     record_compile_model.py --out OUT.jsonl --inside
     record_compile_model.py --check OUT.jsonl
 
