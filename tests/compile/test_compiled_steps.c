@@ -146,7 +146,7 @@ static bool is_model(const json_t *row)
 static struct graph *graph_of(const json_t *row, enum dtype compute, bool autocast)
 {
     struct err err = {0};
-    struct model_config config;
+    struct model_config config = {0};
     struct model_job job = {.compute = compute,
                             .autocast = autocast,
                             .attention = ATTENTION_FLASH,
