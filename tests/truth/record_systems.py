@@ -73,6 +73,8 @@ class Steady(recorder.System):
     step = 3
 
     def tensors(self):
+        if self.s.get("lora"):      # peft keeps tensors for good when it is first used
+            import peft  # noqa: F401
         return Unfilled()
 
     def forward(self, model, inputs):
