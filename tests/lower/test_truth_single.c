@@ -1,5 +1,5 @@
-/* test_truth_single.c - plans of one GPU that trains alone beside recordings of torch 2.14.1 without
- * any wrapper (tests/data/truth): every event. */
+/* test_truth_single.c - plans of one GPU that trains alone beside recordings of torch 2.14.1
+ * without any wrapper (tests/data/truth): every event. */
 #include "tests/support/truth.h"
 
 #include <setjmp.h>
