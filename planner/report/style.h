@@ -33,8 +33,8 @@ void style_wrapped(FILE *file, int indent, const char *text);
 
 enum { STYLE_BAR = 32 }; /* characters of a whole bar in the tables of fit and plan */
 
-/* Two blanks and a bar as long as a share (0 ... 1) of `width` characters; nothing where that is less
- * than half a character. */
+/* Two blanks and a bar as long as a share (0 ... 1) of `width` characters; nothing where that is
+ * less than half a character. */
 void style_bar(FILE *file, double share, int width);
 
 #endif
