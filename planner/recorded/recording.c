@@ -304,7 +304,7 @@ enum err_code recording_choose(const struct recording *r, const struct recording
         return err_set(
             err, ERR_INVALID,
             "parameters would compute in %s, and %s was recorded in %s: --param-dtype %s "
-            "(--store-dtype %s of ddp), or record it again with --dtype %s",
+            "(--store-dtype %s of ddp and single), or record it again with --dtype %s",
             dtype_brief(choice->compute), r->path, dtype_brief(r->info.dtype),
             dtype_brief(r->info.dtype), dtype_brief(r->info.dtype), dtype_brief(choice->compute));
     if (choice->autocast != r->info.autocast)
