@@ -46,7 +46,7 @@ static const struct {
     {{"clip-grad", "gradient-clipping", "max-grad-norm", "max-norm"}, "clip", "MAXNORM or off"},
     {{"fsdp", "sharding-strategy", "stage", "zero-stage"},
      "strategy",
-     "fsdp2, fsdp1, ddp, zero1, zero2 or zero3"},
+     "fsdp2, fsdp1, ddp, zero1, zero2, zero3 or single"},
     {{"data-parallel-replicate-degree", "dp-replicate", "hsdp"}, "replicate", "copies of a model"},
     {{"fsdp-reshard-after-forward", "reshard-after-forward"}, "reshard", "always, never or INT"},
     {{"auto-wrap-policy", "transformer-layer-cls-to-wrap", "wrap"}, "units", "what is a unit"},
