@@ -467,7 +467,7 @@ static void mistakes_name_line_key_and_what_is_allowed(void **state)
         {SYNTAX_YAML, "distributed_type: FSPD\n",
          "x:1: distributed_type FSPD: allowed are FSDP, MULTI_GPU, DEEPSPEED"},
         {SYNTAX_YAML, "distributed_type: MEGATRON_LM\n",
-         "x:1: distributed_type MEGATRON_LM: shardplan plans FSDP, MULTI_GPU and DEEPSPEED"},
+         "x:1: distributed_type MEGATRON_LM: shardplan plans FSDP, MULTI_GPU, DEEPSPEED and NO"},
         {SYNTAX_YAML, "num_machines: 3\nnum_processes: 8\ndistributed_type: MULTI_GPU\n",
          "x:2: num_processes 8: num_machines does not divide it"},
         {SYNTAX_YAML,
