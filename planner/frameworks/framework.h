@@ -154,6 +154,9 @@ bool import_is_given(const struct import *import, const char *setting);
 /* ... as what; NULL: it was not. */
 const char *import_given(const struct import *im, const char *setting);
 
+/* Whether an option says that one process is started, which trains alone. */
+bool import_is_alone(const struct import *import);
+
 /* Whether the keys of the file that this one names have been read. */
 bool import_has_named(const struct import *import);
 

@@ -281,15 +281,25 @@ static bool takes_params(const struct import *im)
            import_integer(im, "deepspeed_config.zero_stage", 2) == 3;
 }
 
-static enum err_code read_optimizer_device(struct import *im, const struct key_row *row,
-                                           const struct node *node, struct err *err)
+/* Whether a key says cpu; what else it says is checked, and nvme listed. */
+static enum err_code read_device(struct import *im, const struct key_row *row,
+                                 const struct node *node, bool *cpu, struct err *err)
 {
+    *cpu = is_device(im, row->path, "cpu");
     if (!node)
         return ERR_OK;
     TRY(import_check_word(im, row, node, err));
     if (is_device(im, row->path, "nvme"))
         import_list(im, node, row->path, "offloading to NVMe");
-    if (!is_device(im, row->path, "cpu"))
+    return ERR_OK;
+}
+
+static enum err_code read_optimizer_device(struct import *im, const struct key_row *row,
+                                           const struct node *node, struct err *err)
+{
+    bool cpu;
+    TRY(read_device(im, row, node, &cpu, err));
+    if (!cpu)
         return ERR_OK;
     return import_set(im, "offload", takes_params(im) ? "cpu" : "optimizer", row, node, err);
 }
@@ -297,16 +307,13 @@ static enum err_code read_optimizer_device(struct import *im, const struct key_r
 static enum err_code read_param_device(struct import *im, const struct key_row *row,
                                        const struct node *node, struct err *err)
 {
-    if (!node)
-        return ERR_OK;
-    TRY(import_check_word(im, row, node, err));
-    if (is_device(im, row->path, "nvme"))
-        import_list(im, node, row->path, "offloading to NVMe");
-    else if (takes_params(im) && !is_device(im, OPTIMIZER_DEVICE, "cpu"))
+    bool cpu;
+    TRY(read_device(im, row, node, &cpu, err));
+    if (cpu && !takes_params(im))
+        import_idle(im, node, row->path);
+    else if (cpu && !is_device(im, OPTIMIZER_DEVICE, "cpu"))
         import_list(im, node, row->path,
                     "parameters on the CPU and their optimizer not: --zero FILE has this");
-    else if (is_device(im, row->path, "cpu") && !takes_params(im))
-        import_idle(im, node, row->path);
     return ERR_OK;
 }
 

@@ -34,8 +34,7 @@ static enum err_code read_shards(struct import *im, const struct key_row *row,
     const bool ddp = shard == 1 && replicas > 1 && im->document.syntax == SYNTAX_TOML;
     if (shard == 0 || shard < -1)
         return import_refuse(im, row->path, node, err, "allowed are -1 and integers from 1 on");
-    const char *gpus = import_given(im, "gpus");
-    const bool alone = shard * replicas == 1 || (shard < 0 && gpus && strcmp(gpus, "1") == 0);
+    const bool alone = shard * replicas == 1 || (shard < 0 && import_is_alone(im));
     TRY(import_set(im, "strategy", alone ? "single" : ddp ? "ddp" : "fsdp2", row, node, err));
     if (shard < 0 || ddp)
         return ERR_OK;

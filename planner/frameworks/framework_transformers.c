@@ -52,13 +52,11 @@ static enum err_code read_fsdp(struct import *im, const struct key_row *row,
                                  "hybrid_shard, hybrid_shard_zero2, offload, auto_wrap");
         at += here + strspn(at + here, " ");
     }
-    const char *gpus = import_given(im, "gpus");
-    const bool alone = gpus && strcmp(gpus, "1") == 0; /* what the launcher starts */
     return import_set(im, "strategy",
-                      !on && alone   ? "single"
-                      : !on          ? "ddp"
-                      : version == 2 ? "fsdp2"
-                                     : "fsdp1",
+                      !on && import_is_alone(im) ? "single"
+                      : !on                      ? "ddp"
+                      : version == 2             ? "fsdp2"
+                                                 : "fsdp1",
                       row, node, err);
 }
 

@@ -118,6 +118,12 @@ const char *import_given(const struct import *im, const char *setting)
     return i < im->given_count ? im->given[i].text : NULL;
 }
 
+bool import_is_alone(const struct import *im)
+{
+    const char *gpus = import_given(im, "gpus");
+    return gpus && strcmp(gpus, "1") == 0;
+}
+
 const char *import_value(const struct import *im, const char *setting, char buffer[NUMBER_TEXT])
 {
     const char *given = import_given(im, setting);
