@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <libgen.h>
 #include <limits.h>
 #include <math.h>
@@ -38,7 +39,7 @@ struct launch {
     struct settings settings;
     uint32_t ranks;
     char shardrun[PATH_MAX];
-    char status_path[64];
+    char folder[PATH_MAX]; /* of this run alone; "": none could be made */
     struct plan *plan;
 };
 
@@ -131,21 +132,48 @@ static enum err_code open_plan(struct launch *launch, struct err *err)
     return s->output ? files_make_folder(s->output, err) : ERR_OK;
 }
 
-static void make_status(struct launch *launch)
+/* A folder of the run's own: where its ranks say how far they are, and mpirun's files lie. What
+ * mpirun makes for itself by default is in a folder of all of a user's, which one that ends removes
+ * while another begins; that one then says "File exists". */
+static void make_folder(struct launch *launch)
 {
-    snprintf(launch->status_path, sizeof launch->status_path, "/tmp/shardrun.XXXXXX");
-    const int file = mkstemp(launch->status_path);
+    const char *temporary = getenv("TMPDIR");
+    char path[PATH_MAX + 8];
+    snprintf(launch->folder, sizeof launch->folder, "%s/shardrun.XXXXXX",
+             temporary ? temporary : "/tmp");
+    if (!mkdtemp(launch->folder)) {
+        launch->folder[0] = '\0';
+        return;
+    }
+    snprintf(path, sizeof path, "%s/ranks", launch->folder);
+    const int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file < 0)
         return;
     if (ftruncate(file, (off_t)((size_t)launch->ranks * sizeof(struct rank_status))) == 0)
-        setenv(STATUS_VARIABLE, launch->status_path, 1);
+        setenv(STATUS_VARIABLE, path, 1);
     close(file);
+}
+
+static int remove_one(const char *path, const struct stat *stat, int kind, struct FTW *walk)
+{
+    (void)stat, (void)kind, (void)walk;
+    remove(path);
+    return 0;
+}
+
+/* With what an mpirun that was killed has left in it. */
+static void remove_folder(const struct launch *launch)
+{
+    if (launch->folder[0])
+        nftw(launch->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 static struct rank_status read_status(const struct launch *launch, long rank)
 {
     struct rank_status status = {0, 0};
-    const int file = open(launch->status_path, O_RDONLY);
+    char path[PATH_MAX + 8];
+    snprintf(path, sizeof path, "%s/ranks", launch->folder);
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return status;
     if (pread(file, &status, sizeof status, rank * (off_t)sizeof status) != sizeof status)
@@ -162,6 +190,7 @@ static void start(const struct launch *launch, int messages, int output)
     const char **options = settings_arguments(&launch->settings, COMMAND_RANK, &arena, &passed);
     const char **arguments = arena_alloc(&arena, (passed + MPIRUN_ARGUMENTS) * sizeof *arguments);
     if (launch->ranks > 1) {
+        const char *const own[] = {"--mca", "orte_tmpdir_base", launch->folder};
         const char *const mpirun[] = {"mpirun",
                                       "--allow-run-as-root",
                                       "--oversubscribe",
@@ -174,6 +203,8 @@ static void start(const struct launch *launch, int messages, int output)
                                       arena_printf(&arena, "%u", launch->ranks)};
         for (size_t i = 0; i < sizeof mpirun / sizeof mpirun[0]; i++)
             arguments[count++] = mpirun[i];
+        for (size_t i = 0; launch->folder[0] && i < sizeof own / sizeof own[0]; i++)
+            arguments[count++] = own[i];
     }
     arguments[count++] = launch->shardrun;
     for (uint32_t i = 0; i < passed; i++)
@@ -325,15 +356,19 @@ static int run(struct launch *launch, struct err *err)
     setenv(TERMINAL_VARIABLE, isatty(STDOUT_FILENO) ? "1" : "0", 1);
     ending_signals(&ending);
     sigprocmask(SIG_BLOCK, &ending, &before);
-    make_status(launch);
+    make_folder(launch);
     const int signals = signalfd(-1, &ending, SFD_CLOEXEC);
     if (signals < 0 || pipe(ends) != 0 ||
-        (launch->ranks > 1 && pipe2(output, O_CLOEXEC) != 0)) /* one rank prints itself */
-        return report_error((err_set(err, ERR_IO, "pipe: %s", strerror(errno)), err));
+        (launch->ranks > 1 && pipe2(output, O_CLOEXEC) != 0)) { /* one rank prints itself */
+        err_set(err, ERR_IO, "pipe: %s", strerror(errno));
+        remove_folder(launch);
+        return report_error(err);
+    }
     const pid_t child = fork();
     if (child < 0) {
-        unlink(launch->status_path);
-        return report_error((err_set(err, ERR_IO, "start a process: %s", strerror(errno)), err));
+        err_set(err, ERR_IO, "start a process: %s", strerror(errno));
+        remove_folder(launch);
+        return report_error(err);
     }
     if (child == 0) {
         close(ends[0]);
@@ -355,7 +390,7 @@ static int run(struct launch *launch, struct err *err)
     if (code != 0 && !messages.said && !ended_by)
         explain(launch, &messages);
     free(messages.other);
-    unlink(launch->status_path);
+    remove_folder(launch);
     if (ended_by) {
         fprintf(stderr, "shardplan: ended by signal %d, and the ranks with it\n", ended_by);
         return 128 + ended_by; /* as shells say it */

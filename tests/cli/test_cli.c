@@ -734,6 +734,30 @@ static void words_of_others_are_shown_where_no_rank_says_why(void **state)
     assert_string_equal(program_output(), "not enough slots\n");
 }
 
+/* Not in the one that all runs of a user would share, which one removes while another begins. */
+static void mpirun_works_in_a_folder_of_the_runs_own(void **state)
+{
+    (void)state;
+    assert_int_equal(shardplan("plan " SMALL " --gpus 2 -q -o %s/session", folder), 0);
+    assert_int_equal(
+        shell("mkdir %s/session/bin %s/session/temporary && "
+              "printf '#!/bin/sh\necho \"$@\"; ls -d %s/session/temporary/*\n' "
+              ">%s/session/bin/mpirun && chmod +x %s/session/bin/mpirun && TMPDIR=%s/session/"
+              "temporary PATH=%s/session/bin:$PATH ^/shardplan run %s/session/plan.json",
+              folder, folder, folder, folder, folder, folder, folder, folder),
+        0);
+    const char *own = strstr(program_output(), " --mca orte_tmpdir_base ");
+    const char *line = strchr(program_output(), '\n');
+    assert_non_null(own);
+    assert_non_null(line);
+    own += strlen(" --mca orte_tmpdir_base ");
+    const char *there = line + 1; /* the only folder there is, while mpirun runs */
+    assert_memory_equal(own, there, strcspn(there, "\n"));
+    assert_string_equal(there + strcspn(there, "\n"), "\n");
+    assert_int_equal(shell("ls %s/session/temporary", folder), 0);
+    assert_string_equal(program_output(), "");
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -781,6 +805,7 @@ int main(void)
         cmocka_unit_test(a_run_that_is_ended_leaves_no_ranks),
         cmocka_unit_test(a_run_under_nohup_outlives_its_terminal),
         cmocka_unit_test(words_of_others_are_shown_where_no_rank_says_why),
+        cmocka_unit_test(mpirun_works_in_a_folder_of_the_runs_own),
     };
     return cmocka_run_group_tests_name("cli", tests, make_folder, remove_folder);
 }
