@@ -455,7 +455,9 @@ void profile_free(struct profile *profile)
 #define CARRIED_ATTENTION 0.6
 
 /* What others measured on their kind of card is less certain on one of another generation. Of no
- * spread are datasheets; of the host, the network and failures numbers are not the card's. */
+ * spread are datasheets; of the host, the network and failures numbers are not the card's. What
+ * steps of training were off holds for the other cards of a generation as well: nothing is known
+ * better of a card by knowing less of it (what its numbers scatter alone is less). */
 static void carry_over(struct profile *profile)
 {
     static const struct {
@@ -498,10 +500,11 @@ static enum err_code apply(const char *where, json_t *root, struct profile *prof
         copy_profile(profile, &made);
     else if (profile_find(json_string_value(gpu), &made, err) != ERR_OK)
         return err_context(err, "%s: \"gpu\"", where);
-    if (is_of_another(root, &made))
+    if (is_of_another(root, &made)) {
         carry_over(&made);
-    if (gpu) /* another card's */
-        made.of[PROFILE_STEPS] = (struct quantity){.source = "no training measured on this card"};
+        made.of[PROFILE_STEPS] =
+            (struct quantity){.source = "no training measured on a card of this generation"};
+    }
     made.texts = xrealloc(made.texts, (made.text_count + 1) * sizeof(json_t *));
     made.texts[made.text_count++] = json_incref(root);
     made.begun_with = json_string_value(gpu);

@@ -101,8 +101,8 @@
     X(RANK_SPREAD, "rank_spread", 0, 1, "standard deviation of cards' arithmetic over the mean")   \
     X(JITTER, "step_jitter", 0, 1, "the same of one card's, from step to step")                    \
     X(STEPS, "step_spread", 0, 1,                                                                  \
-      "standard deviation of steps of training on this very card over simulated ones; 0: none "    \
-      "known")                                                                                     \
+      "standard deviation of steps of training over simulated ones, on this card or the one of "   \
+      "its generation that it begins with; 0: none known")                                         \
     X(MTBF, "mtbf_s", 1, 1e12, "mean time between failures of one GPU and its share of a node")
 
 enum profile_key {

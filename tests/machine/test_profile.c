@@ -224,7 +224,7 @@ static double spread_of(const char *text, enum profile_key key)
 }
 
 /* A generation's numbers on another, not a datasheet's; what a file says itself stands; and what
- * training was off on a card is of that card alone. */
+ * training was off on a card holds for the others of its generation, and for no more. */
 static void what_is_carried_over_is_less_certain(void **state)
 {
     (void)state;
@@ -246,7 +246,8 @@ static void what_is_carried_over_is_less_certain(void **state)
     struct profile p = find("h100-sxm"), carried = find("l40s");
     struct err err = {0};
     assert_int_equal(read(same, &p, &err), ERR_OK);
-    assert_true(profile_value(&p, PROFILE_STEPS) == 0);
+    assert_true(profile_value(&p, PROFILE_STEPS) == profile_value(&h100, PROFILE_STEPS));
+    assert_true(profile_value(&carried, PROFILE_STEPS) == 0);
     assert_true(carried.attentions[0].spread > 0.5); /* A100's */
     profile_free(&p);
     profile_free(&carried);
