@@ -382,12 +382,23 @@ static uint32_t buffers_expected(const struct lowering *low)
            low->strategy->accumulate * (of_stream + 8 * (low->graph->module_count + 1));
 }
 
+/* Parameters of no elements are all that some recordings train. */
+static bool trains(const struct graph *graph)
+{
+    for (uint32_t p = 0; p < graph->param_count; p++)
+        if (graph->params[p].trainable && shape_elements(&graph->params[p].shape))
+            return true;
+    return false;
+}
+
 enum err_code lower_check_with(const struct system *system, const struct graph *graph,
                                const struct stream *stream, const struct strategy *s,
                                struct err *err)
 {
     if (s->rank >= s->world)
         return err_set(err, ERR_INVALID, "--rank %u: allowed are 0 ... %u", s->rank, s->world - 1);
+    if (!trains(graph))
+        return err_set(err, ERR_INVALID, "nothing is trained: no parameter that is has an element");
     return system->check ? system->check(s, graph, stream, err) : ERR_OK;
 }
 

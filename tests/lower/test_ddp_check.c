@@ -131,6 +131,30 @@ static void frozen_parameters_may_go_without(void **state)
     assert_int_equal(lower_ddp(SIDE_DETACHED, "spare", &err), ERR_OK);
 }
 
+/* Of every system, and of the rest of them whose parameters have nothing in them. */
+static void what_trains_nothing_is_refused(void **state)
+{
+    (void)state;
+    for (int empty = 0; empty < 2; empty++) {
+        struct graph *graph = model_with(SIDE_IN_LOSS, empty ? "side,spare,head" : "*");
+        struct stream *stream =
+            tape_run(graph, &(struct tape_options){.checkpointing = CHECKPOINTING_NONE});
+        if (empty)
+            graph->params[0].shape.dim[0] = 0;
+        for (uint32_t kind = 0; kind < SYSTEM_COUNT; kind++) {
+            struct err err = {0};
+            const struct strategy strategy = {
+                .system = (enum system_kind)kind, .world = 2, .replicate = 1, .accumulate = 1};
+            if (!system_is_planned((enum system_kind)kind))
+                continue;
+            assert_int_equal(lower_check(graph, stream, &strategy, &err), ERR_INVALID);
+            assert_non_null(strstr(err.text, "nothing is trained"));
+        }
+        stream_free(stream);
+        graph_free(graph);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -139,6 +163,7 @@ int main(void)
         cmocka_unit_test(one_whose_operator_does_not_reach_the_loss_is_too),
         cmocka_unit_test(one_that_is_only_used_outside_of_autograd_is_too),
         cmocka_unit_test(frozen_parameters_may_go_without),
+        cmocka_unit_test(what_trains_nothing_is_refused),
     };
     return cmocka_run_group_tests_name("ddp_check", tests, NULL, NULL);
 }
