@@ -112,6 +112,8 @@ int command_sweep(int argc, char **argv)
     enum err_code rc = read_question(&settings, &arena, &question, &err);
     if (rc == ERR_OK)
         say_notes(settings.model);
+    if (rc == ERR_OK && settings.output)
+        rc = files_check_folder(settings.output, &err);
     if (rc == ERR_OK)
         rc = sweep_run(&question, progress_show, &progress, &sweep, &err);
     if (rc == ERR_OK)

@@ -109,6 +109,8 @@ static int search(const struct settings *settings)
         err_set(&err, ERR_INVALID, "--to: in which folder? Give -o, too");
         return report_error(&err);
     }
+    if (settings->output && files_check_folder(settings->output, &err) != ERR_OK)
+        return report_error(&err);
     struct progress progress = progress_begin(!settings->quiet);
     const struct tune_options options = {
         .stop = &interrupted,

@@ -45,6 +45,25 @@ enum err_code files_make_folder(const char *dir, struct err *err)
     return make_one(path, dir, err);
 }
 
+enum err_code files_check_folder(const char *dir, struct err *err)
+{
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s", dir) >= (int)sizeof path)
+        return err_set(err, ERR_IO, "create folder %.100s...: the name is too long", dir);
+    while (access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR)) {
+        char *end = strrchr(path, '/');
+        if (!end)
+            memcpy(path, ".", sizeof ".");
+        else
+            end[end == path] = 0; /* the root's own stays */
+    }
+    if (access(path, F_OK) == 0 && !is_folder(path))
+        return err_set(err, ERR_IO, "create folder %s: %s: %s", dir, path, strerror(ENOTDIR));
+    if (access(path, W_OK | X_OK) != 0)
+        return err_set(err, ERR_IO, "create folder %s: %s: %s", dir, path, strerror(errno));
+    return ERR_OK;
+}
+
 enum err_code files_make_parent(const char *file, struct err *err)
 {
     char path[4096];

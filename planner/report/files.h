@@ -12,7 +12,11 @@
  * cannot be made; those before it stay. */
 enum err_code files_make_folder(const char *dir, struct err *err);
 
-/* The same of the folder that a file is to lie in. */
+/* Whether it can be made and files in it, to be asked before what takes long: makes nothing. ERR_IO
+ * names what is in the way. */
+enum err_code files_check_folder(const char *dir, struct err *err);
+
+/* As files_make_folder, of the folder that a file is to lie in. */
 enum err_code files_make_parent(const char *file, struct err *err);
 
 /* "DIR/NAME", written into path, which is returned. */

@@ -128,9 +128,7 @@ static void a_number_of_the_profile_is_an_axis(void **state)
 static void progress_is_shown_on_a_terminal(void **state)
 {
     (void)state;
-    static const char job[] =
-        "sweep llama-3.1-70b --over seq=128..16384+128 --over checkpointing -o "
-        "/dev/null/x";
+    static const char job[] = "sweep llama-3.1-70b --over seq=128..16384+128 --over checkpointing";
     if (shell("script --version >/dev/null 2>&1") != 0)
         skip();
     shell("script -qec '^/shardplan %s' /dev/null", job);
@@ -140,6 +138,23 @@ static void progress_is_shown_on_a_terminal(void **state)
     assert_null(strstr(program_output(), " of 384"));
     shell("^/shardplan %s 2>&1", job);
     assert_null(strstr(program_output(), " of 384"));
+}
+
+/* Nothing is asked of thousands of points first; a folder that could be made is not made for it. */
+static void a_folder_that_cannot_be_made_is_said_at_once(void **state)
+{
+    (void)state;
+    static const char job[] = "sweep llama-3.1-70b --over seq=1..60000+1 --over checkpointing";
+    assert_int_equal(shell("^/shardplan %s -o /dev/null/x/y 2>&1", job), 3);
+    assert_string_equal(program_output(),
+                        "shardplan: create folder /dev/null/x/y: /dev/null: Not a directory\n");
+    assert_int_equal(shell("^/shardplan tune llama-3.1-405b --gpus 512 -o /dev/null/x 2>&1"), 3);
+    assert_string_equal(program_output(),
+                        "shardplan: create folder /dev/null/x: /dev/null: Not a directory\n");
+    assert_int_equal(
+        shell("d=$(mktemp -d) && ^/shardplan sweep llama-3.1-8b --over seq=0 -o $d/a/b; "
+              "status=$?; rmdir $d && exit $status"),
+        2);
 }
 
 /* So is what would make a job fit, below what is said of it. */
@@ -220,6 +235,7 @@ int main(void)
         cmocka_unit_test(a_search_says_what_does_not_fit),
         cmocka_unit_test(a_number_of_the_profile_is_an_axis),
         cmocka_unit_test(progress_is_shown_on_a_terminal),
+        cmocka_unit_test(a_folder_that_cannot_be_made_is_said_at_once),
         cmocka_unit_test(a_search_for_remedies_is_shown_on_a_terminal),
         cmocka_unit_test(files_are_left_in_the_folder),
         cmocka_unit_test(bad_questions_exit_with_2),
