@@ -240,8 +240,15 @@ def cast_all(x, dtype):
 
 
 def cast_call(op, args, kwargs, dtype):
+    """What is cast for a call dies behind it, first argument first, as in C++, and not as a tuple's members."""
     kwargs = {k: cast_all(kwargs[k], dtype) for k in reversed(kwargs)}
-    return op(*cast_all(args, dtype), **kwargs)
+    cast = list(cast_all(args, dtype))[::-1]
+    try:
+        return op(*cast[::-1], **kwargs)
+    finally:
+        del args
+        while cast:
+            cast.pop()
 
 
 def in_float32(op, args, kwargs):
