@@ -34,7 +34,8 @@ uint32_t op_sum_last_no_grad(struct graph *graph, uint32_t x)
 {
     struct shape shape = *shape_of(graph, x);
     shape.rank--;
-    return outside_autograd(graph, WORK_SUM_DIM, ATEN_SUM_DIM, dtype_of(graph, x), shape, 1, &x,
+    const enum dtype dtype = graph->autocast.on ? DTYPE_FP32 : dtype_of(graph, x); /* as sum_last */
+    return outside_autograd(graph, WORK_SUM_DIM, ATEN_SUM_DIM, dtype, shape, 1, &x,
                             (struct kernel_attr){.dim = shape.rank});
 }
 

@@ -145,8 +145,11 @@ static uint32_t biases_of(struct graph *graph, uint32_t bias, uint32_t ids)
 static uint32_t grouped_linear(struct graph *graph, const struct hf_moe_way *way, uint32_t x,
                                uint32_t weight, uint32_t biases, uint32_t offsets)
 {
-    const uint32_t out = way->transposed ? op_grouped_mm_nn(graph, x, weight, offsets)
-                                         : op_grouped_mm(graph, x, weight, offsets);
+    const uint32_t in = op_to(graph, x, (enum dtype)graph->tensors[weight].dtype);
+    const uint32_t out = way->transposed ? op_grouped_mm_nn(graph, in, weight, offsets)
+                                         : op_grouped_mm(graph, in, weight, offsets);
+    if (in != x)
+        graph_drop(graph, in);
     return biases == GRAPH_NONE ? out : op_add_in_place(graph, out, biases);
 }
 
@@ -187,7 +190,7 @@ static uint32_t grouped(struct graph *graph, const struct model_config *c,
     const uint32_t restored = op_index(graph, weighted, inverse);
     graph_rebind(graph, weighted, restored);
     const uint32_t sum = op_sum_groups(graph, restored, k);
-    const uint32_t cast = op_to(graph, sum, graph->compute);
+    const uint32_t cast = op_to(graph, sum, (enum dtype)graph->tensors[rows].dtype);
     graph_drop(graph, ids);
     graph_drop(graph, order);
     graph_drop(graph, chosen);
@@ -231,7 +234,7 @@ static uint32_t batched(struct graph *graph, const struct model_config *c,
     graph_drop(graph, product);
     const uint32_t weighted = weigh(graph, out, r->weights);
     const uint32_t sum = op_sum_groups(graph, weighted, k);
-    const uint32_t cast = op_to(graph, sum, graph->compute);
+    const uint32_t cast = op_to(graph, sum, (enum dtype)graph->tensors[rows].dtype);
     graph_drop(graph, repeated);
     graph_drop(graph, narrow);
     graph_drop(graph, out);

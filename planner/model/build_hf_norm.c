@@ -46,12 +46,25 @@ uint32_t hf_layer_norm_wide(struct graph *graph, uint32_t x, struct norm norm)
     return out;
 }
 
+/* Under autocast its arguments are cast to that dtype (_cast_if_autocast_enabled), and the call is
+ * outside of it. */
 uint32_t hf_layer_norm_plus_one(struct graph *graph, uint32_t x, struct norm norm)
 {
+    const bool casts = graph->autocast.on;
     const uint32_t input = op_call_input(graph, x);
     const uint32_t weight = op_scalar(graph, OP_ADD_SCALAR, norm.weight, 1.0F);
-    const uint32_t out = op_layer_norm(graph, input, weight, norm.bias, norm.eps);
-    graph_drop(graph, weight);
+    const uint32_t called[3] = {input, weight, norm.bias};
+    uint32_t in[3] = {input, weight, norm.bias};
+    for (uint32_t i = 0; i < 3 && casts; i++)
+        in[i] = op_to(graph, called[i], graph->autocast.dtype);
+    if (in[1] != weight)
+        graph_drop(graph, weight);
+    graph->autocast.on = false;
+    const uint32_t out = op_layer_norm(graph, in[0], in[1], in[2], norm.eps);
+    graph->autocast.on = casts;
+    for (uint32_t i = 3; i-- > 0;)
+        if (i == 1 || in[i] != called[i])
+            graph_drop(graph, in[i]);
     return out;
 }
 

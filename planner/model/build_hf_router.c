@@ -62,6 +62,16 @@ struct hf_routing hf_route_hunyuan(struct graph *graph, const struct model_confi
                          (struct softmax_way){.cast_back = true, .one_name = true});
 }
 
+/* What experts are chosen by: scores plus what they are corrected by, in the wider dtype of both.
+ */
+static uint32_t corrected(struct graph *graph, uint32_t scores, uint32_t correction)
+{
+    const struct graph_tensor *s = &graph->tensors[scores], *c = &graph->tensors[correction];
+    const enum dtype dtype = s->dtype == c->dtype ? (enum dtype)s->dtype : DTYPE_FP32;
+    return op_no_grad(graph, WORK_ADD, ATEN_ADD, dtype, s->shape, 2,
+                      (uint32_t[]){scores, correction});
+}
+
 struct hf_routing hf_route_minimax_m2(struct graph *graph, const struct model_config *c,
                                       const struct hf_moe *moe, uint32_t rows)
 {
@@ -72,9 +82,7 @@ struct hf_routing hf_route_minimax_m2(struct graph *graph, const struct model_co
     const uint32_t scores = op_unary(graph, OP_SIGMOID, upcast);
     if (upcast != r.logits)
         graph_drop(graph, upcast);
-    const uint32_t choice =
-        op_no_grad(graph, WORK_ADD, ATEN_ADD, DTYPE_FP32, graph->tensors[scores].shape, 2,
-                   (uint32_t[]){scores, moe->correction});
+    const uint32_t choice = corrected(graph, scores, moe->correction);
     const uint32_t best = op_topk_no_grad(graph, choice, c->experts_per_token, &r.experts);
     const uint32_t chosen = op_gather(graph, scores, r.experts);
     const uint32_t sum = op_sum_last(graph, chosen);
@@ -202,11 +210,9 @@ struct hf_routing hf_route_ernie(struct graph *graph, const struct model_config 
 {
     hf_call(graph, moe->router.weight);
     struct hf_routing r = {.logits = wide_product(graph, moe, rows)};
-    const struct shape all = graph->tensors[r.logits].shape;
     const uint32_t scores = op_softmax_as_is(graph, r.logits);
     const uint32_t choice =
-        op_no_grad(graph, WORK_ADD, ATEN_ADD, DTYPE_FP32, all, 2,
-                   (uint32_t[]){scores, graph_view(graph, moe->correction, SHAPE(c->experts))});
+        corrected(graph, scores, graph_view(graph, moe->correction, SHAPE(c->experts)));
     const uint32_t best = op_topk_no_grad(graph, choice, c->experts_per_token, &r.experts);
     graph_drop(graph, choice);
     const uint32_t chosen = op_gather(graph, scores, r.experts);
@@ -239,9 +245,7 @@ struct hf_routing hf_route_hy_v3(struct graph *graph, const struct model_config 
     hf_call(graph, moe->router.weight);
     struct hf_routing r = {.logits = wide_product(graph, moe, op_alias(graph, rows))};
     const uint32_t scores = op_unary(graph, OP_SIGMOID, r.logits);
-    const uint32_t choice =
-        op_no_grad(graph, WORK_ADD, ATEN_ADD, DTYPE_FP32, graph->tensors[scores].shape, 2,
-                   (uint32_t[]){scores, moe->correction});
+    const uint32_t choice = corrected(graph, scores, moe->correction);
     const uint32_t best = op_topk_no_grad(graph, choice, c->experts_per_token, &r.experts);
     const uint32_t chosen = op_gather(graph, scores, r.experts);
     const uint32_t bare = op_sum_last(graph, chosen);
@@ -263,10 +267,8 @@ struct hf_routing hf_route_deepseek_v3(struct graph *graph, const struct model_c
 {
     hf_call(graph, moe->router.weight);
     struct hf_routing r = {.logits = wide_logits(graph, moe, y)};
-    const struct shape all = graph->tensors[r.logits].shape;
     const uint32_t scores = op_unary(graph, OP_SIGMOID, r.logits);
-    const uint32_t choice = op_no_grad(graph, WORK_ADD, ATEN_ADD, DTYPE_FP32, all, 2,
-                                       (uint32_t[]){scores, moe->correction});
+    const uint32_t choice = corrected(graph, scores, moe->correction);
     uint32_t places;
     const uint32_t two = op_topk_no_grad(graph, in_groups(graph, c, choice), 2, &places);
     graph_drop(graph, places);

@@ -54,7 +54,13 @@ static uint32_t draw(struct graph *graph, uint32_t gates)
     const enum dtype dtype = (enum dtype)graph->tensors[gates].dtype;
     uint32_t drawn;
     const uint32_t noise = noise_like(graph, gates, all);
-    const uint32_t log = op_number(graph, WORK_LOG, ATEN_LOG, dtype, all, noise, 0);
+    uint32_t taken = noise;
+    if (graph->autocast.on && dtype != DTYPE_FP32) /* which takes logarithms in fp32 */
+        taken = op_no_grad(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_FP32, all, 1, &noise);
+    const uint32_t log = op_number(graph, WORK_LOG, ATEN_LOG,
+                                   (enum dtype)graph->tensors[taken].dtype, all, taken, 0);
+    if (taken != noise)
+        graph_drop(graph, taken);
     graph_drop(graph, noise);
     const uint32_t disturbed = op_sub(graph, gates, log);
     graph_drop(graph, log);
