@@ -113,10 +113,11 @@ uint32_t graph_param(struct graph *graph, enum param_role role, struct shape sha
     vsnprintf(name, sizeof name, fmt, args);
     va_end(args);
 
-    const uint32_t storage =
-        add_storage(graph, STORAGE_PARAM, graph->param_count, ATEN_EMPTY, graph->compute, shape);
-    const uint32_t tensor = add_tensor(graph, storage, graph->compute, shape);
     const bool trainable = !graph->all_frozen && !names_match(graph->frozen, name);
+    const enum dtype dtype = trainable && graph->wide_trained ? DTYPE_FP32 : graph->compute;
+    const uint32_t storage =
+        add_storage(graph, STORAGE_PARAM, graph->param_count, ATEN_EMPTY, dtype, shape);
+    const uint32_t tensor = add_tensor(graph, storage, dtype, shape);
     graph->tensors[tensor].requires_grad = trainable;
     ARRAY_GROW(graph->params, graph->param_count, graph->param_cap);
     graph->params[graph->param_count++] = (struct graph_param){

@@ -164,6 +164,7 @@ struct model_job job_model(const struct job *job)
 {
     struct model_job model = job->model;
     model.made = system_made(&job->strategy);
+    model.wide_trained = system_trains_wide(&job->strategy);
     model.views = system_has_views(job->strategy.system);
     model.casts_inputs = system_casts_inputs(&job->strategy);
     model.copies_outputs = system_copies_outputs(&job->strategy);

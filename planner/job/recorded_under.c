@@ -52,6 +52,11 @@ static bool adapts(const struct job *job)
     return is_ddp_or_fsdp1(job) && job->model.lora;
 }
 
+static bool mixes(const struct job *job)
+{
+    return system_trains_wide(&job->strategy);
+}
+
 static bool composes_attention(const struct job *job)
 {
     return attention_is_composed(job->model.attention);
@@ -87,6 +92,7 @@ static const struct recorded_under rows[] = {
     {"--float8", 14, 15, is_float8, false, "float8_events.jsonl, version_real_events.jsonl"},
     {"--autocast", 14, 15, autocasts, false, "systems_events.jsonl, version_systems_events.jsonl"},
     {"--lora", 14, 15, adapts, false, "lora_events.jsonl"},
+    {"--frozen-dtype", 14, 14, mixes, false, "frozen_events.jsonl"},
     {"--attention in single ops", 14, 15, composes_attention, true, "attention_events.jsonl"},
     {"--experts-replicate", 14, 15, replicates_experts, false, "experts_events.jsonl"},
     {"--ignore", 14, 14, ignores, false, "fsdp2_events.jsonl, fsdp1_events.jsonl"},

@@ -135,7 +135,7 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
         return err_set(err, ERR_UNSUPPORTED,
                        "--find-unused-parameters on with --loss chunked: what is returned in place "
                        "of logits was not recorded under ddp");
-    return ERR_OK;
+    return check_frozen_dtype(s, graph, err);
 }
 
 /* Bytes at which a bucket is full. */
@@ -556,6 +556,7 @@ static void zero_grad(struct lowering *low)
 
 const struct system system_ddp = {
     .name = "ddp",
+    .as_stored = true,
     .state_bytes = sizeof(struct ddp),
     .bucket_bytes = bucket_bytes,
     .node_hooks = true,

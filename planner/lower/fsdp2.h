@@ -100,13 +100,6 @@ static inline bool is_last_micro_batch(const struct lowering *low)
     return low->micro_batch + 1 == low->strategy->accumulate;
 }
 
-/* The dtype in which a parameter is stored. */
-static inline enum dtype fsdp2_store(const struct lowering *low, uint32_t param)
-{
-    const struct strategy *s = low->strategy;
-    return s->frozen_low && !low->plan->params[param].trainable ? s->compute : s->store;
-}
-
 /* The mesh of a parameter's unit. */
 static inline const struct mesh *mesh_of(const struct lowering *low, uint32_t param)
 {

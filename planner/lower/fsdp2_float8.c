@@ -95,7 +95,7 @@ static void find_scale_of(struct lowering *low, struct place at, const struct un
                           uint32_t param)
 {
     const uint32_t stored = fsdp2_of(low)->store[param];
-    const enum dtype store = fsdp2_store(low, param);
+    const enum dtype store = stored_dtype(low, param);
     const struct shape shape = flat(padded_shard(low, param)), one = {.rank = 0};
     const uint32_t size = made(low, at, WORK_ABS, ATEN_ABS, store, shape, 0, stored);
     const uint32_t amax = made(low, at, WORK_MAXIMUM, ATEN_MAX, store, one, 0, size);
@@ -117,7 +117,7 @@ uint32_t cast_to_float8(struct lowering *low, const struct unit *unit, uint32_t 
     uint32_t wide = stored;
     if (low->graph->float8_gather == FLOAT8_GATHER_DYNAMIC)
         find_scale_of(low, at, unit, param);
-    if (fsdp2_store(low, param) != DTYPE_FP32)
+    if (stored_dtype(low, param) != DTYPE_FP32)
         wide = made(low, at, WORK_CAST, ATEN_TO_COPY, DTYPE_FP32, shape, 0, stored);
     const uint32_t product = alloc_buffer(low, at.category, at.lane, ATEN_MUL, DTYPE_FP32, shape);
     emit_work(low, PLAN_COMPUTE, at.lane, WORK_MUL, ATEN_MUL, PLAN_NO_GROUP, 2,
@@ -151,7 +151,7 @@ static void share_scales(struct lowering *low, struct place at, uint32_t count,
                          const uint32_t *params, const uint32_t *norms)
 {
     const struct shape shape = flat(count);
-    const enum dtype store = fsdp2_store(low, params[0]);
+    const enum dtype store = stored_dtype(low, params[0]);
     const uint32_t all = alloc_buffer(low, at.category, at.lane, ATEN_STACK, store, shape);
     emit_work(low, PLAN_COMPUTE, at.lane, WORK_STACK, ATEN_STACK, PLAN_NO_GROUP, count, norms, 1,
               &all);
@@ -192,7 +192,7 @@ void precompute_scales(struct lowering *low)
     uint32_t *norms = xmalloc((count + 1) * sizeof *norms);
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t p = params[i];
-        norms[i] = made(low, at, WORK_MAXIMUM, ATEN_FOREACH_NORM, fsdp2_store(low, p), one, 0,
+        norms[i] = made(low, at, WORK_MAXIMUM, ATEN_FOREACH_NORM, stored_dtype(low, p), one, 0,
                         f->store[p]);
     }
     if (count)

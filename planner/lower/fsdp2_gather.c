@@ -19,7 +19,7 @@ static void collect_shards(const struct lowering *low, const struct unit *unit, 
 /* Whether a gather casts a parameter: a secondary shard, too, which is a useless copy. */
 static bool is_cast(const struct lowering *low, uint32_t param)
 {
-    return !is_in_float8(low, param) && fsdp2_store(low, param) != low->strategy->compute;
+    return !is_in_float8(low, param) && stored_dtype(low, param) != low->strategy->compute;
 }
 
 /* CPU offload: a shard is copied to the device, and cast there, on its own. Returns what is to be
@@ -28,7 +28,7 @@ static uint32_t copy_from_host(struct lowering *low, uint32_t param, enum catego
                                uint8_t lane)
 {
     const uint32_t stored = fsdp2_of(low)->store[param];
-    const enum dtype store = fsdp2_store(low, param), compute = low->strategy->compute;
+    const enum dtype store = stored_dtype(low, param), compute = low->strategy->compute;
     const struct shape shape = flat(padded_shard(low, param));
     const uint32_t copy = alloc_buffer(low, category, lane, ATEN_TO_COPY, store, shape);
     emit_work(low, PLAN_HOST_TO_DEVICE, lane, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1, &stored, 1,

@@ -502,7 +502,7 @@ static void declare_storages(struct lowering *low)
             continue;
         const uint64_t shard = padded_shard(low, p);
         f->store[p] = new_resident(low, CATEGORY_SHARDED_PARAM, pool, ATEN_NEW_ZEROS,
-                                   fsdp2_store(low, p), flat(shard));
+                                   stored_dtype(low, p), flat(shard));
         f->unsharded[p] = new_buffer(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY,
                                      is_in_float8(low, p) ? DTYPE_FLOAT8_E4M3 : s->compute,
                                      flat(shard * mesh_of(low, p)->shard_ranks));

@@ -166,6 +166,10 @@ uint32_t system_zero_stage(enum system_kind kind);
 bool system_fetches_apart(enum system_kind kind);
 /* The dtype of numbers that a model keeps of those it was made with: model_job.made. */
 enum dtype system_made(const struct strategy *strategy);
+/* Whether what is trained is in fp32 where the rest of the model is in 16 bits:
+ * model_job.wide_trained. */
+bool system_trains_wide(const struct strategy *strategy);
+
 /* Whether modules cast what they are called with to the dtype in which they compute:
  * model_job.casts_inputs. */
 bool system_casts_inputs(const struct strategy *strategy);

@@ -43,6 +43,7 @@ struct system {
     bool views;          /* parameters are views of larger ones (graph.h) */
     bool fetches_apart;  /* how far ahead parameters are fetched changes neither what the compute
                             stream's segments are asked for nor in which order */
+    bool as_stored;      /* parameters are computed with as they are stored, each in its dtype */
     bool casts_inputs;   /* its hooks cast modules' inputs where parameters are cast (model.h) */
     bool casts_root;     /* likewise what the model is called with, and nothing else */
     bool casts_params;   /* it casts parameters of what was made in fp32, and no buffers */
@@ -292,6 +293,17 @@ uint32_t find_unused(const struct graph *graph, const struct stream *stream);
 
 /* ---- whole parameters on a rank, with gradients that are autograd's: ddp.c, single.c ---- */
 
+/* The dtype in which a parameter is stored. */
+static inline enum dtype stored_dtype(const struct lowering *low, uint32_t param)
+{
+    const struct strategy *s = low->strategy;
+    return s->frozen_low && !low->plan->params[param].trainable ? s->compute : s->store;
+}
+
+/* Of parameters that a rank has whole: whether what is frozen may be in another dtype than the
+ * rest. ERR_INVALID or ERR_UNSUPPORTED, with a sentence. */
+enum err_code check_frozen_dtype(const struct strategy *strategy, const struct graph *graph,
+                                 struct err *err);
 /* Each that has no store yet gets one of its own, in the stored dtype. */
 void declare_whole_params(struct lowering *low);
 /* before_step: a gradient is where .grad is. */

@@ -8,13 +8,12 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
                            const struct stream *stream, struct err *err)
 {
     const uint32_t unused = find_unused(graph, stream);
-    (void)s;
     if (unused != NONE)
         return err_set(err, ERR_UNSUPPORTED,
                        "%s is trained and gets no gradient: torch leaves it as it is, which is not "
                        "planned",
                        graph->params[unused].name);
-    return ERR_OK;
+    return check_frozen_dtype(s, graph, err);
 }
 
 /* One unit, the model. */
@@ -32,6 +31,7 @@ static void set_up(struct lowering *low)
 
 const struct system system_single = {
     .name = "single",
+    .as_stored = true,
     .alone = true,
     .check = check,
     .set_up = set_up,

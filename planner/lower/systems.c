@@ -59,6 +59,12 @@ enum dtype system_made(const struct strategy *strategy)
                                           : strategy->store;
 }
 
+bool system_trains_wide(const struct strategy *strategy)
+{
+    const struct system *system = system_of(strategy->system);
+    return system && system->as_stored && strategy->frozen_low && strategy->store == DTYPE_FP32;
+}
+
 bool system_casts_inputs(const struct strategy *strategy)
 {
     const struct system *system = system_of(strategy->system);

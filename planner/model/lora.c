@@ -126,6 +126,11 @@ void lora_declare(struct graph *graph, const char *prefix, const char *name, uin
     graph->params[graph->storages[graph->tensors[weight].storage].index].adapter = first;
 }
 
+static enum dtype dtype_of(const struct graph *graph, uint32_t tensor)
+{
+    return (enum dtype)graph->tensors[tensor].dtype;
+}
+
 static uint32_t adapter_of(const struct graph *graph, uint32_t weight)
 {
     return graph->params[graph->storages[graph->tensors[weight].storage].index].adapter;
@@ -156,7 +161,9 @@ uint32_t lora_apply(struct graph *graph, uint32_t weight, uint32_t x, uint32_t y
     if (adapter == GRAPH_NONE)
         return y;
     const uint32_t a = graph->params[adapter].tensor, b = graph->params[adapter + 1].tensor;
-    const uint32_t cast = op_to(graph, x, (enum dtype)graph->tensors[a].dtype);
+    const uint32_t cast = op_to(graph, x, dtype_of(graph, a));
+    if (cast != x)
+        graph_dies_before(graph, cast, y); /* it has the name of the first argument */
     const uint32_t dropped = op_called_alone(graph, cast); /* lora_dropout 0: an Identity */
     called_by(graph, adapter, ".lora_dropout.default");
     const uint32_t low = op_linear(graph, dropped, a, GRAPH_NONE);
@@ -169,9 +176,14 @@ uint32_t lora_apply(struct graph *graph, uint32_t weight, uint32_t x, uint32_t y
     called_by(graph, adapter, "");
     graph_drop(graph, scaled);
     graph_drop(graph, y);
+    const uint32_t result = op_to(graph, sum, dtype_of(graph, y));
+    if (result != sum) {
+        called_by(graph, adapter, "");
+        graph_drop(graph, sum);
+    }
     if (cast != x)
         graph_drop(graph, cast);
-    return sum;
+    return result;
 }
 
 enum err_code lora_check(const struct graph *graph, struct err *err)

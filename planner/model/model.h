@@ -247,6 +247,7 @@ struct model_job {
     uint32_t batch, seq;
     enum code code;
     enum dtype compute;  /* of unsharded parameters and activations */
+    bool wide_trained;   /* ... but for parameters that are trained, which are in fp32 */
     enum dtype made;     /* the default one while the model is made: of numbers that it keeps */
     bool autocast;       /* the forward pass is under torch.autocast(bfloat16) */
     bool views;          /* parameters are views of larger ones (graph.h) */

@@ -179,9 +179,9 @@ static struct key stream_key(const struct job *job, bool freezes)
     const struct model_job model = job_model(job); /* by members: made anew, it has other padding */
     const struct tape_options tape = job_tape(job);
     const struct strategy *s = &job->strategy;
-    const bool made[] = {model.views,         model.casts_inputs, model.copies_outputs,
-                         model.own_experts,   model.watched,      model.made != DTYPE_FP32,
-                         system_casts_root(s)};
+    const bool made[] = {model.views,        model.casts_inputs,  model.copies_outputs,
+                         model.own_experts,  model.watched,       model.made != DTYPE_FP32,
+                         model.wide_trained, system_casts_root(s)};
     const uint64_t units[] = {(uint64_t)s->system, (uint64_t)s->units, s->per_unit, s->unit_bytes,
                               s->unit_elements};
     struct key key = key_of((struct key){1, 2}, &job->model, sizeof job->model);

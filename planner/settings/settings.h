@@ -99,6 +99,7 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
                               says it beside that; NULL: nothing */
     const char *misspelt;  /* the same of keys that nobody knows but that nearly are known ones */
     struct job job;        /* `config` is empty; batch, seq, code, dtypes as asked */
+    enum dtype frozen;     /* of parameters that a rank has whole; DTYPE_COUNT: as the others */
     const char *zero;      /* a file; NULL: the defaults */
     enum zero_offloading zero_offload; /* beside what that says */
     uint32_t deepspeed;                /* the version of these: zero_options.h */

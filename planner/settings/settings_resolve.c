@@ -22,6 +22,10 @@ static void resolve_dtypes(const struct settings *settings, struct job *job)
     s->names_compute = s->compute != same && has(settings, "param-dtype");
     if (!s->names_compute)
         s->compute = s->store;
+    if (settings_find(settings, "frozen-dtype", NULL) && !has(settings, "param-dtype")) {
+        s->compute = settings->frozen == same ? s->store : settings->frozen;
+        s->frozen_low = s->compute != s->store;
+    }
     if (s->reduce == same || !has(settings, "reduce-dtype"))
         s->reduce = strategy_own_reduce(s, job->model.torch);
     if (!has(settings, "autocast"))

@@ -106,7 +106,7 @@ def options(row, folder):
     yield "seq", m["seq"]
     yield "micro-batch", m["batch"]
     yield "accumulate", s.get("accumulate", 1)
-    if system != "deepspeed":
+    if system not in ("deepspeed", "single"):
         yield "accumulate-sync", "last" if s.get("no_sync", True) else "each"
     yield "checkpointing", s.get("ac", "none")
     yield "checkpoint-blocks", s.get("ac_blocks", "all")
@@ -117,17 +117,18 @@ def options(row, folder):
     yield "clip", 1 if s.get("clip", system == "deepspeed") else "off"
     if system == "deepspeed":
         yield "param-dtype", s["param_dtype"]
-    elif system == "ddp":
-        yield "store-dtype", s.get("store_dtype") or "fp32"
-    else:
+    elif system in ("ddp", "single"):
         # the adapters' dtype is what is trained, and stored; the rest is in another
+        yield "store-dtype", s.get("lora_dtype") or s.get("store_dtype") or "fp32"
+        yield "frozen-dtype", s["store_dtype"] if s.get("lora_dtype") else "store"
+    else:
         yield "store-dtype", s.get("lora_dtype") or s.get("store_dtype") or "fp32"
         yield "param-dtype", s.get("param_dtype") or "same"
         yield "reduce-dtype", s.get("reduce_dtype") or "same"
     for name in ("freeze", "ignore", "lora", "autocast", "offload", "replicate", "loss"):
         if s.get(name):
             yield name, s[name]
-    yield from {"ddp": of_ddp, "fsdp1": of_fsdp1, "fsdp2": of_fsdp2,
+    yield from {"ddp": of_ddp, "single": lambda s: (), "fsdp1": of_fsdp1, "fsdp2": of_fsdp2,
                 "deepspeed": lambda s: of_zero(s, folder)}[system](s)
 
 

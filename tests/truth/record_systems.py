@@ -16,7 +16,7 @@ strategy.system: ddp | fsdp1 | single (nothing around the model; world 1).  For 
 no_sync (default true: only the last micro-batch synchronises), clip, optimizer (adamw_foreach | adamw_fused | adamw_loop | sgd), ac, store_dtype,
 store_fp32 (glob patterns of parameters kept in fp32),
 autocast (bf16: the forward runs under it, with CUDA's lists of operators), freeze (comma-separated
-glob patterns of parameter names), lora (models.adapted), code (hf).
+glob patterns of parameter names), lora and lora_dtype (models.adapted), code (hf).
 ddp: bucket_cap_mb, gradient_as_bucket_view, static_graph, find_unused_parameters, broadcast_buffers,
 comm_hook (allreduce | bf16_compress | fp16_compress), zero_redundancy (plain | bucket_view).
 fsdp1: sharding (FULL_SHARD, ...), replicate, wrap (blocks | titan | none | number), param_dtype,
