@@ -27,6 +27,9 @@ key_reader transformers_read_adapters;
 /* `adapter`, where it has become nothing else. */
 key_reader transformers_read_adapter;
 
+/* `peft_autocast_adapter_dtype`: whether adapters are in fp32 beside a model of 16 bits. */
+key_reader transformers_read_adapter_dtype;
+
 /* Frozen weights that are quantized: lists what they are planned in. */
 key_reader transformers_read_bits;
 

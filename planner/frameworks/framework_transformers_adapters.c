@@ -91,19 +91,57 @@ static bool is_pattern(const char *targets)
 
 /* ---- adapters ---- */
 
+/* The 16 bits that the model is loaded in; NULL: it is in fp32. */
+static const char *half_of(const struct import *im)
+{
+    return transformers_is_on(import_node(im, "bf16"))   ? "bf16"
+           : transformers_is_on(import_node(im, "fp16")) ? "fp16"
+                                                         : NULL;
+}
+
+static bool is_whole(const struct import *im)
+{
+    const enum system_kind system = im->settings->job.strategy.system;
+    return system == SYSTEM_DDP || system == SYSTEM_SINGLE;
+}
+
+/* Whether adapters stay in the model's dtype where nothing casts them but peft: axolotl's
+ * peft_autocast_adapter_dtype. */
+static bool keeps_dtype(const struct import *im)
+{
+    const struct node *casts = import_node(im, "peft_autocast_adapter_dtype");
+    return casts && !transformers_is_on(casts) && is_whole(im) && half_of(im);
+}
+
 /* peft makes adapters in fp32, whatever the model is in; what is frozen stays as it was loaded:
  * accelerate's upcast is of what is trained (fsdp2_prepare_model). */
 static enum err_code read_frozen(struct import *im, const struct key_row *row,
                                  const struct node *node, struct err *err)
 {
-    const bool half =
-        transformers_is_on(import_node(im, "bf16")) || transformers_is_on(import_node(im, "fp16"));
+    const char *half = half_of(im);
     const enum system_kind system = im->settings->job.strategy.system;
     if (half && system == SYSTEM_FSDP2)
         return import_set(im, "frozen-dtype", "param", row, NULL, err);
-    if (half && (system == SYSTEM_FSDP1 || system == SYSTEM_DDP || system == SYSTEM_SINGLE))
+    if (half && is_whole(im) && !keeps_dtype(im))
+        return import_set(im, "frozen-dtype", half, row, NULL, err);
+    if (half && system == SYSTEM_FSDP1)
         import_list(im, node, row->path,
                     "frozen weights stay in the 16 bits that they are loaded in: planned in fp32");
+    return ERR_OK;
+}
+
+enum err_code transformers_read_adapter_dtype(struct import *im, const struct key_row *row,
+                                              const struct node *node, struct err *err)
+{
+    char buffer[NUMBER_TEXT];
+    if (!node)
+        return ERR_OK;
+    if (transformers_is_on(node) || !import_value(im, "lora", buffer))
+        import_idle(im, node, row->path);
+    else if (keeps_dtype(im))
+        return import_set(im, "store-dtype", half_of(im), row, node, err);
+    else
+        import_list(im, node, row->path, row->why);
     return ERR_OK;
 }
 
@@ -176,13 +214,8 @@ enum err_code transformers_read_bits(struct import *im, const struct key_row *ro
                                      const struct node *node, struct err *err)
 {
     char buffer[NUMBER_TEXT];
-    const enum system_kind system = im->settings->job.strategy.system;
-    const bool whole = system == SYSTEM_FSDP1 || system == SYSTEM_DDP || /* read_frozen */
-                       system == SYSTEM_SINGLE;
-    const char *dtype = whole                                         ? "fp32"
-                        : transformers_is_on(import_node(im, "bf16")) ? "bf16"
-                        : transformers_is_on(import_node(im, "fp16")) ? "fp16"
-                                                                      : "fp32";
+    const bool wide = im->settings->job.strategy.system == SYSTEM_FSDP1; /* read_frozen */
+    const char *half = half_of(im), *dtype = wide || !half ? "fp32" : half;
     (void)err;
     if (!node)
         return ERR_OK;

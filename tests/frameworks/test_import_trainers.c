@@ -333,7 +333,14 @@ static void adapters_are_the_trainers_own(void **state)
         {"base_model: Qwen/Qwen3-8B\nadapter:\n", "checkpointing none"},
         {"model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: lora\nlora_rank: 4\n"
          "lora_target: q_proj, v_proj\nbf16: true\n",
-         "lora 4;q_proj;v_proj, checkpointing full, find-unused-parameters off"},
+         "lora 4;q_proj;v_proj, frozen-dtype bf16, autocast bf16, checkpointing full, "
+         "find-unused-parameters off"},
+        {"base_model: Qwen/Qwen3-8B\nbf16: true\nadapter: lora\nlora_r: 4\n"
+         "lora_target_linear: true\npeft_autocast_adapter_dtype: false\n",
+         "lora 4;all-linear, store-dtype bf16, frozen-dtype store, autocast bf16"},
+        {"base_model: Qwen/Qwen3-8B\nbf16: true\nadapter: lora\nlora_r: 4\n"
+         "lora_target_linear: true\npeft_autocast_adapter_dtype: true\n",
+         "lora 4;all-linear, store-dtype fp32, frozen-dtype bf16"},
         {"model_name_or_path: Qwen/Qwen3-8B\ntemplate: qwen3\nlora_target: all\n",
          "lora 8;all-linear, checkpointing full"},
         {"model_name_or_path: Qwen/Qwen3-8B\ntemplate: qwen3\n"
@@ -383,7 +390,7 @@ static void a_value_is_quoted_as_the_file_has_it(void **state)
     take_text(&f, SYNTAX_YAML,
               "base_model: Qwen/Qwen3-8B\nadapter: qlora\nload_in_4bit: true\nload_in_8bit: "
               "false\nbf16: auto\nlora_r: 32\nlora_target_linear: true\n");
-    expect_note(&f, NOTE_UNPLANNED, "load_in_4bit", 3, "frozen weights in 4 bits: planned in fp32");
+    expect_note(&f, NOTE_UNPLANNED, "load_in_4bit", 3, "frozen weights in 4 bits: planned in bf16");
     assert_non_null(find_note(&f, NOTE_IDLE, "load_in_8bit"));
     import_free(&f.import);
     take_text(&f, SYNTAX_YAML, /* a plugin's own */
