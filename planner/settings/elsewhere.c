@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #define FEW_BITS                                                                                   \
-    "weights in few bits are not planned; --lora with --frozen-dtype plans adapters beside " \
+    "weights in few bits are not planned; --lora with --frozen-dtype plans adapters beside "       \
     "weights of 16 bits"
 #define NOT_PLANNED(kind) kind " is not planned: --gpus are those that share the data"
 
