@@ -124,10 +124,18 @@ static enum err_code read_frozen(struct import *im, const struct key_row *row,
         return import_set(im, "frozen-dtype", "param", row, NULL, err);
     if (half && is_whole(im) && !keeps_dtype(im))
         return import_set(im, "frozen-dtype", half, row, NULL, err);
-    if (half && system == SYSTEM_FSDP1)
+    if (!half || system != SYSTEM_FSDP1)
+        return ERR_OK;
+    if (strcmp(half, "fp16") == 0) {
         import_list(im, node, row->path,
                     "frozen weights stay in the 16 bits that they are loaded in: planned in fp32");
-    return ERR_OK;
+        return ERR_OK;
+    }
+    /* update_fsdp_plugin_peft (transformers/distributed/fsdp.py); prepare_model's autocast, without
+     * which adapters that are apart cannot be computed */
+    TRY(import_set(im, "frozen-dtype", "param", row, NULL, err));
+    TRY(import_set(im, "units", "peft", row, NULL, err));
+    return import_set(im, "autocast", half, row, NULL, err);
 }
 
 enum err_code transformers_read_adapter_dtype(struct import *im, const struct key_row *row,
@@ -214,8 +222,9 @@ enum err_code transformers_read_bits(struct import *im, const struct key_row *ro
                                      const struct node *node, struct err *err)
 {
     char buffer[NUMBER_TEXT];
-    const bool wide = im->settings->job.strategy.system == SYSTEM_FSDP1; /* read_frozen */
-    const char *half = half_of(im), *dtype = wide || !half ? "fp32" : half;
+    const char *half = half_of(im), *dtype = half ? half : "fp32";
+    if (im->settings->job.strategy.system == SYSTEM_FSDP1 && strcmp(dtype, "fp16") == 0)
+        dtype = "fp32"; /* read_frozen */
     (void)err;
     if (!node)
         return ERR_OK;

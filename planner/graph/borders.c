@@ -20,13 +20,23 @@ static bool is_within(const char *name, const char *outer)
     return strncmp(name, outer, length) == 0 && (name[length] == '\0' || name[length] == '.');
 }
 
+/* The call that an item's operator is of: autocast's casts are of the one that they are for. */
+static uint32_t call_of(const struct graph *graph, const struct graph_calls *calls, uint32_t item)
+{
+    while (item < graph->item_count && graph->items[item].kind == ITEM_OP &&
+           graph->ops[graph->items[item].arg].of_autocast)
+        item++;
+    const bool op = item < graph->item_count && graph->items[item].kind == ITEM_OP;
+    return op ? calls->of_op[graph->items[item].arg] : GRAPH_NONE;
+}
+
 /* Operators from the first to the last that are the module's, or of modules in it. */
 static bool find_ops(const struct graph *graph, const struct graph_calls *calls, struct span *span)
 {
     span->first = span->end = GRAPH_NONE;
     for (uint32_t i = 0; i < graph->item_count; i++) {
         const struct graph_item item = graph->items[i];
-        const uint32_t call = item.kind == ITEM_OP ? calls->of_op[item.arg] : GRAPH_NONE;
+        const uint32_t call = item.kind == ITEM_OP ? call_of(graph, calls, i) : GRAPH_NONE;
         if (call == GRAPH_NONE || !is_within(calls->at[call].name, span->name))
             continue;
         span->first = span->first == GRAPH_NONE ? i : span->first;

@@ -3,6 +3,7 @@
 
 #include "compile/compile.h"
 #include "job/recorded_under.h"
+#include "model/lora.h"
 
 #include <assert.h>
 
@@ -44,7 +45,7 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
     const struct tape_options tape = job_tape(job);
     const struct model_job *m = &job->model;
     if (job->strategy.units == UNITS_TORCHTITAN || job->strategy.units == UNITS_EMBEDDINGS ||
-        job->strategy.units == UNITS_ELEMENTS)
+        strategy_wraps_inside(&job->strategy))
         return err_set(err, ERR_UNSUPPORTED,
                        "--units: of a recorded model, the members of its lists of modules may be "
                        "units: blocks, or N of them");
@@ -124,13 +125,46 @@ static enum err_code check_inner(const struct job *job, struct graph **out, stru
         if ((*out)->modules[m].role != ROLE_INNER)
             continue;
         const enum err_code rc = err_set(
-            err, ERR_UNSUPPORTED, "--units %u would wrap %s, which --compile is not planned with",
-            job->strategy.unit_elements, (*out)->modules[m].name);
+            err, ERR_UNSUPPORTED, "--units would wrap %s, which --compile is not planned with",
+            (*out)->modules[m].name);
         graph_free(*out);
         *out = NULL;
         return rc;
     }
     return ERR_OK;
+}
+
+/* What peft's layers cast their input to is the dtype that they see of lora_A.weight. In a unit of
+ * its own that is the stored one while it is sharded: always with use_orig_params, else until it
+ * was gathered for the first time. */
+static enum err_code check_apart(const struct job *job, struct graph **out, struct err *err)
+{
+    const struct strategy *s = &job->strategy;
+    const uint64_t least = system_parts_adapters(s);
+    const uint32_t adapter = least ? lora_of_elements(*out, least) : GRAPH_NONE;
+    const bool checkpointed = job->tape.checkpointing != CHECKPOINTING_NONE;
+    if (adapter == GRAPH_NONE || job->model.autocast || (!s->use_orig_params && !checkpointed))
+        return ERR_OK;
+    const char *name = (*out)->params[adapter].name, *stored = dtype_brief(s->store);
+    const enum err_code rc =
+        s->use_orig_params
+            ? err_set(
+                  err, ERR_INVALID,
+                  "--use-orig-params on: %s is a unit of its own, and peft casts to its shard's "
+                  "dtype, %s, what its gathered weight is then multiplied with, which torch "
+                  "refuses (mat1 and mat2 must have the same dtype); with --autocast bf16, as "
+                  "accelerate runs it, it can be",
+                  name, stored)
+            : err_set(
+                  err, ERR_INVALID,
+                  "--checkpointing: %s is a unit of its own, and peft casts to the dtype that it "
+                  "sees: %s in the first forward, and another when that is computed again, which "
+                  "torch refuses (CheckpointError); with --autocast bf16, as accelerate runs it, "
+                  "it can be",
+                  name, stored);
+    graph_free(*out);
+    *out = NULL;
+    return rc;
 }
 
 /* create_selective_checkpoint_contexts sees calls by a TorchDispatchMode. */
@@ -164,6 +198,9 @@ struct model_job job_model(const struct job *job)
 {
     struct model_job model = job->model;
     model.made = system_made(&job->strategy);
+    model.adapters_apart =
+        job->strategy.use_orig_params ? system_parts_adapters(&job->strategy) : 0;
+    model.apart = job->strategy.store;
     model.wide_trained = system_trains_wide(&job->strategy);
     model.views = system_has_views(job->strategy.system);
     model.casts_inputs = system_casts_inputs(&job->strategy);
@@ -187,6 +224,7 @@ enum err_code job_graph(const struct job *job, struct graph **out, struct err *e
     }
     const struct model_job model = job_model(job);
     TRY(model_build(&job->config, &model, out, err));
+    TRY(check_apart(job, out, err));
     system_prepare(&job->strategy, *out);
     return check_inner(job, out, err);
 }

@@ -54,7 +54,13 @@ static bool adapts(const struct job *job)
 
 static bool mixes(const struct job *job)
 {
-    return system_trains_wide(&job->strategy);
+    const struct strategy *s = &job->strategy;
+    return system_trains_wide(s) || (s->system == SYSTEM_FSDP1 && s->frozen_low);
+}
+
+static bool parts(const struct job *job)
+{
+    return job->strategy.units == UNITS_TRAINED;
 }
 
 static bool composes_attention(const struct job *job)
@@ -93,6 +99,7 @@ static const struct recorded_under rows[] = {
     {"--autocast", 14, 15, autocasts, false, "systems_events.jsonl, version_systems_events.jsonl"},
     {"--lora", 14, 15, adapts, false, "lora_events.jsonl"},
     {"--frozen-dtype", 14, 14, mixes, false, "frozen_events.jsonl"},
+    {"--units peft", 14, 14, parts, false, "frozen_events.jsonl"},
     {"--attention in single ops", 14, 15, composes_attention, true, "attention_events.jsonl"},
     {"--experts-replicate", 14, 15, replicates_experts, false, "experts_events.jsonl"},
     {"--ignore", 14, 14, ignores, false, "fsdp2_events.jsonl, fsdp1_events.jsonl"},

@@ -22,6 +22,7 @@ struct handle { /* a FlatParamHandle */
     uint64_t elements; /* of the flat parameter, P */
     uint64_t shard;    /* of its shard, S; P where nothing is sharded */
     bool trained;      /* something in it is */
+    enum dtype stored; /* of the shard */
     uint32_t store;    /* buffer of the shard */
     uint32_t cast;     /* ... in the compute dtype (nothing sharded: of the parameter); NONE */
     uint32_t gathered; /* buffer of N·S elements; NONE: nothing is sharded */

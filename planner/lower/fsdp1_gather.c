@@ -40,7 +40,7 @@ static uint32_t bring_shard(struct lowering *low, const struct handle *handle)
 {
     const struct fsdp1 *f = fsdp1_of(low);
     const uint32_t brought = alloc_buffer(low, CATEGORY_CAST_SHARD, f->pre_unshard, ATEN_TO_COPY,
-                                          low->strategy->store, flat(handle->shard));
+                                          handle->stored, flat(handle->shard));
     emit_work(low, PLAN_HOST_TO_DEVICE, f->pre_unshard, WORK_COPY, ATEN_TO_COPY, PLAN_NO_GROUP, 1,
               &handle->store, 1, &brought);
     return brought;
@@ -87,7 +87,7 @@ void fsdp1_restore_host(struct lowering *low, struct handle *handle)
     handle->stale = false;
     const uint32_t before = enter_scope(low, "_writeback_orig_params", handle->unit, false);
     handle->restored = alloc_buffer(low, CATEGORY_GRADIENT, LANE_HOST, ATEN_ZEROS_LIKE,
-                                    low->strategy->store, flat(handle->shard));
+                                    handle->stored, flat(handle->shard));
     emit_work(low, PLAN_COMPUTE, LANE_HOST, WORK_FILL, ATEN_ZEROS_LIKE, PLAN_NO_GROUP, 0, NULL, 1,
               &handle->restored);
     emit_unary(low, LANE_HOST, WORK_COPY, ATEN_COPY_, handle->kept, handle->restored);

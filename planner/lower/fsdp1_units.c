@@ -127,9 +127,8 @@ static enum err_code check_units(const struct strategy *s, const struct graph *g
 {
     if (borderless)
         return err_set(err, ERR_UNSUPPORTED,
-                       "--units %u would wrap %s, of which it is not known where it begins and "
-                       "ends",
-                       s->unit_elements, borderless);
+                       "--units would wrap %s, of which it is not known where it begins and ends",
+                       borderless);
     const uint32_t strayed = strayed_param(graph, w);
     if (strayed != NONE)
         return err_set(err, ERR_INVALID,
@@ -146,6 +145,13 @@ static enum err_code check_units(const struct strategy *s, const struct graph *g
                        "it to who shares it",
                        graph->params[shared].name);
     const uint32_t mixed = mixed_unit(graph, w, arena);
+    if (mixed != NONE && s->frozen_low && s->store != s->compute)
+        return err_set(
+            err, ERR_INVALID,
+            "--frozen-dtype param: %s has parameters of two dtypes, and torch flattens "
+            "those of one alone (\"Must flatten tensors with uniform dtype\"); --units "
+            "peft gives what is trained units of its own, as peft's auto_wrap_policy does",
+            unit_path(graph, w, mixed));
     if (mixed != NONE && !s->use_orig_params)
         return err_set(err, ERR_INVALID,
                        "%s has frozen and trained parameters, which takes "
@@ -291,6 +297,7 @@ static void lay_out(struct lowering *low, struct handle *handle)
             align(handle, 16 / dtype_bytes(low->strategy->compute));
         add_part(handle, p, shape_elements(&plan->params[p].shape));
         handle->trained |= plan->params[p].trainable;
+        handle->stored = stored_dtype(low, p);
     }
     if (aligned)
         align(handle, f->ranks);
@@ -328,7 +335,7 @@ static uint32_t declare_kept(struct lowering *low, const struct handle *handle)
     const bool hook = f->kept == KEPT_REDUCED || f->kept == KEPT_CAST;
     if (f->kept == KEPT_HOST)
         return pinned(low, new_resident(low, CATEGORY_GRADIENT, LANE_HOST, ATEN_ZEROS_LIKE,
-                                        s->store, flat(handle->shard)));
+                                        handle->stored, flat(handle->shard)));
     const enum dtype dtype = f->kept == KEPT_CAST      ? s->store
                              : f->kept == KEPT_REDUCED ? s->reduce
                                                        : s->compute;
@@ -350,10 +357,10 @@ static void declare_buffers(struct lowering *low, struct handle *handle)
     const struct fsdp1 *f = fsdp1_of(low);
     const struct strategy *s = low->strategy;
     handle->store = new_resident(low, CATEGORY_SHARDED_PARAM, s->offload ? LANE_HOST : LANE_COMPUTE,
-                                 ATEN_EMPTY, s->store, flat(handle->shard));
+                                 ATEN_EMPTY, handle->stored, flat(handle->shard));
     if (s->offload)
         pinned(low, handle->store);
-    if (s->compute != s->store)
+    if (s->compute != handle->stored)
         handle->cast = new_buffer(low, CATEGORY_CAST_SHARD, f->pre_unshard, ATEN_EMPTY_LIKE,
                                   s->compute, flat(handle->shard));
     if (f->sharded)

@@ -45,6 +45,8 @@ enum units_kind {
     UNITS_EMBEDDINGS, /* each embedding and each block */
     UNITS_ELEMENTS,   /* size_based_auto_wrap_policy: from the leaves up, what has `unit_elements`
                          parameters that nothing below it took */
+    UNITS_TRAINED,    /* peft's fsdp_auto_wrap_policy: each block, and each module that is trained
+                         and has none in it */
 };
 
 enum sharding { /* FSDP1's ShardingStrategy */
@@ -135,6 +137,12 @@ static inline bool strategy_offloads(const struct strategy *s)
     return s->offload || s->zero.optimizer.on || s->zero.param.on;
 }
 
+/* Whether modules that are in blocks may be units of their own, which then get borders. */
+static inline bool strategy_wraps_inside(const struct strategy *s)
+{
+    return s->units == UNITS_ELEMENTS || s->units == UNITS_TRAINED;
+}
+
 /* The program of one step: `stream` (lent, as `graph` is) under a strategy, for one rank. Its
  * kernels are shared, so that one stream serves every strategy: the plan holds them as long as it
  * needs. ERR_INVALID: an option does not go with the mesh or the model; ERR_UNSUPPORTED: no
@@ -169,6 +177,11 @@ enum dtype system_made(const struct strategy *strategy);
 /* Whether what is trained is in fp32 where the rest of the model is in 16 bits:
  * model_job.wide_trained. */
 bool system_trains_wide(const struct strategy *strategy);
+
+/* Adapters of how many elements are units of their own, which are cast when they are gathered; 0:
+ * none are. With use_orig_params their shards, in the stored dtype, are what is seen of them before
+ * they are called: model_job.adapters_apart. */
+uint64_t system_parts_adapters(const struct strategy *strategy);
 
 /* Whether modules cast what they are called with to the dtype in which they compute:
  * model_job.casts_inputs. */

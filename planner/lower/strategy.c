@@ -103,7 +103,7 @@ bool stream_blocks_follow(const struct graph *graph, const struct stream *stream
 void strategy_unify(struct strategy *s, bool blocks_follow)
 {
     if (blocks_follow && s->system == SYSTEM_FSDP2 && s->backward_prefetch == 1 &&
-        s->units != UNITS_ELEMENTS)
+        !strategy_wraps_inside(s))
         s->backward_prefetch = 0;
 }
 

@@ -65,6 +65,13 @@ bool system_trains_wide(const struct strategy *strategy)
     return system && system->as_stored && strategy->frozen_low && strategy->store == DTYPE_FP32;
 }
 
+uint64_t system_parts_adapters(const struct strategy *s)
+{
+    if (s->system != SYSTEM_FSDP1 || s->store == s->compute)
+        return 0;
+    return s->units == UNITS_TRAINED ? 1 : s->units == UNITS_ELEMENTS ? s->unit_elements : 0;
+}
+
 bool system_casts_inputs(const struct strategy *strategy)
 {
     const struct system *system = system_of(strategy->system);

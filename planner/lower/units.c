@@ -78,8 +78,8 @@ static void choose_by_role(const struct graph *graph, const struct strategy *s, 
 
 struct by_size {
     const struct graph *graph;
-    uint64_t least;
-    bool *wrapped; /* (modules) */
+    uint64_t least; /* 0: UNITS_TRAINED */
+    bool *wrapped;  /* (modules) */
     struct arena *arena;
     const char *borderless;
 };
@@ -137,6 +137,24 @@ static uint64_t wrap_below(struct by_size *by, uint32_t first, uint32_t end, siz
     return all;
 }
 
+/* Whether a parameter is `weight` of a module that is trained: peft's have no modules in them. */
+static bool is_trained_weight(const struct graph_param *param)
+{
+    static const char weight[] = ".weight";
+    const size_t length = strlen(param->name), own = sizeof weight - 1;
+    return param->trainable && length > own && strcmp(param->name + length - own, weight) == 0;
+}
+
+static void wrap_trained(struct by_size *by)
+{
+    const struct graph *graph = by->graph;
+    for (uint32_t m = 0; m < graph->module_count; m++)
+        by->wrapped[m] = graph->modules[m].role == ROLE_BLOCK;
+    for (uint32_t p = 0; p < graph->param_count; p++)
+        if (is_trained_weight(&graph->params[p]))
+            wrap_path(by, graph->params[p].name, strlen(graph->params[p].name) - strlen(".weight"));
+}
+
 /* Units in the order of the modules' tree: a module goes before what is in it. */
 static void list_units(const struct by_size *by, uint32_t first, uint32_t end, size_t length,
                        struct wrapping *w)
@@ -179,7 +197,10 @@ static uint32_t unit_around(const struct by_size *by, const struct wrapping *w, 
 
 static void choose_by_size(struct by_size *by, struct wrapping *w)
 {
-    wrap_below(by, 0, by->graph->param_count, 0);
+    if (by->least)
+        wrap_below(by, 0, by->graph->param_count, 0);
+    else
+        wrap_trained(by);
     list_units(by, 0, by->graph->param_count, 0, w);
     for (uint32_t m = 0; m < by->graph->module_count; m++)
         if (!by->wrapped[m])
@@ -195,14 +216,15 @@ static uint32_t *none_of(struct arena *arena, uint32_t count)
 void choose_units(const struct graph *graph, const struct strategy *s, struct arena *arena,
                   struct wrapping *out, const char **borderless)
 {
-    struct by_size by = {.graph = graph, .least = s->unit_elements, .arena = arena};
+    const uint64_t least = s->units == UNITS_ELEMENTS ? s->unit_elements : 0;
+    struct by_size by = {.graph = graph, .least = least, .arena = arena};
     *out = (struct wrapping){
         .of_module = none_of(arena, graph->module_count),
         .first_module = none_of(arena, graph->module_count + 1),
         .last_module = none_of(arena, graph->module_count + 1),
     };
     new_unit(out, MODULE_ROOT);
-    if (s->units == UNITS_ELEMENTS) {
+    if (strategy_wraps_inside(s)) {
         by.wrapped = arena_alloc(arena, graph->module_count + 1);
         choose_by_size(&by, out);
     } else {

@@ -98,6 +98,8 @@ enum err_code model_build(const struct model_config *config, const struct model_
         graph_free(graph);
         return rc;
     }
+    lora.apart_from = job->adapters_apart;
+    lora.apart = job->apart;
     lora_begin(graph, &lora);
     graph->own_init = job->own_init;
     graph->made = job->made;

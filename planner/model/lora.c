@@ -60,7 +60,8 @@ enum err_code lora_read(const char *text, const struct model_config *config, enu
                        "--lora: peft's adapters are planned for transformers' decoders, not for %s "
                        "as %s writes it",
                        arch_name(config->arch), code_name(code));
-    *out = (struct graph_lora){(uint32_t)number, (float)LORA_ALPHA / (float)number, targets};
+    *out = (struct graph_lora){
+        .rank = (uint32_t)number, .scale = (float)LORA_ALPHA / (float)number, .targets = targets};
     if (!targets)
         out->targets = own_targets(config->arch);
     if (!out->targets)
@@ -161,7 +162,10 @@ uint32_t lora_apply(struct graph *graph, uint32_t weight, uint32_t x, uint32_t y
     if (adapter == GRAPH_NONE)
         return y;
     const uint32_t a = graph->params[adapter].tensor, b = graph->params[adapter + 1].tensor;
-    const uint32_t cast = op_to(graph, x, dtype_of(graph, a));
+    const uint64_t apart = graph->lora.apart_from;
+    const bool shard = apart && shape_elements(&graph->params[adapter].shape) >= apart;
+    const enum dtype asked = shard ? graph->lora.apart : dtype_of(graph, a);
+    const uint32_t cast = op_to(graph, x, asked);
     if (cast != x)
         graph_dies_before(graph, cast, y); /* it has the name of the first argument */
     const uint32_t dropped = op_called_alone(graph, cast); /* lora_dropout 0: an Identity */
@@ -184,6 +188,16 @@ uint32_t lora_apply(struct graph *graph, uint32_t weight, uint32_t x, uint32_t y
     if (cast != x)
         graph_drop(graph, cast);
     return result;
+}
+
+uint32_t lora_of_elements(const struct graph *graph, uint64_t least)
+{
+    for (uint32_t p = 0; p < graph->param_count; p++) {
+        const uint32_t adapter = graph->params[p].adapter;
+        if (adapter != GRAPH_NONE && shape_elements(&graph->params[adapter].shape) >= least)
+            return adapter;
+    }
+    return GRAPH_NONE;
 }
 
 enum err_code lora_check(const struct graph *graph, struct err *err)

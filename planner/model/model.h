@@ -262,6 +262,8 @@ struct model_job {
     bool split;         /* DDPOptimizer splits what is compiled where buckets end */
     const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
     const char *lora;   /* low-rank adapters, "16,q_proj,v_proj" (lora.h), or NULL */
+    uint64_t adapters_apart; /* of so many elements, in the dtype `apart` (struct graph_lora) */
+    enum dtype apart;
     enum autograd autograd;
     enum cross_entropy loss;
     enum attention_kernel attention;  /* AUTO: flash; predict knows the GPU, and what it takes */

@@ -187,7 +187,7 @@ static struct key stream_key(const struct job *job, bool freezes)
     struct key key = key_of((struct key){1, 2}, &job->model, sizeof job->model);
     key = key_of(key, made, sizeof made);
     key = key_of(key, &tape, sizeof tape);
-    return freezes || s->units == UNITS_ELEMENTS ? key_of(key, units, sizeof units) : key;
+    return freezes || strategy_wraps_inside(s) ? key_of(key, units, sizeof units) : key;
 }
 
 static bool is_asked_for(const struct building *b, const struct seed *seed)

@@ -349,13 +349,12 @@ static const struct setting rows[] = {
      .words = WORDS(WORD("off", FLOAT8_GATHER_NOT), WORD("dynamic", FLOAT8_GATHER_DYNAMIC),
                     WORD("precomputed", FLOAT8_GATHER_PRECOMPUTED)),
      .commands = FOR_JOB, .systems = SYSTEM(FSDP2), .numerics = true},
-    {.name = "frozen-dtype", .group = GROUP_FSDP2, .arg = "WHICH",
+    {.name = "frozen-dtype", .group = GROUP_STRATEGY, .arg = "WHICH",
      .help = "In which dtype parameters are stored that are not trained: --store-dtype, or "
              "--param-dtype (a model loaded in 16 bits, with peft's adapters in fp32)",
      .initial = "store", .field = FIELD(job.strategy.frozen_low),
      .words = WORDS(WORD("store", false), WORD("param", true)), .commands = FOR_JOB,
-     .systems = SYSTEM(FSDP2), .lacks = "stores all parameters in one dtype",
-     .lacking = SYSTEM(FSDP1) | ZERO, .numerics = true, .axis = AXIS_WORDS},
+     .systems = FSDP, .lacks = "stores all parameters in one dtype", .lacking = ZERO, .numerics = true, .axis = AXIS_WORDS},
     {.name = "frozen-dtype", .group = GROUP_STRATEGY, .arg = "DTYPE",
      .help = "In which dtype parameters are that are not trained: --store-dtype, or 16 bits (a model "
              "loaded in these, with peft's adapters in fp32)",
@@ -392,12 +391,12 @@ static const struct setting rows[] = {
 
     /* ---- FullyShardedDataParallel ---- */
     {.name = "units", .group = GROUP_FSDP1, .arg = "UNITS",
-     .help = "auto_wrap_policy: each block; none; each block and embedding; or modules of at least "
-             "so many parameters",
+     .help = "auto_wrap_policy: each block; none; each block and embedding; peft's, each block and "
+             "each module that is trained; or modules of at least so many parameters",
      .initial = "blocks", .field = FIELD(job.strategy.units),
      .words = WORDS(WORD("blocks", UNITS_BLOCKS), WORD("none", UNITS_NONE),
-                    WORD("embeddings", UNITS_EMBEDDINGS), ALSO("torchtitan", UNITS_EMBEDDINGS),
-                    ALSO("titan", UNITS_EMBEDDINGS)),
+                    WORD("embeddings", UNITS_EMBEDDINGS), WORD("peft", UNITS_TRAINED),
+                    ALSO("torchtitan", UNITS_EMBEDDINGS), ALSO("titan", UNITS_EMBEDDINGS)),
      .numbers = {{NUMBER_INTEGER, 1, UINT32_MAX, "numbers of parameters",
                   FIELD(job.strategy.unit_elements), .word = UNITS_ELEMENTS}},
      .commands = FOR_JOB, .systems = SYSTEM(FSDP1), .axis = "blocks,none,embeddings"},

@@ -336,6 +336,10 @@ static void adapters_are_the_trainers_own(void **state)
          "lora 4;q_proj;v_proj, frozen-dtype bf16, autocast bf16, checkpointing full, "
          "find-unused-parameters off"},
         {"base_model: Qwen/Qwen3-8B\nbf16: true\nadapter: lora\nlora_r: 4\n"
+         "lora_target_linear: true\nfsdp:\n  - full_shard\n  - auto_wrap\nfsdp_config:\n"
+         "  fsdp_use_orig_params: false\n",
+         "lora 4;all-linear, strategy fsdp1, units peft, frozen-dtype param, autocast bf16"},
+        {"base_model: Qwen/Qwen3-8B\nbf16: true\nadapter: lora\nlora_r: 4\n"
          "lora_target_linear: true\npeft_autocast_adapter_dtype: false\n",
          "lora 4;all-linear, store-dtype bf16, frozen-dtype store, autocast bf16"},
         {"base_model: Qwen/Qwen3-8B\nbf16: true\nadapter: lora\nlora_r: 4\n"

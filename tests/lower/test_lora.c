@@ -42,6 +42,13 @@ static void adapters_of_16_bits_under_ddp(void **state)
     truth_check_file(FROZEN, SYSTEM_DDP, true, truth_read_hf);
 }
 
+/* In units of their own, as peft's auto_wrap_policy makes them. */
+static void adapters_of_16_bits_under_fsdp1(void **state)
+{
+    (void)state;
+    truth_check_file(FROZEN, SYSTEM_FSDP1, true, truth_read_hf);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -50,6 +57,7 @@ int main(void)
         cmocka_unit_test(adapters_under_ddp),
         cmocka_unit_test(adapters_of_16_bits_alone),
         cmocka_unit_test(adapters_of_16_bits_under_ddp),
+        cmocka_unit_test(adapters_of_16_bits_under_fsdp1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

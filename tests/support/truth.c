@@ -120,7 +120,8 @@ static void read_fsdp1(const json_t *s, struct strategy *t)
     t->unlimited_gathers = !truth_bool(s, "limit_all_gathers", true);
     t->keep_low_precision_grads = truth_bool(s, "keep_low_precision_grads", false);
     t->unit_elements = truth_number(s, "wrap", 0);
-    t->units = t->unit_elements             ? UNITS_ELEMENTS
+    t->units = strcmp(wrap, "peft") == 0    ? UNITS_TRAINED
+               : t->unit_elements           ? UNITS_ELEMENTS
                : strcmp(wrap, "none") == 0  ? UNITS_NONE
                : strcmp(wrap, "titan") == 0 ? UNITS_EMBEDDINGS
                                             : UNITS_BLOCKS;

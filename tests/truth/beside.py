@@ -47,6 +47,7 @@ def of_fsdp1(s):
     yield "units", {"titan": "embeddings"}.get(s.get("wrap", "blocks"), s.get("wrap", "blocks"))
     yield "backward-prefetch", s.get("backward_prefetch", "pre") or "none"
     yield "forward-prefetch", int(s.get("forward_prefetch", False))
+    yield "frozen-dtype", "param" if s.get("lora_dtype") else "store"
     yield "use-orig-params", on(s.get("use_orig_params"))
     yield "keep-low-precision-grads", on(s.get("keep_low_precision_grads"))
     yield "limit-all-gathers", on(s.get("limit_all_gathers", True))

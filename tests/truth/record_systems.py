@@ -19,7 +19,7 @@ autocast (bf16: the forward runs under it, with CUDA's lists of operators), free
 glob patterns of parameter names), lora and lora_dtype (models.adapted), code (hf).
 ddp: bucket_cap_mb, gradient_as_bucket_view, static_graph, find_unused_parameters, broadcast_buffers,
 comm_hook (allreduce | bf16_compress | fp16_compress), zero_redundancy (plain | bucket_view).
-fsdp1: sharding (FULL_SHARD, ...), replicate, wrap (blocks | titan | none | number), param_dtype,
+fsdp1: sharding (FULL_SHARD, ...), replicate, wrap (blocks | titan | none | peft | number), param_dtype,
 reduce_dtype, buffer_dtype, keep_low_precision_grads, backward_prefetch (pre | post | null), forward_prefetch,
 use_orig_params, limit_all_gathers, ignore (comma-separated glob patterns: ignored_states), offload (cpu: CPUOffload(offload_params=True), with param_dtype: copies
 between host and device are copies here, too; without it FSDP1 asks which device a tensor is on, which is one).
@@ -258,6 +258,9 @@ class Fsdp1(Steady):
         wrap = self.s.get("wrap", "blocks")
         if wrap == "none":
             return None
+        if wrap == "peft":      # blocks, and what is trained and has no modules in it
+            from peft.utils.other import fsdp_auto_wrap_policy
+            return fsdp_auto_wrap_policy(model)
         if not isinstance(wrap, str):
             return functools.partial(size_based_auto_wrap_policy, min_num_params=wrap)
         chosen = set(blocks)
