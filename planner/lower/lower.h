@@ -166,6 +166,10 @@ bool system_has_views(enum system_kind kind);
 /* Whether its hooks are of AccumulateGrad's nodes: recording_choice.node_hooks. */
 bool system_has_node_hooks(enum system_kind kind);
 
+/* Whether parameters, and so their gradients, are computed with in the dtype that they are stored
+ * in. */
+bool system_computes_as_stored(enum system_kind kind);
+
 /* Its stage of DeepSpeed's ZeRO; 0: it is another's. */
 uint32_t system_zero_stage(enum system_kind kind);
 

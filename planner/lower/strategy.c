@@ -11,7 +11,7 @@ static uint32_t least(uint32_t a, uint32_t b)
 enum dtype strategy_own_reduce(const struct strategy *s, uint32_t torch)
 {
     const bool stored = s->system == SYSTEM_FSDP2 && torch_does(torch, TORCH_REDUCES_AS_STORED);
-    return stored ? s->store : s->compute;
+    return stored || system_computes_as_stored(s->system) ? s->store : s->compute;
 }
 
 void strategy_simplify(struct strategy *s, uint32_t blocks)

@@ -46,6 +46,11 @@ bool system_has_node_hooks(enum system_kind kind)
     return system_of(kind) && system_of(kind)->node_hooks;
 }
 
+bool system_computes_as_stored(enum system_kind kind)
+{
+    return system_of(kind) && system_of(kind)->as_stored;
+}
+
 uint32_t system_zero_stage(enum system_kind kind)
 {
     return system_of(kind) ? system_of(kind)->zero_stage : 0;
@@ -61,8 +66,8 @@ enum dtype system_made(const struct strategy *strategy)
 
 bool system_trains_wide(const struct strategy *strategy)
 {
-    const struct system *system = system_of(strategy->system);
-    return system && system->as_stored && strategy->frozen_low && strategy->store == DTYPE_FP32;
+    return system_computes_as_stored(strategy->system) && strategy->frozen_low &&
+           strategy->store == DTYPE_FP32;
 }
 
 uint64_t system_parts_adapters(const struct strategy *s)

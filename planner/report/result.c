@@ -305,9 +305,11 @@ static void print_title(FILE *file, const struct style *s, const struct settings
     fprintf(file, "micro-batch %u x %u tokens", job->model.batch, job->model.seq);
     if (t->accumulate > 1)
         fprintf(file, " x %u", t->accumulate);
-    fprintf(file, ", %s compute, %s reduce, %s stored%s\n\n", dtype_brief(t->compute),
-            dtype_brief(t->reduce), dtype_brief(t->store),
-            job->model.autocast ? ", forward under autocast (bf16)" : "");
+    fprintf(file, ", %s compute, %s reduce, %s stored", dtype_brief(t->compute),
+            dtype_brief(t->reduce), dtype_brief(t->store));
+    if (t->frozen_low && t->compute != t->store)
+        fprintf(file, ", %s where frozen", dtype_brief(t->compute));
+    fprintf(file, "%s\n\n", job->model.autocast ? ", forward under autocast (bf16)" : "");
 }
 
 static void print_notes(FILE *file, const struct job *job, bool all)
