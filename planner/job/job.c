@@ -137,34 +137,29 @@ static enum err_code check_inner(const struct job *job, struct graph **out, stru
 /* What peft's layers cast their input to is the dtype that they see of lora_A.weight. In a unit of
  * its own that is the stored one while it is sharded: always with use_orig_params, else until it
  * was gathered for the first time. */
-static enum err_code check_apart(const struct job *job, struct graph **out, struct err *err)
+static enum err_code check_apart(const struct job *job, const struct graph *graph, struct err *err)
 {
     const struct strategy *s = &job->strategy;
     const uint64_t least = system_parts_adapters(s);
-    const uint32_t adapter = least ? lora_of_elements(*out, least) : GRAPH_NONE;
+    const uint32_t adapter = least ? lora_of_elements(graph, least) : GRAPH_NONE;
     const bool checkpointed = job->tape.checkpointing != CHECKPOINTING_NONE;
     if (adapter == GRAPH_NONE || job->model.autocast || (!s->use_orig_params && !checkpointed))
         return ERR_OK;
-    const char *name = (*out)->params[adapter].name, *stored = dtype_brief(s->store);
-    const enum err_code rc =
-        s->use_orig_params
-            ? err_set(
-                  err, ERR_INVALID,
-                  "--use-orig-params on: %s is a unit of its own, and peft casts to its shard's "
-                  "dtype, %s, what its gathered weight is then multiplied with, which torch "
-                  "refuses (mat1 and mat2 must have the same dtype); with --autocast bf16, as "
-                  "accelerate runs it, it can be",
-                  name, stored)
-            : err_set(
-                  err, ERR_INVALID,
-                  "--checkpointing: %s is a unit of its own, and peft casts to the dtype that it "
-                  "sees: %s in the first forward, and another when that is computed again, which "
-                  "torch refuses (CheckpointError); with --autocast bf16, as accelerate runs it, "
-                  "it can be",
-                  name, stored);
-    graph_free(*out);
-    *out = NULL;
-    return rc;
+    const char *name = graph->params[adapter].name, *stored = dtype_brief(s->store);
+    if (s->use_orig_params)
+        return err_set(
+            err, ERR_INVALID,
+            "--use-orig-params on: %s is a unit of its own, whose shard peft sees, in %s, "
+            "and casts to: torch refuses the product with the gathered weight (mat1 and "
+            "mat2 must have the same dtype), but not under --autocast bf16, as accelerate "
+            "runs it",
+            name, stored);
+    return err_set(
+        err, ERR_INVALID,
+        "--checkpointing: %s is a unit of its own, whose dtype peft sees and casts to: %s "
+        "in the first forward, another when that is computed again, which torch refuses "
+        "(CheckpointError), but not under --autocast bf16, as accelerate runs it",
+        name, stored);
 }
 
 /* create_selective_checkpoint_contexts sees calls by a TorchDispatchMode. */
@@ -224,7 +219,12 @@ enum err_code job_graph(const struct job *job, struct graph **out, struct err *e
     }
     const struct model_job model = job_model(job);
     TRY(model_build(&job->config, &model, out, err));
-    TRY(check_apart(job, out, err));
+    const enum err_code rc = check_apart(job, *out, err);
+    if (rc != ERR_OK) {
+        graph_free(*out);
+        *out = NULL;
+        return rc;
+    }
     system_prepare(&job->strategy, *out);
     return check_inner(job, out, err);
 }

@@ -129,6 +129,9 @@ static enum err_code check_units(const struct strategy *s, const struct graph *g
         return err_set(err, ERR_UNSUPPORTED,
                        "--units would wrap %s, of which it is not known where it begins and ends",
                        borderless);
+    if (s->units == UNITS_TRAINED && graph->lora.rank == 0)
+        return err_set(err, ERR_INVALID,
+                       "--units peft: that auto_wrap_policy is of models with adapters: --lora");
     const uint32_t strayed = strayed_param(graph, w);
     if (strayed != NONE)
         return err_set(err, ERR_INVALID,
