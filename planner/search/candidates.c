@@ -182,8 +182,13 @@ static struct key stream_key(const struct job *job, bool freezes)
     const bool made[] = {model.views,        model.casts_inputs,  model.copies_outputs,
                          model.own_experts,  model.watched,       model.made != DTYPE_FP32,
                          model.wide_trained, system_casts_root(s)};
-    const uint64_t units[] = {(uint64_t)s->system, (uint64_t)s->units, s->per_unit, s->unit_bytes,
-                              s->unit_elements};
+    const uint64_t units[] = {(uint64_t)s->system,
+                              (uint64_t)s->units,
+                              s->per_unit,
+                              s->unit_bytes,
+                              s->unit_elements,
+                              model.adapters_apart,
+                              model.adapters_apart ? (uint64_t)model.apart : 0};
     struct key key = key_of((struct key){1, 2}, &job->model, sizeof job->model);
     key = key_of(key, made, sizeof made);
     key = key_of(key, &tape, sizeof tape);
