@@ -134,6 +134,16 @@ static enum err_code check_inner(const struct job *job, struct graph **out, stru
     return ERR_OK;
 }
 
+/* Whether a weight that is seen gathered in forward is so where that is computed again, and one
+ * that is seen sharded likewise: the first where it is prefetched, the second where forward leaves
+ * it gathered. */
+static bool sees_it_again(const struct strategy *s)
+{
+    const bool shards = s->world / s->replicate > 1;
+    const bool keeps = s->sharding == SHARDING_GRAD_OP || s->sharding == SHARDING_HYBRID_ZERO2;
+    return !s->use_orig_params || (s->forward_prefetch > 0) == (keeps && shards);
+}
+
 /* What peft's layers cast their input to is the dtype that they see of lora_A.weight. In a unit of
  * its own that is the stored one while it is sharded: always with use_orig_params, else until it
  * was gathered for the first time. */
@@ -143,8 +153,17 @@ static enum err_code check_apart(const struct job *job, const struct graph *grap
     const uint64_t least = system_parts_adapters(s);
     const uint32_t adapter = least ? lora_of_elements(graph, least) : GRAPH_NONE;
     const bool checkpointed = job->tape.checkpointing != CHECKPOINTING_NONE;
-    if (adapter == GRAPH_NONE || job->model.autocast || (!s->use_orig_params && !checkpointed))
+    if (adapter == GRAPH_NONE || (!s->use_orig_params && !checkpointed))
         return ERR_OK;
+    if (job->model.autocast && (!checkpointed || sees_it_again(s)))
+        return ERR_OK;
+    if (job->model.autocast)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--use-orig-params on with --checkpointing: %s is seen gathered in one of "
+                       "forward and its recomputation, and sharded in the other, so peft casts in "
+                       "one alone: planned where --forward-prefetch is on with --sharding "
+                       "SHARD_GRAD_OP, or off with another",
+                       graph->params[adapter].name);
     const char *name = graph->params[adapter].name, *stored = dtype_brief(s->store);
     if (s->use_orig_params)
         return err_set(
@@ -194,7 +213,7 @@ struct model_job job_model(const struct job *job)
     struct model_job model = job->model;
     model.made = system_made(&job->strategy);
     model.adapters_apart =
-        job->strategy.use_orig_params ? system_parts_adapters(&job->strategy) : 0;
+        system_shows_shards(&job->strategy) ? system_parts_adapters(&job->strategy) : 0;
     model.apart = job->strategy.store;
     model.wide_trained = system_trains_wide(&job->strategy);
     model.views = system_has_views(job->strategy.system);

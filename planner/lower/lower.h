@@ -183,9 +183,11 @@ enum dtype system_made(const struct strategy *strategy);
 bool system_trains_wide(const struct strategy *strategy);
 
 /* Adapters of how many elements are units of their own, which are cast when they are gathered; 0:
- * none are. With use_orig_params their shards, in the stored dtype, are what is seen of them before
- * they are called: model_job.adapters_apart. */
+ * none are. */
 uint64_t system_parts_adapters(const struct strategy *strategy);
+/* Whether their shards, in the stored dtype, are what is seen of them before they are called:
+ * model_job.adapters_apart. */
+bool system_shows_shards(const struct strategy *strategy);
 
 /* Whether modules cast what they are called with to the dtype in which they compute:
  * model_job.casts_inputs. */

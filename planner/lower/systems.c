@@ -77,6 +77,12 @@ uint64_t system_parts_adapters(const struct strategy *s)
     return s->units == UNITS_TRAINED ? 1 : s->units == UNITS_ELEMENTS ? s->unit_elements : 0;
 }
 
+/* With use_orig_params; but what is prefetched is seen gathered. */
+bool system_shows_shards(const struct strategy *s)
+{
+    return system_parts_adapters(s) > 0 && s->use_orig_params && s->forward_prefetch == 0;
+}
+
 bool system_casts_inputs(const struct strategy *strategy)
 {
     const struct system *system = system_of(strategy->system);

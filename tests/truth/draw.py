@@ -53,6 +53,12 @@ def adapters(rng, m, s):
     return True
 
 
+def beside_16_bits(rng, m, s):
+    """Adapters, often of a model that was loaded in 16 bits."""
+    if adapters(rng, m, s) and not s.get("store_dtype") and rng.random() < 0.7:
+        s.update(store_dtype=rng.choice(["bf16", "bf16", "fp16"]), lora_dtype="fp32")
+
+
 def fsdp2(rng, m):
     s = common(rng, m, {})
     precision(rng, s)
@@ -120,7 +126,18 @@ def ddp(rng, m):
         s["no_sync"] = False
     if rng.random() < 0.2:
         s["freeze"] = frozen(rng, m)
-    adapters(rng, m, s)
+    beside_16_bits(rng, m, s)
+    return s
+
+
+def single(rng, m):
+    s = common(rng, m, {"system": "single"})
+    s.update(world=1, rank=0)
+    if rng.random() < 0.6:
+        s["autocast"] = "bf16"
+    if rng.random() < 0.2:
+        s["freeze"] = frozen(rng, m)
+    beside_16_bits(rng, m, s)
     return s
 
 
@@ -152,6 +169,9 @@ def fsdp1(rng, m):
         s["use_orig_params"] = rng.random() < 0.8
     if adapters(rng, m, s):
         s["use_orig_params"] = True
+        if rng.random() < 0.4:      # as transformers' Trainer wraps them
+            s.update(wrap="peft", use_orig_params=rng.random() < 0.5, store_dtype="bf16", lora_dtype="fp32", param_dtype="bf16",
+                     reduce_dtype=rng.choice(["bf16", "fp32"]), autocast="bf16")
     return s
 
 
@@ -200,7 +220,7 @@ def zero(rng, m):
     return s
 
 
-SYSTEMS = {"fsdp2": fsdp2, "ddp": ddp, "fsdp1": fsdp1, "zero": zero}
+SYSTEMS = {"fsdp2": fsdp2, "ddp": ddp, "fsdp1": fsdp1, "zero": zero, "single": single}
 
 
 def job(rng, system, name):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random jobs under real PyTorch and DeepSpeed, beside what shardplan says of them.
 
-    random_jobs.py --count 100 --seed 1 [--system fsdp2 fsdp1 ddp zero real] [--out ROWS.jsonl]
+    random_jobs.py --count 100 --seed 1 [--system fsdp2 fsdp1 ddp zero single real] [--out ROWS.jsonl]
     random_jobs.py ... [--models written|mixtures] [--with offload ...]    models of models.py, or of experts, alone; jobs that
                                                                 have a key
     random_jobs.py ... --wide                                   further out, every family and recorded models (draw_wide.py)
