@@ -126,6 +126,9 @@ static void print_ddp(struct sums *sums)
                true, truth_read_hf, sums);
     print_file("lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
                truth_read_hf, sums);
+    print_file("frozen_events.jsonl",
+               "The same of models in 16 bits, with peft's adapters in fp32.", true, truth_read_hf,
+               sums);
     print_direct(sums);
     print_attention(sums);
     print_random(sums);
@@ -191,6 +194,9 @@ static void print_fsdp1(struct sums *sums)
                true, truth_read_recorded, sums);
     print_file("lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
                truth_read_hf, sums);
+    print_file("frozen_events.jsonl",
+               "The same of models in 16 bits, with peft's adapters in fp32.", true, truth_read_hf,
+               sums);
     print_file("offload_events.jsonl", "Whole event lists with CPUOffload(offload_params=True).",
                true, truth_read_written, sums);
     print_direct(sums);
