@@ -121,6 +121,22 @@ static uint32_t unreached_unit(const struct graph *graph, const struct wrapping 
     return NONE;
 }
 
+/* A shared table in a unit that is frozen as a whole and is not cast, where nothing is sharded;
+ * NONE: there is none. */
+static uint32_t stuck_table(const struct strategy *s, const struct graph *graph,
+                            const struct wrapping *w, struct arena *arena)
+{
+    const bool sharded = s->sharding != SHARDING_NONE && s->world / s->replicate > 1;
+    if (sharded || !s->use_orig_params || (!s->frozen_low && s->store != s->compute))
+        return NONE;
+    const uint32_t table = shared_table(graph, arena);
+    for (uint32_t p = 0; p < graph->param_count && table != NONE; p++)
+        if (graph->params[p].trainable && !is_ignored(w, p) &&
+            unit_of_param(graph, w, p) == unit_of_param(graph, w, table))
+            return NONE;
+    return table;
+}
+
 static enum err_code check_units(const struct strategy *s, const struct graph *graph,
                                  const struct wrapping *w, const char *borderless,
                                  struct arena *arena, struct err *err)
@@ -147,6 +163,14 @@ static enum err_code check_units(const struct strategy *s, const struct graph *g
                        "torch refuses a .grad of another dtype than its parameter's where it hands "
                        "it to who shares it",
                        graph->params[shared].name);
+    const uint32_t stuck = stuck_table(s, graph, w, arena);
+    if (stuck != NONE)
+        return err_set(
+            err, ERR_INVALID,
+            "--use-orig-params on without shards: %s is shared in a unit that is frozen and "
+            "not cast, of which torch fails to make parameters again (_use_unsharded_views: "
+            "as_params=True); --use-orig-params off",
+            graph->params[stuck].name);
     const uint32_t mixed = mixed_unit(graph, w, arena);
     if (mixed != NONE && s->frozen_low && s->store != s->compute)
         return err_set(
