@@ -69,7 +69,8 @@ static const struct setting *find(const struct settings *settings, const char *n
             continue;
         if (setting_suits(&rows[i], settings->job.strategy.system))
             return &rows[i];
-        *unsuited = &rows[i];
+        if (!*unsuited || rows[i].lacking >> settings->job.strategy.system & 1U)
+            *unsuited = &rows[i]; /* that says why */
     }
     return NULL;
 }
@@ -99,14 +100,28 @@ static void refuse_name(const struct settings *settings, const char *name, struc
             nearest ? "; did you mean --" : "", nearest ? nearest->name : "", nearest ? "?" : "");
 }
 
+/* Whether a system has a setting of that row's name: rows of several may share one. */
+static bool has_one_like(const struct setting *like, enum command command, enum system_kind system)
+{
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    for (uint32_t i = 0; i < count; i++)
+        if (is_called(&rows[i], like->name) && setting_is_of(&rows[i], command) &&
+            setting_suits(&rows[i], system))
+            return true;
+    return false;
+}
+
 /* "--reshard: ddp shards no parameters; it belongs to fsdp2". */
-static void refuse_system(const struct setting *row, enum system_kind system, struct err *err)
+static void refuse_system(const struct setting *row, enum command command, enum system_kind system,
+                          struct err *err)
 {
     char owners[128] = "";
     size_t used = 0;
     const bool offered = setting_is_offered(row);
     for (uint32_t i = 0; i < SYSTEM_COUNT; i++)
-        if (setting_suits(row, i) && (!offered || system_is_planned((enum system_kind)i)))
+        if (has_one_like(row, command, (enum system_kind)i) &&
+            (!offered || system_is_planned((enum system_kind)i)))
             used += (size_t)snprintf(owners + used, sizeof owners - used, "%s%s", used ? ", " : "",
                                      system_name((enum system_kind)i));
     err_set(err, ERR_INVALID, "--%s: %s %s; it belongs to %s%s", row->name, system_name(system),
@@ -123,7 +138,7 @@ const struct setting *settings_find(const struct settings *settings, const char 
     if (row || !err) /* a search asks very often, and not why */
         return row;
     if (unsuited)
-        refuse_system(unsuited, settings->job.strategy.system, err);
+        refuse_system(unsuited, settings->command, settings->job.strategy.system, err);
     else
         refuse_name(settings, name, err);
     return row;
