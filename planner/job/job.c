@@ -322,6 +322,12 @@ static enum err_code check_compiled(const struct job *job, struct err *err)
 {
     if (!job_tape(job).compiled || job->config.recording)
         return ERR_OK;
+    if (system_trains_wide(&job->strategy))
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--compile with --frozen-dtype %s: what torch.compile makes of two dtypes was "
+            "not recorded, and is not planned",
+            dtype_brief(job->strategy.compute));
     if (job->tape.compiled == COMPILED_MODEL)
         TRY(check_compiled_model(job, err));
     const struct tape_options tape = job_tape(job);
