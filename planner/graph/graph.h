@@ -242,6 +242,7 @@ struct graph {
     bool views;       /* parameters are views of something larger: autocast keeps no cast of them */
     bool own_experts; /* experts are wrapped on their own: builders give their borders */
     bool is_recording;   /* of what PyTorch ran: no builder made it */
+    bool outputs_fp32;   /* the root casts what it returns to fp32: builders do */
     bool copies_outputs; /* the root's caller gets copies of what it returns: builders make them */
     bool casts_inputs;   /* modules that are wrapped cast what they are called with to `compute` */
     bool own_init;       /* parameters start as their code draws them, not with test values */

@@ -405,11 +405,22 @@ uint32_t hf_dropout(struct graph *graph, uint32_t x, float p)
     return out;
 }
 
+/* recursively_apply of accelerate's operations.py makes the output anew of what it cast. */
+static uint32_t widened(struct graph *graph, uint32_t x)
+{
+    return graph->outputs_fp32 ? op_to(graph, x, DTYPE_FP32) : x;
+}
+
 void hf_return(struct graph *graph, uint32_t logits, uint32_t other)
 {
-    const uint32_t fields[] = {graph->loss, logits, other}; /* of the output, in order */
+    const uint32_t made[] = {graph->loss, logits, other}; /* of the output, in order */
     const uint32_t count = other == GRAPH_NONE ? 2 : 3;
-    uint32_t returned[] = {graph->loss, logits, other};
+    uint32_t fields[3], returned[3];
+    for (uint32_t i = 0; i < count; i++)
+        fields[i] = widened(graph, made[i]);
+    for (uint32_t i = 0; i < count; i++)
+        if (fields[i] != made[i])
+            graph_drop(graph, made[i]);
     for (uint32_t i = 0; i < count; i++)
         returned[i] = build_returned(graph, fields[i]);
     for (uint32_t i = 0; i < count; i++)

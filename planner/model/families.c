@@ -108,6 +108,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     graph->own_experts = job->own_experts;
     graph->casts_inputs = job->casts_inputs;
     graph->copies_outputs = job->copies_outputs;
+    graph->outputs_fp32 = job->outputs_fp32;
     graph->autograd = job->autograd;
     graph->watched = job->watched;
     graph->cross_entropy = job->loss;

@@ -253,6 +253,8 @@ struct model_job {
     bool views;          /* parameters are views of larger ones (graph.h) */
     bool casts_inputs;   /* modules cast what they are called with to `compute` */
     bool copies_outputs; /* what the model returns is copied before its caller gets it */
+    bool outputs_fp32;   /* its forward casts what it returns to fp32, outside of autocast:
+                            convert_outputs_to_fp32 of accelerate 1.15 */
     bool own_experts;    /* experts are modules that are wrapped on their own (ROLE_EXPERTS) */
     bool flat;           /* torchtitan's and nanoGPT's blocks have no modules for attention and MLP:
                             their linear layers are the block's own */

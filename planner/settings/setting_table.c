@@ -370,6 +370,14 @@ static const struct setting rows[] = {
      .lacks = "has --param-dtype for that", .lacking = SYSTEM(FSDP2) | ZERO, .numerics = true,
      .axis = AXIS_WORDS},
 
+    {.name = "outputs", .group = GROUP_STRATEGY, .arg = "DTYPE",
+     .help = "What the model's forward returns: as it is, or cast to fp32 in it, as accelerate does "
+             "beside autocast (transformers' code)",
+     .initial = "same", .field = FIELD(job.model.outputs_fp32),
+     .words = WORDS(WORD("same", false), WORD("fp32", true)), .commands = FOR_JOB,
+     .systems = WHOLE | SYSTEM(FSDP1), .lacks = "is not called under autocast",
+     .lacking = SYSTEM(FSDP2) | ZERO},
+
     {.name = "loss", .group = GROUP_STRATEGY, .arg = "NAME",
      .help = "Cross-entropy: PyTorch's on fp32 logits, or on logits as they are; a fused kernel "
              "that puts the gradient where they were; eight chunks of tokens, each with the head "

@@ -21,7 +21,8 @@ static const char *const paths[] = {
     "tests/data/truth/compile_steps.jsonl",        "tests/data/truth/compile_steps_float8.jsonl",
     "tests/data/truth/compile_steps_model.jsonl",  "tests/data/truth/compile_steps_parts.jsonl",
     "tests/data/truth/compile_steps_frames.jsonl", "tests/data/truth/compile_steps_zero.jsonl",
-    "tests/data/truth/compile_steps_hf.jsonl",     "tests/data/truth/version_compile_steps.jsonl"};
+    "tests/data/truth/compile_steps_hf.jsonl",     "tests/data/truth/version_compile_steps.jsonl",
+    "tests/data/truth/compile_steps_accelerate.jsonl"};
 
 /* Programs' own memory is Inductor's business (test_program.c). */
 static bool is_border(const struct plan *plan, const struct plan_instruction *i)
@@ -149,6 +150,8 @@ static struct graph *graph_of(const json_t *row, enum dtype compute, bool autoca
     struct model_config config = {0};
     struct model_job job = {.compute = compute,
                             .autocast = autocast,
+                            .outputs_fp32 =
+                                *truth_text(json_object_get(row, "strategy"), "outputs", ""),
                             .attention = ATTENTION_FLASH,
                             .traced = is_model(row)};
     struct graph *graph;
@@ -240,9 +243,13 @@ static size_t compare_runs(const json_t *row)
     struct tape_regions regions;
     if (!recorded)
         return 0;
-    struct graph *graph = graph_of(row, DTYPE_BF16, false);
     truth_strategy(row, &strategy);
     system_tape(&strategy, &options);
+    options.whole_graphs = !truth_bool(s, "optimize_ddp", false);
+    if (*truth_text(s, "ac", ""))
+        options.checkpointing = CHECKPOINTING_FULL;
+    struct graph *graph =
+        graph_of(row, strategy.compute, *truth_text(s, "autocast", "") && strategy.system != SYSTEM_FSDP1);
     tape_run_regions(graph, &options, &regions);
     long long runs = regions.count;
     for (uint32_t i = 0; i < regions.count; i++)

@@ -229,6 +229,7 @@ static void read_strategy(const json_t *row, struct job *job)
                            : strcmp(attention, "eager") == 0 ? ATTENTION_EAGER
                                                              : ATTENTION_AUTO;
     job->model.autocast = strcmp(truth_text(s, "autocast", ""), "bf16") == 0;
+    job->model.outputs_fp32 = strcmp(truth_text(s, "outputs", ""), "fp32") == 0;
     t->world = truth_number(s, "world", 1);
     t->rank = truth_number(s, "rank", 0);
     t->replicate = truth_number(s, "replicate", 1);

@@ -19,6 +19,7 @@ import json
 import math
 import pathlib
 import sys
+import types
 import unittest.mock
 
 import torch
@@ -488,6 +489,15 @@ def adapted(model, s):
     # they are born where they belong, in their dtype: fake tensors cannot be moved in place
     with unittest.mock.patch.object(nn.Module, "to", lambda module, *_, **__: module):
         return peft.get_peft_model(model, config, autocast_adapter_dtype=False)
+
+
+def prepared(model, device="cuda"):
+    """As Accelerator.prepare_model does it under bf16 (native_amp), before anything wraps or compiles the model:
+    autocast, and what is returned in fp32, are its forward's own."""
+    from accelerate.utils.operations import convert_outputs_to_fp32
+    for around in (torch.autocast(device, torch.bfloat16), convert_outputs_to_fp32):
+        model.forward = types.MethodType(around(model.forward.__func__), model)
+    return model
 
 
 def plain_name(name):

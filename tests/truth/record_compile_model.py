@@ -27,7 +27,7 @@ import pathlib
 import sys
 
 import record_compile       # which runs this script again under no_gpu.c
-from record_compile import BIG, BF16, GPT2, HF_LLAMA, HFB, LLAMA, AUTOCAST, Program, Recorder
+from record_compile import BIG, BF16, GPT2, HF_GPT2, HF_LLAMA, HFB, LLAMA, AUTOCAST, Program, Recorder
 
 import torch
 import torch._functorch.partitioners as partitioners
@@ -57,6 +57,10 @@ CASES = (
 DEEP, ONE = {**LLAMA, "layers": 3}, {"bucket_cap_mb": 1}
 HF_WHOLE = {**HFB, **MODEL}
 HF_GQA = {**HF_LLAMA, "num_key_value_heads": 2}
+ACCELERATE = {**AUTOCAST, "code": "hf", **MODEL, "outputs": "fp32"}
+HF_OPT = {"kind": "hf", "model_type": "opt", "vocab_size": 251, "hidden_size": 256, "num_hidden_layers": 2, "ffn_dim": 1024,
+          "num_attention_heads": 8, "max_position_embeddings": 128, "word_embed_proj_dim": 256, "dropout": 0.0,
+          "batch": 2, "seq": 128}
 HF_CASES = (
     ("model-hf-llama", HF_LLAMA, HF_WHOLE),
     ("model-hf-llama-deep", {**HF_GQA, "num_hidden_layers": 5}, HF_WHOLE),
@@ -93,6 +97,22 @@ HF_CASES = (
                           "layer_types": ["sliding_attention", "full_attention"]}, HF_WHOLE),
     ("model-hf-phi", {**HF_GQA, "model_type": "phi", "embd_pdrop": 0.0, "resid_pdrop": 0.0, "attention_dropout": 0.0},
      HF_WHOLE),
+    ("model-hf-gpt2", HF_GPT2, HF_WHOLE),
+    ("model-hf-gpt2-untied", {**HF_GPT2, "tie_word_embeddings": False, "batch": 1}, HF_WHOLE),
+    ("model-hf-gpt2-fp32", HF_GPT2, {**HF_WHOLE, "store_dtype": "fp32"}),
+    ("model-hf-gpt2-autocast", HF_GPT2, {**AUTOCAST, "code": "hf", **MODEL}),
+    ("model-hf-gpt2-full", HF_GPT2, {**HF_WHOLE, "ac": "full"}),
+    ("model-hf-opt", HF_OPT, HF_WHOLE),
+    ("model-hf-phi3", {**HF_GQA, "model_type": "phi3", "pad_token_id": 0, "sliding_window": None}, HF_WHOLE),
+    ("model-hf-gemma", {**HF_GQA, "model_type": "gemma", "head_dim": 32}, HF_WHOLE),
+    ("model-hf-gemma2", {**HF_GQA, "model_type": "gemma2", "head_dim": 32, "sliding_window": 64}, HF_WHOLE),
+    ("model-hf-gemma3", {**HF_GQA, "model_type": "gemma3_text", "head_dim": 32, "sliding_window": 64,
+                         "layer_types": ["sliding_attention", "full_attention"]}, HF_WHOLE),
+    ("model-hf-llama-accelerate", HF_GQA, ACCELERATE),
+    ("model-hf-llama-accelerate-full", HF_GQA, {**ACCELERATE, "ac": "full"}),
+    ("model-hf-llama-accelerate-tied", {**HF_GQA, "tie_word_embeddings": True, "batch": 1}, ACCELERATE),
+    ("model-hf-qwen3-accelerate", {**HF_GQA, "model_type": "qwen3", "head_dim": 32}, ACCELERATE),
+    ("parts-hf-llama-accelerate", {**HF_GQA, "num_hidden_layers": 4}, {**ACCELERATE, **ONE}),
     ("parts-hf-llama", {**HF_GQA, "num_hidden_layers": 4}, {**HF_WHOLE, **ONE}),
     ("parts-hf-llama-2", {**HF_GQA, "num_hidden_layers": 6}, {**HF_WHOLE, "bucket_cap_mb": 2}),
     ("parts-hf-llama-tied", {**HF_GQA, "num_hidden_layers": 4, "tie_word_embeddings": True},
@@ -166,8 +186,10 @@ def record(name, m, s, texts=None):
             model, blocks = models.make(m, s)
             if s.get("ac"):
                 models.checkpointed(model, blocks, s["ac"], True)
-            model.compile(backend=split(recorder.backend, s), fullgraph=True)
-            with torch.autocast("cuda", torch.bfloat16, enabled=s.get("autocast") == "bf16"):
+            if s.get("outputs") == "fp32":
+                models.prepared(model)
+            model.compile(backend=split(recorder.backend, s), fullgraph=m.get("model_type") != "gpt2")
+            with torch.autocast("cuda", torch.bfloat16, enabled="outputs" not in s and s.get("autocast") == "bf16"):
                 if s.get("code") == "hf":
                     loss = model(**models.make_inputs(m, s)).loss
                 else:

@@ -43,6 +43,7 @@ import record
 import record_systems
 import recorder
 import unfilled
+from autocast import cuda_autocast
 
 LLAMA = {"kind": "llama", "dim": 256, "heads": 8, "kv_heads": 4, "ffn": 704, "vocab": 251, "layers": 3,
          "batch": 2, "seq": 128}
@@ -204,6 +205,22 @@ HF_CASES = (
     ("parts-hf-blocks", {**HF_LLAMA, "num_hidden_layers": 3}, {**PARTS, "code": "hf", "compile": "blocks"}),
     ("parts-hf-blocks-ac", {**HF_LLAMA, "num_hidden_layers": 3}, {**PARTS, "code": "hf", "compile": "blocks", "ac": "full"}),
 )
+ACCELERATE = {**AUTOCAST, "code": "hf", "compile": "model", "around": True, "outputs": "fp32", "optimize_ddp": True}
+HF_FOUR = {**HF_GQA, "num_hidden_layers": 4}
+ACCELERATE_CASES = (
+    ("accelerate-ddp", HF_GQA, ACCELERATE),
+    ("accelerate-ddp-whole", HF_GQA, {**ACCELERATE, "optimize_ddp": False}),
+    ("accelerate-ddp-parts", HF_FOUR, {**ACCELERATE, "bucket_cap_mb": 1}),
+    ("accelerate-ddp-ac", HF_FOUR, {**ACCELERATE, "bucket_cap_mb": 1, "ac": "full"}),
+    ("accelerate-ddp-tied", {**HF_FOUR, "tie_word_embeddings": True, "batch": 1}, {**ACCELERATE, "bucket_cap_mb": 1}),
+    ("accelerate-ddp-accumulate", HF_FOUR, {**ACCELERATE, "bucket_cap_mb": 1, "accumulate": 2, "clip": True}),
+    ("accelerate-ddp-qwen3", {**HF_GQA, "model_type": "qwen3", "head_dim": 32}, ACCELERATE),
+    ("accelerate-ddp-fp32", HF_GQA, {"system": "ddp", "world": 4, "code": "hf", "compile": "model", "around": True,
+                                     "optimize_ddp": True}),
+    ("accelerate-single", HF_GQA, {**ACCELERATE, "system": "single", "world": 1}),
+    ("trainer-ddp", HF_GQA, {**ACCELERATE, "find_unused_parameters": True}),
+    ("trainer-ddp-parts", HF_FOUR, {**ACCELERATE, "bucket_cap_mb": 1, "find_unused_parameters": True}),
+)
 HF_FRAMES_CASES = (
     ("frames-hf-fsdp2", HF_GQA, HF_FRAMES),
     ("frames-hf-fsdp2-qwen3", {**HF_GQA, "model_type": "qwen3", "head_dim": 32}, HF_FRAMES),
@@ -292,10 +309,16 @@ def compiled(kind, whole):
     class Compiled(kind):
         def shard(self, model, blocks):
             self.graphs, self.gradients, self.hooks = Graphs(), [], 0
-            self.hooked = whole and kind is not record_systems.KINDS["ddp"]
-            for part in [model] if whole else blocks:
+            around = self.s.get("around")
+            self.hooked = whole and (around or kind is not record_systems.KINDS["ddp"])
+            if self.s.get("outputs") == "fp32":
+                with cuda_autocast(torch.bfloat16):     # for its lists of operators
+                    models.prepared(model, "cpu")
+            for part in [] if around else [model] if whole else blocks:
                 part.compile(backend=self.graphs.backend, fullgraph=not self.hooked)
             wrapped = super().shard(model, blocks)
+            if around:
+                wrapped.compile(backend=self.graphs.backend)
             for name, p in model.named_parameters():
                 if p.is_leaf and p.requires_grad:
                     p.register_post_accumulate_grad_hook(self.arrived(models.plain_name(name)))
@@ -394,6 +417,7 @@ def main():
     parser.add_argument("--parts", action="store_true", help="what DDPOptimizer splits")
     parser.add_argument("--hf", action="store_true", help="models of transformers compiled whole, as one graph")
     parser.add_argument("--hf-frames", action="store_true", help="likewise under FSDP2 and FSDP1")
+    parser.add_argument("--accelerate", action="store_true", help="likewise as accelerate and Trainer compile them")
     parser.add_argument("--float8", action="store_true", help="the cases in float8, which need torchao")
     parser.add_argument("--zero", action="store_true", help="ZeRO's, which need deepspeed")
     args = parser.parse_args()
@@ -414,7 +438,7 @@ def main():
     rows = []
     cases = (FLOAT8_CASES if args.float8 else MODEL_CASES if args.model else FRAMES_CASES if args.frames else
              PARTS_CASES if args.parts else ZERO_CASES if args.zero else HF_CASES if args.hf else
-             HF_FRAMES_CASES if args.hf_frames else CASES)
+             ACCELERATE_CASES if args.accelerate else HF_FRAMES_CASES if args.hf_frames else CASES)
     for case in cases:
         if fnmatch.fnmatch(case[0], args.only):
             rows.append(record_case(*case))

@@ -78,7 +78,7 @@ class Steady(recorder.System):
         return Unfilled()
 
     def forward(self, model, inputs):
-        dtype = self.s.get("autocast")
+        dtype = None if self.s.get("outputs") else self.s.get("autocast")   # then it is in the model's forward
         with cuda_autocast(DTYPES[dtype]) if dtype else contextlib.nullcontext():
             return super().forward(model, inputs)
 
