@@ -70,15 +70,24 @@ static void mark_from(const struct work *w, bool *marks, uint32_t count, const u
             marks[at(w, i)->arg[a]] = true;
 }
 
-static void classify(struct work *w)
+/* "fw_order": of the nodes that forward needs, what it is called with before all others. */
+static void number_forward(struct work *w)
 {
     uint32_t order = 0;
+    for (int is_input = 1; is_input >= 0; is_input--)
+        for (uint32_t i = 0; i < w->count; i++)
+            if (w->forward[i] && (at(w, i)->name == JOINT_INPUT) == is_input)
+                w->order[i] = order++;
+}
+
+static void classify(struct work *w)
+{
+    number_forward(w);
     for (uint32_t i = 0; i < w->count; i++) {
         const struct joint_node *node = at(w, i);
         w->backward[i] = node->name == JOINT_INPUT && node->source == SOURCE_GRADIENT;
         for (uint32_t a = 0; a < node->args; a++)
             w->backward[i] |= w->backward[node->arg[a]];
-        w->order[i] = w->forward[i] ? order++ : 0;
     }
     for (uint32_t i = w->count; i-- > 0;) {
         w->distance[i] = w->forward[i] ? FAR : 0;

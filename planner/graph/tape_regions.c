@@ -15,6 +15,11 @@ static bool is_block(const struct graph *graph, struct graph_item item)
     return item.kind == ITEM_ENTER && graph->modules[item.arg].role == ROLE_BLOCK;
 }
 
+static bool is_head(const struct graph *graph, struct graph_item item)
+{
+    return item.kind == ITEM_ENTER && graph->modules[item.arg].role == ROLE_HEAD;
+}
+
 static bool is_mark(struct graph_item item, enum graph_mark mark)
 {
     return item.kind == ITEM_MARK && item.arg == (uint32_t)mark;
@@ -82,11 +87,22 @@ static void find_regions(const struct graph *graph, const struct tape_options *o
                       (struct tape_region){.module = GRAPH_NONE, .end_item = i}, GRAPH_NONE);
         if (is_mark(item, MARK_FRAME))
             frame = i + 1;
+        if (frames && options->head_hooks && is_head(graph, item) && frame != GRAPH_NONE) {
+            add_region(out,
+                       (struct tape_region){.module = GRAPH_NONE,
+                                            .is_last = true,
+                                            .first_item = frame,
+                                            .end_item = i},
+                       GRAPH_NONE);
+            frame = end_of(graph, i, item.arg) + 1;
+        }
         if (frames && is_mark(item, MARK_FRAME_END))
             add_parts(
                 graph, options, out,
                 (struct tape_region){.module = GRAPH_NONE, .first_item = frame, .end_item = i},
                 GRAPH_NONE);
+        if (is_mark(item, MARK_FRAME_END))
+            frame = GRAPH_NONE;
         if (is_mark(item, MARK_LOGITS))
             loss = i + 1;
         if (options->compiled_loss && is_mark(item, MARK_LOSS))

@@ -287,6 +287,12 @@ static enum err_code check_trained(const struct job *job, const struct graph *gr
                    job->model.frozen ? job->model.frozen : "");
 }
 
+/* Of other code than transformers' it was not recorded. */
+static bool copies_others(const struct job *job)
+{
+    return system_copies_outputs(&job->strategy) && job->model.code != CODE_HF;
+}
+
 /* Which modules size_based_auto_wrap_policy wraps is not known before there is a graph: blocks, or
  * what is before or behind them alone, where one graph is left. Of the rest, what was recorded. */
 static enum err_code check_compiled_model(const struct job *job, struct err *err)
@@ -298,14 +304,13 @@ static enum err_code check_compiled_model(const struct job *job, struct err *err
                        "none",
                        job->strategy.unit_elements);
     if (job->model.code == CODE_HF && job_tape(job).compiled == COMPILED_FRAMES &&
-        job->strategy.units != UNITS_BLOCKS)
+        job->strategy.units != UNITS_BLOCKS && job->strategy.units != UNITS_TORCHTITAN)
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile model with --code hf is planned with blocks as units, or none: "
-                       "where head or embedding are units, too, their hooks break the model's "
-                       "graph elsewhere");
+                       "where the embedding is one, too, what its hooks break was not recorded");
     const char *what = job->model.lora                           ? "--lora"
                        : job->model.float8                       ? "--float8"
-                       : system_copies_outputs(&job->strategy)   ? "--find-unused-parameters"
+                       : copies_others(job)                      ? "--find-unused-parameters"
                        : job->model.frozen && *job->model.frozen ? "--freeze"
                                                                  : NULL;
     if (what)

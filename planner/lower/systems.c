@@ -28,6 +28,8 @@ void system_tape(const struct strategy *strategy, struct tape_options *options)
     if (system && system->unit_hooks && strategy->units != UNITS_NONE &&
         options->compiled == COMPILED_MODEL)
         options->compiled = COMPILED_FRAMES;
+    options->head_hooks =
+        options->compiled == COMPILED_FRAMES && strategy->units == UNITS_TORCHTITAN;
     options->bucket_bytes = system && system->bucket_bytes ? system->bucket_bytes(strategy) : 0;
 }
 

@@ -163,12 +163,15 @@ class Fsdp2(recorder.System):
         tail = dict(kw)
         if s.get("reshard", "default") == "default":
             tail["reshard_after_forward"] = False
-        tied = s.get("units") == "torchtitan" and model.output.weight is model.tok_embeddings.weight
-        if tied:        # torchtitan's apply_fsdp: one unit
-            fully_shard([model.tok_embeddings, model.norm, model.output], **tail)
-            TAIL[0] = "tok_embeddings, norm, output"
-        elif s.get("units") == "torchtitan":
-            embedding = model.tok_embeddings if hasattr(model, "tok_embeddings") else model.embedding
+        titan = s.get("units") == "torchtitan"
+        names = ("model.embed_tokens", "model.norm", "lm_head") if s.get("code") == "hf" else \
+            ("tok_embeddings" if hasattr(model, "tok_embeddings") else "embedding", "norm", "output")
+        embedding, norm, head = (model.get_submodule(name) if titan else None for name in names)
+        tied = titan and head.weight is embedding.weight
+        if tied:        # torchtitan's apply_fsdp, and accelerate's fsdp2_prepare_model: one unit
+            fully_shard([embedding, norm, head], **tail)
+            TAIL[0] = ", ".join(names)
+        elif titan:
             fully_shard(embedding, **{**kw, **own.get(embedding, {})})
         units = []
         for i in range(0, len(blocks), per):
@@ -179,9 +182,9 @@ class Fsdp2(recorder.System):
                         fully_shard(module, **experts)
             fully_shard(unit if len(unit) > 1 else unit[0], **{**kw, **own.get(unit[0], {})})
             units.append(unit[0])
-        if s.get("units") == "torchtitan" and not tied:
-            fully_shard([model.norm, model.output], **tail)
-            TAIL[0] = "norm, output"
+        if titan and not tied:
+            fully_shard([norm, head], **tail)
+            TAIL[0] = ", ".join(names[1:])
         fully_shard(model, **kw)
         if s.get("max_input_buffers"):
             model.set_reduce_scatter_max_input_buffers(s["max_input_buffers"])

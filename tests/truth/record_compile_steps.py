@@ -205,7 +205,8 @@ HF_CASES = (
     ("parts-hf-blocks", {**HF_LLAMA, "num_hidden_layers": 3}, {**PARTS, "code": "hf", "compile": "blocks"}),
     ("parts-hf-blocks-ac", {**HF_LLAMA, "num_hidden_layers": 3}, {**PARTS, "code": "hf", "compile": "blocks", "ac": "full"}),
 )
-ACCELERATE = {**AUTOCAST, "code": "hf", "compile": "model", "around": True, "outputs": "fp32", "optimize_ddp": True}
+NATIVE_AMP = {"autocast": "bf16", "outputs": "fp32", "around": True}
+ACCELERATE = {**AUTOCAST, "code": "hf", "compile": "model", **NATIVE_AMP, "optimize_ddp": True}
 HF_FOUR = {**HF_GQA, "num_hidden_layers": 4}
 ACCELERATE_CASES = (
     ("accelerate-ddp", HF_GQA, ACCELERATE),
@@ -218,6 +219,19 @@ ACCELERATE_CASES = (
     ("accelerate-ddp-fp32", HF_GQA, {"system": "ddp", "world": 4, "code": "hf", "compile": "model", "around": True,
                                      "optimize_ddp": True}),
     ("accelerate-single", HF_GQA, {**ACCELERATE, "system": "single", "world": 1}),
+    ("accelerate-fsdp2", HF_GQA, {**HF_FRAMES, "units": "torchtitan"}),
+    ("accelerate-fsdp2-ac", HF_GQA, {**HF_FRAMES, "units": "torchtitan", "ac": "full"}),
+    ("accelerate-fsdp2-tied", {**HF_GQA, "tie_word_embeddings": True}, {**HF_FRAMES, "units": "torchtitan"}),
+    ("accelerate-fsdp2-fp32", HF_GQA, {**FRAMES, "world": 2, "code": "hf", "units": "torchtitan", "accumulate": 2, "clip": True}),
+    ("accelerate-fsdp2-qwen3", {**HF_GQA, "model_type": "qwen3", "head_dim": 32},
+     {**HF_FRAMES, "units": "torchtitan", "reshard": "never"}),
+    ("accelerate-fsdp2-stablelm", {**HF_GQA, "model_type": "stablelm"}, {**HF_FRAMES, "units": "torchtitan"}),
+    ("accelerate-fsdp1", HF_GQA, {**FSDP1, **HF_FRAMES, **NATIVE_AMP}),
+    ("accelerate-fsdp1-ac", HF_GQA, {**FSDP1, **HF_FRAMES, **NATIVE_AMP, "ac": "full"}),
+    ("accelerate-fsdp1-none", HF_GQA, {**FSDP1, **HF_FRAMES, **NATIVE_AMP, "wrap": "none"}),
+    ("accelerate-fsdp1-fp32", HF_GQA, {**FSDP1, **FRAMES, "world": 4, "code": "hf", "around": True}),
+    ("accelerate-zero2", HF_GQA, {**HF_ZERO, "stage": 2, "around": True, **SMALL}),
+    ("accelerate-zero1", HF_GQA, {**HF_ZERO, "stage": 1, "around": True}),
     ("trainer-ddp", HF_GQA, {**ACCELERATE, "find_unused_parameters": True}),
     ("trainer-ddp-parts", HF_FOUR, {**ACCELERATE, "bucket_cap_mb": 1, "find_unused_parameters": True}),
 )
