@@ -5,7 +5,7 @@
  * With fsdp_version 2 a wrap policy by layer class makes the units that --units torchtitan has
  * (embedding, each block, [norm, head]; since 1.14), and reshard_after_forward leaves that tail
  * unsharded. Batch, sequence, clipping and the optimizer are the training script's. */
-#include "frameworks/framework.h"
+#include "frameworks/dynamo.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -122,23 +122,24 @@ static const char *write_dp_shards(const struct settings *s, char text[NUMBER_TE
 
 /* ---- torch.compile ---- */
 
-/* utils/other.py of accelerate 1.15, compile_regions_fsdp2: blocks and whatever is beside them,
- * each by itself, where attention has no mask. compile_regions calls a FullyShardedDataParallel's
- * __getattr__ before there is what that looks in, without end. */
 static enum err_code read_dynamo(struct import *im, const struct key_row *row,
                                  const struct node *node, struct err *err)
 {
     const struct node *regions = import_node(im, "dynamo_config.dynamo_use_regional_compilation");
-    const bool regional = regions && regions->text && strcmp(regions->text, "true") == 0;
     if (!node || strcasecmp(node->text, "NO") == 0)
         return ERR_OK;
-    if (!regional || im->settings->job.strategy.system != SYSTEM_FSDP2) {
-        import_list(im, node, row->path, row->why);
-        return ERR_OK;
-    }
-    import_list(im, node, row->path,
-                "torch.compile of what is beside blocks, each by itself: planned eager");
-    return import_set(im, "compile", "on", row, node, err);
+    const struct dynamo dynamo = {
+        .path = row->path,
+        .on = node,
+        .backend = node,
+        .backend_path = row->path,
+        .mode = import_node(im, "dynamo_config.dynamo_mode"),
+        .mode_path = "dynamo_config.dynamo_mode",
+        .dynamic = import_node(im, "dynamo_config.dynamo_use_dynamic"),
+        .dynamic_path = "dynamo_config.dynamo_use_dynamic",
+        .regional = regions && regions->text && strcmp(regions->text, "true") == 0,
+    };
+    return dynamo_set(im, row, &dynamo, err);
 }
 
 /* ---- dtypes ---- */
@@ -440,10 +441,9 @@ static const struct key_row rows[] = {
     IDLE(D("offload_optimizer_nvme_path")), IDLE(D("offload_param_nvme_path")),
     IDLE(D("deepspeed_moe_layer_cls_names")),
 
-    {.path = "dynamo_config.dynamo_backend", .kind = KEY_WORD, .read = read_dynamo,
-     .why = "torch.compile of the whole model, with accelerate's casts of what it returns in it: "
-            "planned eager; --compile model plans it without these casts"},
-    IDLE("dynamo_config.dynamo_mode"), IDLE("dynamo_config.dynamo_use_dynamic"),
+    {.path = "dynamo_config.dynamo_backend", .kind = KEY_WORD, .read = read_dynamo},
+    {.path = "dynamo_config.dynamo_mode", .kind = KEY_ANY, .read = import_elsewhere},
+    {.path = "dynamo_config.dynamo_use_dynamic", .kind = KEY_ANY, .read = import_elsewhere},
     IDLE("dynamo_config.dynamo_use_fullgraph"),
     {.path = "dynamo_config.dynamo_use_regional_compilation", .kind = KEY_BOOL,
      .read = import_elsewhere},

@@ -2,6 +2,7 @@
  * alone: keys and defaults of training_args.py (5.23), read in the sources. Its Trainer runs
  * accelerate, which framework_accelerate.c knows. */
 #include "frameworks/framework_transformers.h"
+#include "frameworks/dynamo.h"
 
 #include <string.h>
 
@@ -177,6 +178,31 @@ static enum err_code read_unused(struct import *im, const struct key_row *row,
     return import_set(im, "find-unused-parameters", on ? "on" : "off", row, node, err);
 }
 
+/* TrainingArguments: a backend or a mode turns it on, too (__post_init__, 6.). */
+static enum err_code read_compile(struct import *im, const struct key_row *row,
+                                  const struct node *node, struct err *err)
+{
+    const struct node *backend = import_node(im, "torch_compile_backend"),
+                      *mode = import_node(im, "torch_compile_mode");
+    const struct node *on = node && transformers_is_on(node)        ? node
+                            : backend && backend->kind != NODE_NULL ? backend
+                            : mode && mode->kind != NODE_NULL       ? mode
+                                                                    : NULL;
+    if (!on)
+        return ERR_OK;
+    const struct dynamo dynamo = {
+        .path = on == node      ? row->path
+                : on == backend ? "torch_compile_backend"
+                                : "torch_compile_mode",
+        .on = on,
+        .backend = backend && backend->kind != NODE_NULL ? backend : NULL,
+        .backend_path = "torch_compile_backend",
+        .mode = mode && mode->kind != NODE_NULL ? mode : NULL,
+        .mode_path = "torch_compile_mode",
+    };
+    return dynamo_set(im, row, &dynamo, err);
+}
+
 /* ---- the model, as axolotl and LLaMA-Factory name it ---- */
 
 static enum err_code read_model(struct import *im, const struct key_row *row,
@@ -348,9 +374,6 @@ static const struct key_row rows[] = {
     {.path = "optim", .kind = KEY_WORD, .setting = "optimizer-impl", .read = read_optim,
      .words = OPTIMS, .initial = "adamw_torch_fused", .why = "this optimizer: planned as AdamW",
      .systems = ZERO},
-    {.path = "torch_compile", .kind = KEY_BOOL, .neutral = "false",
-     .why = "torch.compile of the whole model, with accelerate's casts of what it returns in it: "
-            "planned eager; --compile model plans it without these casts"},
     {.path = "ddp_bucket_cap_mb", .kind = KEY_REAL, .setting = "bucket-cap-mb", .systems = DDP},
     {.path = "ddp_find_unused_parameters", .kind = KEY_BOOL, .setting = "find-unused-parameters",
      .words = KEY_WORDS({"true", "on"}, {"false", "off"}), .systems = DDP, .read = read_unused},
@@ -377,6 +400,9 @@ static const struct key_row rows[] = {
     {.path = "sample_packing", .kind = KEY_BOOL, .neutral = "false", .why = PACKING},
     {.path = "packing", .kind = KEY_BOOL, .neutral = "false", .why = PACKING},
     {.path = "use_unsloth", .kind = KEY_BOOL, .neutral = "false", .why = "Unsloth's own model code"},
+    {.path = "torch_compile", .kind = KEY_BOOL, .read = read_compile},
+    {.path = "torch_compile_backend", .kind = KEY_TEXT, .read = import_elsewhere},
+    {.path = "torch_compile_mode", .kind = KEY_TEXT, .read = import_elsewhere},
     IDLE("learning_rate"), IDLE("weight_decay"), IDLE("adam_beta1"), IDLE("adam_beta2"),
     IDLE("adam_epsilon"), IDLE("lr_scheduler_type"), IDLE("lr_scheduler_kwargs"),
     IDLE("warmup_ratio"), IDLE("warmup_steps"), IDLE("num_train_epochs"), IDLE("max_steps"),

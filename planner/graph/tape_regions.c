@@ -87,15 +87,8 @@ static void find_regions(const struct graph *graph, const struct tape_options *o
                       (struct tape_region){.module = GRAPH_NONE, .end_item = i}, GRAPH_NONE);
         if (is_mark(item, MARK_FRAME))
             frame = i + 1;
-        if (frames && options->head_hooks && is_head(graph, item) && frame != GRAPH_NONE) {
-            add_region(out,
-                       (struct tape_region){.module = GRAPH_NONE,
-                                            .is_last = true,
-                                            .first_item = frame,
-                                            .end_item = i},
-                       GRAPH_NONE);
-            frame = end_of(graph, i, item.arg) + 1;
-        }
+        if (frames && options->head_hooks && is_head(graph, item) && frame != GRAPH_NONE)
+            frame = end_of(graph, i, item.arg) + 1; /* before it is a slice, which has no kernel */
         if (frames && is_mark(item, MARK_FRAME_END))
             add_parts(
                 graph, options, out,

@@ -28,12 +28,21 @@ static enum err_code check_torchtitan(const struct model_config *c, const struct
     "(of llama, mistral, ministral, qwen2, qwen3, olmo, olmo2, olmo3, granite, stablelm, "         \
     "starcoder2, smollm3, seed_oss, exaone4 and phi it is)"
 
-/* Of what torch.compile traces what was recorded. */
-static enum err_code check_traced(const struct family *family, const struct model_config *c,
-                                  const struct model_job *job, struct err *err)
+const char *model_untraced(const struct model_config *config)
 {
-    const char *what = !family->traced                         ? family->name
-                       : c->attention_dropout > 0              ? "attention dropout"
+    const struct family *family = config->recording ? NULL : family_of(config->arch);
+    return !family                         ? "recorded calls"
+           : !family->traced               ? family->name
+           : config->attention_dropout > 0 ? "attention dropout"
+                                           : NULL;
+}
+
+/* Of what torch.compile traces what was recorded. */
+static enum err_code check_traced(const struct model_config *c, const struct model_job *job,
+                                  struct err *err)
+{
+    const char *own = model_untraced(c);
+    const char *what = own                                     ? own
                        : attention_is_composed(job->attention) ? "attention in single ops"
                                                                : NULL;
     return what
@@ -75,7 +84,7 @@ static enum err_code check_hf(const struct family *family, const struct model_co
             "is not planned",
             family->name);
     if (job->traced)
-        TRY(check_traced(family, c, job, err));
+        TRY(check_traced(c, job, err));
     else if (job->split)
         TRY(check_split(family, err));
     const bool in_python = c->sinks || c->arch == ARCH_GEMMA2 || c->arch == ARCH_GPTJ ||

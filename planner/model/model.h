@@ -237,6 +237,10 @@ struct model_config {
 /* Whether it is a decoder alone: not of BERT's kind, nor of T5's. */
 bool model_is_decoder(const struct model_config *config);
 
+/* What of it keeps transformers' code from being planned as torch.compile compiles the whole: a word
+ * for it, lent; NULL: nothing does. */
+const char *model_untraced(const struct model_config *config);
+
 /* Whether a list has layer `index`. */
 bool layer_listed(const struct layer_list *list, uint32_t index);
 /* Whether layer `index` looks at a window only, or has no RoPE wherever windows are. */

@@ -78,7 +78,7 @@ static bool read_zero(const json_t *s, struct strategy *t)
         "optimizer",        "ac",      "ac_early_stop", "ac_blocks",     "param_dtype",
         "grad_accum_dtype", "no_sync", "code",          "freeze",        "lora",
         "lora_dtype",       "loss",    "flatten",       "gpus_per_node", "attention",
-        "compile",
+        "compile",          "around",
     };
     struct err err = {0};
     json_t *object = json_copy((json_t *)(uintptr_t)s);

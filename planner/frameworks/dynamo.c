@@ -1,0 +1,116 @@
+/* dynamo.c - see dynamo.h. */
+#include "frameworks/dynamo.h"
+
+#include <string.h>
+#include <strings.h>
+
+static bool says(const struct node *node, const char *word)
+{
+    return node && node->text && strcasecmp(node->text, word) == 0;
+}
+
+static enum system_kind system_in(const struct import *im)
+{
+    return im->settings->job.strategy.system;
+}
+
+/* Whether mixed_precision is that, in which FSDP1 has its parameters, too. */
+static bool is_half(const struct import *im, const char *dtype)
+{
+    char buffer[NUMBER_TEXT];
+    const bool second = system_in(im) == SYSTEM_FSDP1;
+    const char *is = import_value(im, second ? "param-dtype" : "autocast", buffer);
+    return is && strcmp(is, dtype) == 0;
+}
+
+/* Under mixed precision prepare_model's autocast and casts are inside of what is compiled. */
+static enum err_code set_own_autocast(struct import *im, const struct key_row *row, struct err *err)
+{
+    const uint32_t system = FOR_SYSTEM(DDP) | FOR_SYSTEM(SINGLE) | FOR_SYSTEM(FSDP1);
+    if (!(system >> system_in(im) & 1) || !is_half(im, "bf16"))
+        return ERR_OK;
+    TRY(import_set(im, "autocast", "bf16", row, NULL, err));
+    return import_set(im, "outputs", "fp32", row, NULL, err);
+}
+
+#define UNDER_ZERO3 "of which hooks on every module of ZeRO-3 leave single calls"
+
+/* Why graphs of the model are not planned; NULL: they are, as far as the file says which it is. */
+static const char *model_reason(struct import *im)
+{
+    struct model_config config;
+    char buffer[NUMBER_TEXT];
+    const char *name = import_value(im, "model", buffer);
+    if (!name || model_find(name, &config, NULL) != ERR_OK)
+        return NULL; /* whoever reads the model says so */
+    const char *what = model_untraced(&config);
+    model_release(&config);
+    return what ? import_text(im, "which was not recorded with %s", what) : NULL;
+}
+
+/* Why the model cannot be planned as one that is compiled whole; NULL: it can. */
+static const char *whole_reason(struct import *im)
+{
+    return system_in(im) == SYSTEM_ZERO3 ? UNDER_ZERO3
+           : system_in(im) == SYSTEM_FSDP1 && is_half(im, "fp16")
+               ? "which was not recorded under autocast to fp16"
+           : import_has(im, "lora") || import_has(im, "freeze")
+               ? "which was not recorded with adapters or frozen parameters"
+               : model_reason(im);
+}
+
+static void list_otherwise(struct import *im, const struct dynamo *d)
+{
+    if (d->mode && !says(d->mode, "default"))
+        import_list(im, d->mode, d->mode_path,
+                    says(d->mode, "max-autotune-no-cudagraphs")
+                        ? "kernels are chosen by measuring: planned as mode default chooses them"
+                        : "CUDA graphs, which have memory of their own: planned as mode default");
+    if (says(d->dynamic, "true"))
+        import_list(im, d->dynamic, d->dynamic_path,
+                    "graphs of symbolic shapes: planned with the batch's own");
+}
+
+/* utils/other.py: compile_regions, compile_regions_fsdp2, compile_regions_deepspeed: blocks and
+ * whatever is beside them, each by itself, where attention has no mask. compile_regions calls a
+ * FullyShardedDataParallel's __getattr__ before there is what that looks in, without end. */
+static enum err_code set_regions(struct import *im, const struct key_row *row,
+                                 const struct dynamo *d, struct err *err)
+{
+    const bool fails = system_in(im) == SYSTEM_FSDP1, split = system_in(im) == SYSTEM_DDP;
+    const char *reason = fails                           ? "which accelerate 1.15 fails at"
+                         : system_in(im) == SYSTEM_ZERO3 ? UNDER_ZERO3
+                         : split                         ? model_reason(im)
+                                                         : NULL;
+    if (reason) {
+        import_list(im, d->on, d->path,
+                    import_text(im, "torch.compile of each block, %s: planned eager", reason));
+        return ERR_OK;
+    }
+    import_list(im, d->on, d->path,
+                "torch.compile of what is beside blocks, each by itself: planned eager");
+    list_otherwise(im, d);
+    TRY(import_set(im, "compile", "on", row, d->on, err));
+    return set_own_autocast(im, row, err);
+}
+
+enum err_code dynamo_set(struct import *im, const struct key_row *row, const struct dynamo *d,
+                         struct err *err)
+{
+    if (d->backend && !says(d->backend, "inductor")) {
+        import_list(im, d->backend, d->backend_path,
+                    "a backend of torch.compile that is not Inductor: planned eager");
+        return ERR_OK;
+    }
+    if (d->regional)
+        return set_regions(im, row, d, err);
+    const char *reason = whole_reason(im);
+    if (reason) {
+        import_list(im, d->on, d->path,
+                    import_text(im, "torch.compile of the whole model, %s: planned eager", reason));
+        return ERR_OK;
+    }
+    list_otherwise(im, d);
+    TRY(import_set(im, "compile", "model", row, d->on, err));
+    return set_own_autocast(im, row, err);
+}
