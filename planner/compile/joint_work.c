@@ -425,6 +425,22 @@ static void number(const struct works *w, enum joint_name name)
     write(w, 0, of_one(w, name, stretched(w, w->in[0]), w->kernel->attr.p));
 }
 
+/* y: backward compares what forward gave (_inductor's decomposition of threshold_backward). */
+static void relu_backward(const struct works *w)
+{
+    const enum dtype dtype = (enum dtype)result(w, 0)->dtype;
+    const struct shape shape = result(w, 0)->shape;
+    const uint32_t off = element(w, JOINT_LESS_EQUAL, DTYPE_BOOL, shape, w->in[1], JOINT_NONE, 0);
+    const uint32_t zero =
+        joint_node(w->joint, &(struct joint_want){.name = JOINT_FULL, .dtype = dtype});
+    write(w, 0,
+          joint_node(w->joint, &(struct joint_want){.name = JOINT_WHERE,
+                                                    .dtype = dtype,
+                                                    .shape = shape,
+                                                    .args = 3,
+                                                    .arg = {off, zero, w->in[0]}}));
+}
+
 static void two(const struct works *w, enum joint_name name)
 {
     const enum dtype dtype = (enum dtype)result(w, 0)->dtype;
@@ -432,9 +448,18 @@ static void two(const struct works *w, enum joint_name name)
                 element(w, name, dtype, result(w, 0)->shape, w->in[0], w->in[1], 0));
 }
 
+static bool is_ones(const struct works *w, uint32_t x)
+{
+    return at(w, x)->name == JOINT_FULL && is_nothing(JOINT_MUL, at(w, x)->number);
+}
+
 /* A 16-bit tensor multiplied by an fp32 one in place: in fp32, and cast back. */
 static void product(const struct works *w)
 {
+    if (is_ones(w, w->in[1])) {
+        write(w, 0, w->in[0]);
+        return;
+    }
     const enum dtype to = (enum dtype)result(w, 0)->dtype;
     const bool wide = at(w, w->in[0])->dtype == DTYPE_FP32 || at(w, w->in[1])->dtype == DTYPE_FP32;
     const enum dtype dtype = wide && (to == DTYPE_BF16 || to == DTYPE_FP16) ? DTYPE_FP32 : to;
@@ -575,6 +600,12 @@ static bool fused(const struct works *w)
         return true;
     case WORK_TANH_BACKWARD:
         tanh_backward(w);
+        return true;
+    case WORK_RELU:
+        write(w, 0, of_one(w, JOINT_AT_LEAST, w->in[0], 0));
+        return true;
+    case WORK_RELU_BACKWARD:
+        relu_backward(w);
         return true;
     case WORK_REPEAT:
         repeat(w);

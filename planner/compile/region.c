@@ -195,7 +195,7 @@ static enum err_code trace(struct tracing *t, struct err *err)
                     (enum dtype)x->dtype);
     }
     TRY(add_kernels(t, region->forward_first, region->forward_end, err));
-    if (region->module == GRAPH_NONE)
+    if (region->module == GRAPH_NONE && !region->is_frame)
         mark_buffers(out->joint);
     if (graph->float8_gather)
         mark_stays(graph, out->joint);

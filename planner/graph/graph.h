@@ -90,6 +90,7 @@ enum graph_mark {
     MARK_FRAME, /* a function of the model's own code begins, outside of blocks: what Dynamo sees
                    as a frame (torch's own modules are none) */
     MARK_FRAME_END, /* ... and returns */
+    MARK_BREAK,     /* what Dynamo cannot trace: the graph ends, and the rest is another */
 };
 
 struct graph_param {
@@ -241,8 +242,10 @@ struct graph {
     struct graph_lora lora;
     bool views;       /* parameters are views of something larger: autocast keeps no cast of them */
     bool own_experts; /* experts are wrapped on their own: builders give their borders */
-    bool is_recording;   /* of what PyTorch ran: no builder made it */
-    bool outputs_fp32;   /* the root casts what it returns to fp32: builders do */
+    bool is_recording; /* of what PyTorch ran: no builder made it */
+    bool loss_breaks;  /* transformers' loss_function, of a class that none is known of, says so in
+                          the log: MARK_BREAK */
+    bool outputs_fp32; /* the root casts what it returns to fp32: builders do */
     bool copies_outputs; /* the root's caller gets copies of what it returns: builders make them */
     bool casts_inputs;   /* modules that are wrapped cast what they are called with to `compute` */
     bool own_init;       /* parameters start as their code draws them, not with test values */

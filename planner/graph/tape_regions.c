@@ -62,13 +62,24 @@ static void add_parts(const struct graph *graph, const struct tape_options *opti
     free(cuts);
 }
 
+/* What was begun at *first ends before item `at`, and another begins behind it. */
+static void break_graph(const struct graph *graph, const struct tape_options *options,
+                        struct tape_regions *out, uint32_t at, uint32_t *first)
+{
+    if (options->compiled == COMPILED_MODEL || options->compiled == COMPILED_FRAMES)
+        add_parts(graph, options, out,
+                  (struct tape_region){.module = GRAPH_NONE, .first_item = *first, .end_item = at},
+                  GRAPH_NONE);
+    *first = at + 1;
+}
+
 /* Blocks are what is between their hooks, the model what its forward does. The loss is a function
  * of the logits and the targets, called once they exist. */
 static void find_regions(const struct graph *graph, const struct tape_options *options,
                          struct tape_regions *out)
 {
     const bool frames = options->compiled == COMPILED_FRAMES;
-    uint32_t loss = GRAPH_NONE, frame = GRAPH_NONE, blocks = 0;
+    uint32_t loss = GRAPH_NONE, frame = GRAPH_NONE, blocks = 0, model = 0;
     out->of = xcalloc(graph->item_count + 2UL, sizeof *out->of);
     for (uint32_t i = 0; i < graph->item_count; i++) {
         const struct graph_item item = graph->items[i];
@@ -83,8 +94,12 @@ static void find_regions(const struct graph *graph, const struct tape_options *o
                       },
                       graph->modules[item.arg].output);
         if (options->compiled == COMPILED_MODEL && is_mark(item, MARK_ROOT_EXIT))
-            add_parts(graph, options, out,
-                      (struct tape_region){.module = GRAPH_NONE, .end_item = i}, GRAPH_NONE);
+            add_parts(
+                graph, options, out,
+                (struct tape_region){.module = GRAPH_NONE, .first_item = model, .end_item = i},
+                GRAPH_NONE);
+        if (is_mark(item, MARK_BREAK))
+            break_graph(graph, options, out, i, frames ? &frame : &model);
         if (is_mark(item, MARK_FRAME))
             frame = i + 1;
         if (frames && options->head_hooks && is_head(graph, item) && frame != GRAPH_NONE)
@@ -92,7 +107,8 @@ static void find_regions(const struct graph *graph, const struct tape_options *o
         if (frames && is_mark(item, MARK_FRAME_END))
             add_parts(
                 graph, options, out,
-                (struct tape_region){.module = GRAPH_NONE, .first_item = frame, .end_item = i},
+                (struct tape_region){
+                    .module = GRAPH_NONE, .is_frame = true, .first_item = frame, .end_item = i},
                 GRAPH_NONE);
         if (is_mark(item, MARK_FRAME_END))
             frame = GRAPH_NONE;
@@ -235,6 +251,19 @@ static void zero_gradients(struct tape *tape, const struct tape_region *region)
     free(tensors);
 }
 
+/* Whether any call of the region is given something of the tensor's storage. */
+static bool reads(const struct graph *graph, const struct tape_region *region, uint32_t tensor)
+{
+    for (uint32_t i = region->first_item; i < region->end_item; i++) {
+        const struct graph_op *op = &graph->ops[graph->items[i].arg];
+        for (uint32_t k = 0; graph->items[i].kind == ITEM_OP && k < op->ins; k++)
+            if (op->in[k] != GRAPH_NONE &&
+                graph->tensors[op->in[k]].storage == graph->tensors[tensor].storage)
+                return true;
+    }
+    return false;
+}
+
 static void note_before(const struct tape *tape, struct tape_region *region)
 {
     bool any = false; /* of what Python has while the graph runs, others may have gradients */
@@ -243,7 +272,8 @@ static void note_before(const struct tape *tape, struct tape_region *region)
         any |= region->outputs[i].gradient != NO_BUFFER;
     }
     for (uint32_t i = 0; any && i < region->input_count && !region->is_part; i++)
-        region->shared |= slot_of(tape, region->inputs[i].tensor) != NO_BUFFER;
+        region->shared |= slot_of(tape, region->inputs[i].tensor) != NO_BUFFER &&
+                          reads(tape->graph, region, region->inputs[i].tensor);
 }
 
 /* Whether a parameter may have gradients from elsewhere, too: blocks have theirs alone. */

@@ -23,6 +23,8 @@ struct tape_region {
     uint32_t block;                        /* how many blocks end before it */
     bool is_part;                          /* one of several of a graph that was split */
     bool is_last;                          /* of its graph */
+    bool is_frame; /* a function of the model's own by itself, of which buffers count as what it is
+                      called with: compile_steps_more.jsonl has a cast of one saved */
     uint32_t first_item, end_item;         /* of the script: [first, end) */
     uint32_t forward_first, forward_end;   /* steps of the stream: [first, end) */
     uint32_t backward_first, backward_end; /* empty: no gradient came */

@@ -26,15 +26,16 @@ static enum err_code check_torchtitan(const struct model_config *c, const struct
 
 #define RECORDED                                                                                   \
     "(of llama, mistral, ministral, qwen2, qwen3, olmo, olmo2, olmo3, granite, stablelm, "         \
-    "starcoder2, smollm3, seed_oss, exaone4 and phi it is)"
+    "starcoder2, smollm3, seed_oss, exaone4, phi, gpt2, opt, gemma and gemma3_text it is)"
 
 const char *model_untraced(const struct model_config *config)
 {
     const struct family *family = config->recording ? NULL : family_of(config->arch);
-    return !family                         ? "recorded calls"
-           : !family->traced               ? family->name
-           : config->attention_dropout > 0 ? "attention dropout"
-                                           : NULL;
+    return !family                                                ? "recorded calls"
+           : !family->traced                                      ? family->name
+           : config->attention_dropout > 0                        ? "attention dropout"
+           : config->dropout > 0 || config->embedding_dropout > 0 ? "dropout"
+                                                                  : NULL;
 }
 
 /* Of what torch.compile traces what was recorded. */

@@ -469,6 +469,8 @@ void hf_loss_scaled(struct graph *graph, uint32_t hidden, uint32_t scaled, uint3
 {
     const struct shape shape = graph->tensors[logits].shape;
     const uint32_t b = shape.dim[0], s = shape.dim[1], v = shape.dim[2];
+    if (graph->loss_breaks)
+        graph_mark(graph, MARK_BREAK);
     const uint32_t upcast = build_upcast(graph, logits);
     const uint32_t padded = op_number(graph, WORK_PAD, ATEN_CONSTANT_PAD, DTYPE_INT64,
                                       SHAPE(b, s + 1), labels, -100.0F);

@@ -45,7 +45,7 @@ static struct block declare_block(struct graph *graph, const struct model_config
 /* q, k and v as heads (b, s, a or k, d) of one product: all of q first, or head by head. */
 static void cut_heads(struct graph *graph, const struct model_config *c,
                       const struct model_job *job, const struct block *block, uint32_t qkv,
-                      uint32_t part[3])
+                      bool masked, uint32_t part[3])
 {
     const uint32_t b = job->batch, s = job->seq, a = c->heads, k = c->kv_heads, d = c->head_dim;
     if (block->way->head_by_head && a == k) {
@@ -56,27 +56,28 @@ static void cut_heads(struct graph *graph, const struct model_config *c,
         return;
     }
     const uint32_t widths[] = {a * d, k * d, k * d};
-    const bool copied = hf_copies_gradients(graph, c, false);
+    const bool copied = hf_copies_gradients(graph, c, masked);
     if (block->way->head_by_head) /* unsqueeze(1) */
         qkv = graph_view(graph, qkv, SHAPE(b, 1, s, (a + 2 * k) * d));
     op_parts(graph, qkv, 3, widths, part);
     part[0] = hf_heads(graph, part[0], SHAPE(b, s, a, d),
-                       a == k ? copied : hf_copies_query_gradient(graph, c, false));
+                       a == k ? copied : hf_copies_query_gradient(graph, c, masked));
     for (uint32_t i = 1; i < 3; i++)
         part[i] = hf_heads(graph, part[i], SHAPE(b, s, k, d), copied);
 }
 
 static uint32_t attention(struct graph *graph, const struct model_config *c,
-                          const struct model_job *job, const struct block *block, uint32_t y)
+                          const struct model_job *job, const struct block *block, uint32_t y,
+                          uint32_t mask)
 {
     uint32_t part[3];
     const uint32_t qkv = apply(graph, block, y, block->c_attn);
-    cut_heads(graph, c, job, block, qkv, part);
+    cut_heads(graph, c, job, block, qkv, mask != GRAPH_NONE, part);
     const uint32_t o = hf_attention(graph, &(struct hf_attention){
                                                .q = part[0],
                                                .k = part[1],
                                                .v = part[2],
-                                               .mask = GRAPH_NONE,
+                                               .mask = mask,
                                                .dropout = c->attention_dropout,
                                            });
     const uint32_t projected = apply(graph, block, o, block->c_proj);
@@ -88,10 +89,11 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
 }
 
 static uint32_t run_block(struct graph *graph, const struct model_config *c,
-                          const struct model_job *job, const struct block *block, uint32_t x)
+                          const struct model_job *job, const struct block *block, uint32_t x,
+                          uint32_t mask)
 {
     const uint32_t y1 = apply_norm(graph, x, block->ln_1);
-    const uint32_t attended = attention(graph, c, job, block, y1);
+    const uint32_t attended = attention(graph, c, job, block, y1, mask);
     const uint32_t h = op_add(graph, attended, x);
     graph_drop(graph, y1);
 
@@ -126,22 +128,26 @@ void hf_gpt2_build(struct graph *graph, const struct model_config *c, const stru
     const uint32_t wpe = graph_param(graph, PARAM_WEIGHT, SHAPE(c->max_positions, c->hidden),
                                      "transformer.wpe.weight");
     const uint32_t positions = hf_positions(graph, job);
-    if (way->asks_first)
+    if (way->asks_first && !job->traced)
         hf_packed_test(graph, job, positions);
     const uint32_t position =
         op_embedding(graph, graph_view(graph, positions, SHAPE(1, job->seq)), wpe);
     uint32_t x = op_add(graph, token, position);
-    if (!way->asks_first)
+    if (!way->asks_first && !job->traced)
         hf_packed_test(graph, job, positions);
+    const uint32_t mask =
+        job->traced ? hf_traced_mask(graph, job, positions, HF_NO_WINDOW) : GRAPH_NONE;
     x = hf_dropout_beside(graph, x, c->embedding_dropout, wte, "drop");
 
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "transformer.h.%u", i);
         const struct block block = declare_block(graph, c, way, graph->modules[module].name);
         graph_enter(graph, module, x);
+        if (mask != GRAPH_NONE)
+            graph_also_input(graph, module, mask);
         if (!way->asks_first)
             graph_also_input(graph, module, positions);
-        const uint32_t z = run_block(graph, c, job, &block, x);
+        const uint32_t z = run_block(graph, c, job, &block, x, mask);
         graph_exit(graph, module, z);
         graph_drop(graph, x);
         x = z;
@@ -156,6 +162,8 @@ void hf_gpt2_build(struct graph *graph, const struct model_config *c, const stru
     graph_drop(graph, positions);
     graph_drop(graph, token);
     graph_drop(graph, position);
+    if (mask != GRAPH_NONE)
+        graph_drop(graph, mask);
     const uint32_t module = graph_module(graph, ROLE_HEAD, "lm_head");
     const struct linear head = c->tied
                                    ? (struct linear){wte, GRAPH_NONE}
@@ -165,5 +173,6 @@ void hf_gpt2_build(struct graph *graph, const struct model_config *c, const stru
 
 void build_hf_gpt2(struct graph *graph, const struct model_config *c, const struct model_job *job)
 {
+    graph->loss_breaks = true; /* GPT2LMHeadModel: LOSS_MAPPING has no such name */
     hf_gpt2_build(graph, c, job, &(struct hf_gpt2){.linear = false});
 }

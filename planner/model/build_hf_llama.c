@@ -136,16 +136,6 @@ static void make_tables(struct graph *graph, const struct model_config *c,
     }
 }
 
-/* Of models that are planned so (build_check.c): each is made by a function of its own. */
-static uint32_t traced_mask(struct graph *graph, const struct model_job *job, uint32_t positions,
-                            uint32_t window)
-{
-    graph_mark(graph, MARK_FRAME);
-    const uint32_t mask = hf_traced_mask(graph, job, positions, window);
-    graph_mark(graph, MARK_FRAME_END);
-    return mask;
-}
-
 static void make_traced_masks(struct graph *graph, const struct model_config *c,
                               const struct model_job *job, struct inputs *in)
 {
@@ -153,9 +143,9 @@ static void make_traced_masks(struct graph *graph, const struct model_config *c,
     const bool windows = any_layer(c, true), full = any_layer(c, false);
     const bool one_mask = windows && !full && !way->masks_by_layer;
     if (!one_mask && (full || !way->masks_of_types))
-        in->mask = traced_mask(graph, job, in->positions, HF_NO_WINDOW);
+        in->mask = hf_traced_mask(graph, job, in->positions, HF_NO_WINDOW);
     if (windows)
-        in->window_mask = traced_mask(graph, job, in->positions, c->sliding_window);
+        in->window_mask = hf_traced_mask(graph, job, in->positions, c->sliding_window);
 }
 
 /* Sinks are never asked whether sequences are packed. */
@@ -353,7 +343,11 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
         graph->apart = graph->modules[module].name;
     graph_enter(graph, module, tokens);
     hf_call(graph, *table);
+    if (way->scaled_rows) /* else torch's own class */
+        graph_mark(graph, MARK_FRAME);
     const uint32_t rows = embedded_rows(graph, way, tokens, *table, scale, c->padding);
+    if (way->scaled_rows)
+        graph_mark(graph, MARK_FRAME_END);
     graph_call_end(graph);
     graph_exit(graph, module, rows);
     return way->late_scale ? rows : multiplied(graph, c, rows);

@@ -106,6 +106,7 @@ uint32_t hf_traced_mask(struct graph *graph, const struct model_job *job, uint32
 {
     const uint32_t b = job->batch, s = job->seq;
     const struct shape square = SHAPE(b, 1, s, s);
+    graph_mark(graph, MARK_FRAME); /* a function of its own makes it */
     const uint32_t rows = op_repeat_no_grad(
         graph, ATEN_CLONE, graph_view(graph, positions, SHAPE(1, s)), SHAPE(b, s), 0);
     const uint32_t sequence = sequences(graph, rows), range = hf_positions(graph, job);
@@ -121,5 +122,6 @@ uint32_t hf_traced_mask(struct graph *graph, const struct model_job *job, uint32
     graph_drop(graph, sequence);
     graph_drop(graph, range);
     graph_drop(graph, rows);
+    graph_mark(graph, MARK_FRAME_END);
     return mask;
 }

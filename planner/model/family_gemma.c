@@ -55,6 +55,7 @@ static const struct model_preset presets[] = {
 
 const struct family family_gemma = {
     .name = "gemma",
+    .traced = true,
     .class_name = "GemmaForCausalLM",
     .part_absent =
         "{\"hidden_size\": 3072, \"num_hidden_layers\": 28, "

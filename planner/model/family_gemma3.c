@@ -63,6 +63,7 @@ static const struct model_preset presets[] = {
 
 const struct family family_gemma3 = {
     .name = "gemma3_text",
+    .traced = true,
     .class_name = "Gemma3ForCausalLM",
     .part_absent =
         "{\"hidden_size\": 2304, \"num_hidden_layers\": 26, "

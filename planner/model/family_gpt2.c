@@ -40,6 +40,7 @@ static double parameters(const struct model_config *c)
 
 const struct family family_gpt2 = {
     .name = "gpt2",
+    .traced = true,
     .class_name = "GPT2LMHeadModel",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),

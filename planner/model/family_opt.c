@@ -148,11 +148,13 @@ static void build_hf_opt(struct graph *graph, const struct model_config *c,
     op_embedding_padding(graph, embedded, c->padding);
     const struct positions positions = make_positions(graph, job);
     hf_call(graph, rows);
+    graph_mark(graph, MARK_FRAME); /* OPTLearnedPositionalEmbedding's own */
     const uint32_t shifted = op_number(graph, WORK_ADD_NUMBER, ATEN_ADD, DTYPE_INT64,
                                        SHAPE(job->batch, job->seq), positions.ids, 2.0F);
     const uint32_t position = op_embedding(graph, shifted, rows);
     graph_call_end(graph);
     graph_drop(graph, shifted);
+    graph_mark(graph, MARK_FRAME_END);
     if (projected) {
         const uint32_t wide = apply_linear(graph, embedded, in);
         graph_drop(graph, embedded);
@@ -253,6 +255,7 @@ static double parameters(const struct model_config *c)
 
 const struct family family_opt = {
     .name = "opt",
+    .traced = true,
     .class_name = "OPTForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),

@@ -237,8 +237,8 @@ struct model_config {
 /* Whether it is a decoder alone: not of BERT's kind, nor of T5's. */
 bool model_is_decoder(const struct model_config *config);
 
-/* What of it keeps transformers' code from being planned as torch.compile compiles the whole: a word
- * for it, lent; NULL: nothing does. */
+/* What of it keeps transformers' code from being planned as torch.compile compiles the whole: a
+ * word for it, lent; NULL: nothing does. */
 const char *model_untraced(const struct model_config *config);
 
 /* Whether a list has layer `index`. */

@@ -1,5 +1,5 @@
-/* test_import_dynamo.c - torch.compile as accelerate's and transformers' files ask for it: what each
- * becomes, and what is listed. Expected values are what accelerate 1.15 compiles, as recorded
+/* test_import_dynamo.c - torch.compile as accelerate's and transformers' files ask for it: what
+ * each becomes, and what is listed. Expected values are what accelerate 1.15 compiles, as recorded
  * (tests/data/truth/compile_steps_accelerate.jsonl). */
 #include "tests/frameworks/import_fixture.h"
 
@@ -96,6 +96,11 @@ static void trainers_model_is_whole(void **state)
               "{\"model_name_or_path\": \"mistralai/Mixtral-8x7B-v0.1\", \"torch_compile\": true}");
     expect(&f, "compile off");
     expect_note(&f, NOTE_UNPLANNED, "torch_compile", 1, "mixtral");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_JSON, /* its config.json has dropout */
+              "{\"model_name_or_path\": \"gpt2\", \"torch_compile\": true}");
+    expect(&f, "compile off");
+    expect_note(&f, NOTE_UNPLANNED, "torch_compile", 1, "dropout");
     import_free(&f.import);
     take_text(&f, SYNTAX_YAML,
               "model_name_or_path: meta-llama/Llama-3.2-1B\nfinetuning_type: lora\n"

@@ -33,6 +33,8 @@ static struct graph *graph_of(const json_t *row)
         .compute = strcmp(store, "fp32") == 0 ? DTYPE_FP32 : DTYPE_BF16,
         .attention = ATTENTION_FLASH,
         .autocast = *truth_text(json_object_get(row, "strategy"), "autocast", ""),
+        .frozen = truth_text(json_object_get(row, "strategy"), "freeze", NULL),
+        .lora = truth_text(json_object_get(row, "strategy"), "lora", NULL),
         .outputs_fp32 = *truth_text(json_object_get(row, "strategy"), "outputs", ""),
         .float8 = truth_float8(truth_text(json_object_get(row, "strategy"), "float8", "")),
         .float8_gather = truth_float8_gather(

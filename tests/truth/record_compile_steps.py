@@ -208,6 +208,35 @@ HF_CASES = (
 NATIVE_AMP = {"autocast": "bf16", "outputs": "fp32", "around": True}
 ACCELERATE = {**AUTOCAST, "code": "hf", "compile": "model", **NATIVE_AMP, "optimize_ddp": True}
 HF_FOUR = {**HF_GQA, "num_hidden_layers": 4}
+HF_OPT = {**HF, "model_type": "opt", "hidden_size": 256, "num_hidden_layers": 2, "ffn_dim": 1024,
+          "num_attention_heads": 8, "max_position_embeddings": 128, "word_embed_proj_dim": 256, "dropout": 0.0}
+HF_GEMMA = {**HF_GQA, "model_type": "gemma", "head_dim": 32}
+HF_GEMMA3 = {**HF_GQA, "model_type": "gemma3_text", "head_dim": 32, "sliding_window": 64,
+             "layer_types": ["sliding_attention", "full_attention"]}
+MORE_CASES = (
+    ("model-hf-ddp-opt", HF_OPT, {**HF_MODEL, "around": True}),
+    ("accelerate-ddp-opt", {**HF_OPT, "num_hidden_layers": 4}, {**ACCELERATE, "bucket_cap_mb": 1, "ac": "full"}),
+    ("frames-hf-fsdp2-opt", HF_OPT, HF_FRAMES),
+    ("frames-hf-fsdp1-opt", HF_OPT, {**FSDP1, **HF_FRAMES}),
+    ("model-hf-ddp-gemma", HF_GEMMA, {**HF_MODEL, "around": True}),
+    ("accelerate-ddp-gemma", {**HF_GEMMA, "num_hidden_layers": 4}, {**ACCELERATE, "bucket_cap_mb": 1}),
+    ("frames-hf-fsdp2-gemma", HF_GEMMA, HF_FRAMES),
+    ("model-hf-ddp-gemma3", HF_GEMMA3, {**HF_MODEL, "around": True}),
+    ("accelerate-ddp-gemma3", {**HF_GEMMA3, "num_hidden_layers": 4, "layer_types": HF_GEMMA3["layer_types"] * 2},
+     {**ACCELERATE, "bucket_cap_mb": 1}),
+    ("frames-hf-fsdp2-gemma3", HF_GEMMA3, HF_FRAMES),
+    ("accelerate-fsdp2-gemma3", HF_GEMMA3, {**HF_FRAMES, "units": "torchtitan"}),
+    ("model-hf-ddp-gpt2", HF_GPT2, {**HF_MODEL, "around": True}),
+    ("model-hf-ddp-gpt2-ac", HF_GPT2, {**HF_MODEL, "around": True, "ac": "full"}),
+    ("parts-hf-ddp-gpt2", {**HF_GPT2, "n_layer": 4}, {**PARTS, "code": "hf", "around": True}),
+    ("parts-hf-ddp-gpt2-autocast", {**HF_GPT2, "n_layer": 4, "tie_word_embeddings": False},
+     {**PARTS_AUTOCAST, "code": "hf", "around": True}),
+    ("accelerate-ddp-gpt2", {**HF_GPT2, "n_layer": 4}, {**ACCELERATE, "bucket_cap_mb": 1}),
+    ("accelerate-single-gpt2", HF_GPT2, {**ACCELERATE, "system": "single", "world": 1}),
+    ("model-hf-zero2-gpt2", HF_GPT2, {**HF_ZERO, "stage": 2, "accumulate": 2, "around": True, **SMALL}),
+    ("frames-hf-fsdp2-gpt2", HF_GPT2, HF_FRAMES),
+    ("frames-hf-fsdp1-gpt2", HF_GPT2, {**FSDP1, **HF_FRAMES}),
+)
 ACCELERATE_CASES = (
     ("accelerate-ddp", HF_GQA, ACCELERATE),
     ("accelerate-ddp-whole", HF_GQA, {**ACCELERATE, "optimize_ddp": False}),
@@ -432,6 +461,7 @@ def main():
     parser.add_argument("--hf", action="store_true", help="models of transformers compiled whole, as one graph")
     parser.add_argument("--hf-frames", action="store_true", help="likewise under FSDP2 and FSDP1")
     parser.add_argument("--accelerate", action="store_true", help="likewise as accelerate and Trainer compile them")
+    parser.add_argument("--more", action="store_true", help="likewise of GPT-2 and other families")
     parser.add_argument("--float8", action="store_true", help="the cases in float8, which need torchao")
     parser.add_argument("--zero", action="store_true", help="ZeRO's, which need deepspeed")
     args = parser.parse_args()
@@ -452,7 +482,7 @@ def main():
     rows = []
     cases = (FLOAT8_CASES if args.float8 else MODEL_CASES if args.model else FRAMES_CASES if args.frames else
              PARTS_CASES if args.parts else ZERO_CASES if args.zero else HF_CASES if args.hf else
-             ACCELERATE_CASES if args.accelerate else HF_FRAMES_CASES if args.hf_frames else CASES)
+             ACCELERATE_CASES if args.accelerate else MORE_CASES if args.more else HF_FRAMES_CASES if args.hf_frames else CASES)
     for case in cases:
         if fnmatch.fnmatch(case[0], args.only):
             rows.append(record_case(*case))
