@@ -429,8 +429,8 @@ void joint_merge(struct joint *joint, uint32_t result_count, const uint32_t *res
         same[i] = i;
         for (uint32_t a = 0; a < node->args; a++)
             node->arg[a] = same[node->arg[a]];
-        if (!lives[i] || node->name == JOINT_INPUT || is_call((enum joint_name)node->name) ||
-            given[memory_of(joint, i)])
+        if (!lives[i] || node->name == JOINT_INPUT || node->name == JOINT_RANDOM ||
+            is_call((enum joint_name)node->name) || given[memory_of(joint, i)])
             continue;
         uint32_t *slot = &first[mixed_of(node) % slots], k = *slot;
         while (k != JOINT_NONE &&

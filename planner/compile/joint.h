@@ -69,6 +69,7 @@ enum joint_way {
     X(PICK, ELEMENT) /* by index, all of it in another order: aten.index */                        \
     X(PAD, CALL)     /* a row filled up: Inductor fuses it */                                      \
     X(RUNNING, CALL) /* sums so far, of each row: Inductor's own scan */                           \
+    X(RANDOM, CALL)  /* numbers drawn anew: Inductor fuses it */                                   \
     X(EQUAL, ELEMENT)                                                                              \
     X(NOT_EQUAL, ELEMENT)                                                                          \
     X(WHERE, ELEMENT)                                                                              \

@@ -425,6 +425,29 @@ static void number(const struct works *w, enum joint_name name)
     write(w, 0, of_one(w, name, stretched(w, w->in[0]), w->kernel->attr.p));
 }
 
+/* Numbers of its own for each call, in the dtype of x: kept where they are above p. */
+static void dropout(const struct works *w)
+{
+    const uint32_t x = w->in[0];
+    const float p = w->kernel->attr.p;
+    const struct shape shape = at(w, x)->shape;
+    const uint32_t drawn = joint_node(
+        w->joint, &(struct joint_want){.name = JOINT_RANDOM, .dtype = DTYPE_FP32, .shape = shape});
+    const uint32_t kept = element(w, JOINT_LESS, DTYPE_BOOL, shape,
+                                  cast(w, drawn, (enum dtype)at(w, x)->dtype), JOINT_NONE, p);
+    const uint32_t y = element(w, JOINT_MUL, (enum dtype)at(w, x)->dtype, shape, kept, x, 0);
+    write(w, 0, of_one(w, JOINT_MUL, y, 1 / (1 - p)));
+    joint_write(w->joint, result(w, 1), kept);
+}
+
+static void dropout_backward(const struct works *w)
+{
+    const enum dtype dtype = (enum dtype)at(w, w->in[0])->dtype;
+    const uint32_t kept =
+        of_one(w, JOINT_MUL, cast(w, w->in[1], dtype), 1 / (1 - w->kernel->attr.p));
+    write(w, 0, of_two(w, JOINT_MUL, w->in[0], kept));
+}
+
 /* y: backward compares what forward gave (_inductor's decomposition of threshold_backward). */
 static void relu_backward(const struct works *w)
 {
@@ -600,6 +623,12 @@ static bool fused(const struct works *w)
         return true;
     case WORK_TANH_BACKWARD:
         tanh_backward(w);
+        return true;
+    case WORK_DROPOUT:
+        dropout(w);
+        return true;
+    case WORK_DROPOUT_BACKWARD:
+        dropout_backward(w);
         return true;
     case WORK_RELU:
         write(w, 0, of_one(w, JOINT_AT_LEAST, w->in[0], 0));

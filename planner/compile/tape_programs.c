@@ -264,10 +264,15 @@ static uint32_t place_of(const struct making *m, const struct region_gradient *g
 {
     const uint32_t root =
         gradient->of_param ? m->graph->params[gradient->index].tensor : gradient->index;
-    uint32_t i = 0;
-    while (i < m->region->argument_count && m->region->arguments[i] != root)
+    const uint32_t count = m->region->argument_count, *arguments = m->region->arguments;
+    uint32_t i = 0, k = 0;
+    while (i < count && arguments[i] != root)
         i++;
-    return i;
+    /* else a view of it, which its first call made before */
+    while (i == count && k < count &&
+           m->graph->tensors[arguments[k]].storage != m->graph->tensors[root].storage)
+        k++;
+    return i == count ? k : i;
 }
 
 static void list_given(const struct making *m, const struct compiled_region *c,

@@ -2,6 +2,7 @@
 #include "graph/bucket_parts.h"
 
 #include "base/arena.h"
+#include "graph/ops.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,13 @@ static uint64_t bytes_given(const struct graph *graph, const struct graph_op *op
     return bytes;
 }
 
+/* Which of the op's arguments is the k-th that Python's calls are given: transformers' Conv1D is
+ * addmm(bias, x.view(...), weight). */
+static uint32_t called_at(const struct graph_op *op, uint32_t k)
+{
+    return op->kind == OP_CONV1D && k > 0 ? op->ins - k : k;
+}
+
 uint32_t bucket_arguments(const struct graph *graph, uint32_t first, uint32_t end, uint32_t *out)
 {
     bool *seen = xcalloc(graph->tensor_count + 1, sizeof *seen);
@@ -48,9 +56,10 @@ uint32_t bucket_arguments(const struct graph *graph, uint32_t first, uint32_t en
         if (graph->items[i].kind != ITEM_OP || op->of_autocast)
             continue;
         for (uint32_t k = 0; k < op->ins; k++) {
-            if (op->in[k] == GRAPH_NONE)
+            const uint32_t in = op->in[called_at(op, k)];
+            if (in == GRAPH_NONE)
                 continue;
-            const uint32_t root = graph->tensors[uncast(graph, op->in[k])].root;
+            const uint32_t root = graph->tensors[uncast(graph, in)].root;
             if (!seen[root])
                 out[count++] = root;
             seen[root] = true;

@@ -66,11 +66,12 @@ static void add_parts(const struct graph *graph, const struct tape_options *opti
 static void break_graph(const struct graph *graph, const struct tape_options *options,
                         struct tape_regions *out, uint32_t at, uint32_t *first)
 {
-    if (options->compiled == COMPILED_MODEL || options->compiled == COMPILED_FRAMES)
+    const bool begun = *first != GRAPH_NONE; /* else it is outside of every frame */
+    if (begun && (options->compiled == COMPILED_MODEL || options->compiled == COMPILED_FRAMES))
         add_parts(graph, options, out,
                   (struct tape_region){.module = GRAPH_NONE, .first_item = *first, .end_item = at},
                   GRAPH_NONE);
-    *first = at + 1;
+    *first = begun ? at + 1 : GRAPH_NONE;
 }
 
 /* Blocks are what is between their hooks, the model what its forward does. The loss is a function

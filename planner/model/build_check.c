@@ -31,11 +31,7 @@ static enum err_code check_torchtitan(const struct model_config *c, const struct
 const char *model_untraced(const struct model_config *config)
 {
     const struct family *family = config->recording ? NULL : family_of(config->arch);
-    return !family                                                ? "recorded calls"
-           : !family->traced                                      ? family->name
-           : config->attention_dropout > 0                        ? "attention dropout"
-           : config->dropout > 0 || config->embedding_dropout > 0 ? "dropout"
-                                                                  : NULL;
+    return !family ? "recorded calls" : !family->traced ? family->name : NULL;
 }
 
 /* Of what torch.compile traces what was recorded. */

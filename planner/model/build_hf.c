@@ -416,6 +416,8 @@ void hf_return(struct graph *graph, uint32_t logits, uint32_t other)
     const uint32_t made[] = {graph->loss, logits, other}; /* of the output, in order */
     const uint32_t count = other == GRAPH_NONE ? 2 : 3;
     uint32_t fields[3], returned[3];
+    if (graph->outputs_fp32 && graph->loss_breaks)
+        graph_mark(graph, MARK_BREAK);
     if (graph->outputs_fp32)
         graph_mark(graph, MARK_FRAME); /* where others break the root's: a function of its own */
     for (uint32_t i = 0; i < count; i++)

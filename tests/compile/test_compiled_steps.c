@@ -304,7 +304,7 @@ static void steps_are_as_recorded(void **state)
         compare_file(paths[i], &count);
     print_message("%zu steps, %zu events, %zu differ\n", count.rows, count.events, count.wrong);
     assert_int_equal(count.wrong, 0);
-    assert_true(count.rows >= 192);
+    assert_true(count.rows >= 205);
 }
 
 int main(void)

@@ -61,6 +61,8 @@ static const char *torch_name(enum dtype dtype)
         return "uint64";
     case DTYPE_INT64:
         return "int64";
+    case DTYPE_BOOL:
+        return "bool";
     case DTYPE_COMPLEX64:
         return "complex64";
     default:

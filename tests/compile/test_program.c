@@ -88,10 +88,10 @@ static const char *home_of(const json_t *row, size_t k)
 
 static uint64_t element_bytes(const char *dtype)
 {
-    return strncmp(dtype, "float8", 6) == 0 ? 1
-           : strcmp(dtype, "bfloat16") == 0 ? 2
-           : strcmp(dtype, "float32") == 0  ? 4
-                                            : 8;
+    return strncmp(dtype, "float8", 6) == 0 || strcmp(dtype, "bool") == 0 ? 1
+           : strcmp(dtype, "bfloat16") == 0                               ? 2
+           : strcmp(dtype, "float32") == 0                                ? 4
+                                                                          : 8;
 }
 
 /* Saved tensors by their names in backward; of those that share memory the last to die has it. */
@@ -188,7 +188,7 @@ static void programs_are_inductors(void **state)
                   count.programs, count.exact, count.same_fused);
     print_message("%u of %u forward programs of transformers' models have as many kernels\n",
                   count.whole_fused, count.whole);
-    assert_true(count.programs >= 410 && count.exact + 40 >= count.programs);
+    assert_true(count.programs >= 416 && count.exact + 40 >= count.programs);
     assert_true(2 * (count.forward + 4) >= count.programs);
     assert_true(count.whole_fused + 32 >= count.whole);
     assert_true(count.worst < 0.08);
