@@ -226,6 +226,8 @@ static void what_is_not_planned_is_refused(void **state)
 {
     (void)state;
     struct job job = small_job(ARCH_MIXTRAL);
+    job.config.experts = 4;
+    job.config.experts_per_token = 2;
     job.tape.compiled = true;
     expect_refusal(&job, "--compile");
     job = small_job(ARCH_LLAMA);

@@ -213,7 +213,6 @@ HF_OPT = {**HF, "model_type": "opt", "hidden_size": 256, "num_hidden_layers": 2,
 HF_GEMMA = {**HF_GQA, "model_type": "gemma", "head_dim": 32}
 HF_GEMMA3 = {**HF_GQA, "model_type": "gemma3_text", "head_dim": 32, "sliding_window": 64,
              "layer_types": ["sliding_attention", "full_attention"]}
-HF_DROPS = {**HF_GPT2, "attn_pdrop": 0.1, "embd_pdrop": 0.1, "resid_pdrop": 0.1}
 MORE_CASES = (
     ("model-hf-ddp-opt", HF_OPT, {**HF_MODEL, "around": True}),
     ("accelerate-ddp-opt", {**HF_OPT, "num_hidden_layers": 4}, {**ACCELERATE, "bucket_cap_mb": 1, "ac": "full"}),
@@ -237,10 +236,6 @@ MORE_CASES = (
     ("model-hf-zero2-gpt2", HF_GPT2, {**HF_ZERO, "stage": 2, "accumulate": 2, "around": True, **SMALL}),
     ("frames-hf-fsdp2-gpt2", HF_GPT2, HF_FRAMES),
     ("frames-hf-fsdp1-gpt2", HF_GPT2, {**FSDP1, **HF_FRAMES}),
-    ("trainer-ddp-gpt2-dropout", {**HF_DROPS, "n_layer": 4}, {**ACCELERATE, "bucket_cap_mb": 1, "find_unused_parameters": True}),
-    ("model-hf-ddp-gpt2-dropout", HF_DROPS, {**HF_MODEL, "around": True}),
-    ("frames-hf-fsdp2-gpt2-dropout", HF_DROPS, HF_FRAMES),
-    ("accelerate-ddp-opt-dropout", {**HF_OPT, "dropout": 0.1}, ACCELERATE),
 )
 ACCELERATE_CASES = (
     ("accelerate-ddp", HF_GQA, ACCELERATE),
