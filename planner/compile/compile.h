@@ -12,7 +12,8 @@
  * each function of the model's own code that its forward calls (COMPILED_FRAMES). The loss is
  * outside, or is compiled by itself; inside of the model it would save as much. transformers'
  * models have it inside, and a mask that they make while they are traced (model_job.traced): of
- * what such a graph gives, logits have a gradient of zeros. Under DDP each of
+ * what such a graph gives, logits have a gradient of zeros (accelerate casts them in it:
+ * model_job.outputs_fp32). What Dynamo cannot trace ends a graph (MARK_BREAK). Under DDP each of
  * these graphs is split where buckets end (torch._dynamo.config.optimize_ddp):
  * graph/bucket_parts.h.
  *
