@@ -90,6 +90,7 @@ enum graph_mark {
     MARK_FRAME, /* a function of the model's own code begins, outside of blocks: what Dynamo sees
                    as a frame (torch's own modules are none) */
     MARK_FRAME_END, /* ... and returns */
+    MARK_RETURN,    /* the root's own forward returns: the rest is what wraps it */
     MARK_BREAK,     /* what Dynamo cannot trace: the graph ends, and the rest is another */
 };
 

@@ -94,11 +94,14 @@ static void find_regions(const struct graph *graph, const struct tape_options *o
                           .end_item = end_of(graph, i, item.arg),
                       },
                       graph->modules[item.arg].output);
-        if (options->compiled == COMPILED_MODEL && is_mark(item, MARK_ROOT_EXIT))
+        if (options->compiled == COMPILED_MODEL && model != GRAPH_NONE &&
+            (is_mark(item, MARK_ROOT_EXIT) || is_mark(item, MARK_RETURN))) {
             add_parts(
                 graph, options, out,
                 (struct tape_region){.module = GRAPH_NONE, .first_item = model, .end_item = i},
                 GRAPH_NONE);
+            model = GRAPH_NONE;
+        }
         if (is_mark(item, MARK_BREAK))
             break_graph(graph, options, out, i, frames ? &frame : &model);
         if (is_mark(item, MARK_FRAME))

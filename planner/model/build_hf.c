@@ -427,6 +427,8 @@ void hf_return(struct graph *graph, uint32_t logits, uint32_t other)
     for (uint32_t i = 0; i < count; i++)
         if (fields[i] != made[i])
             graph_drop(graph, made[i]);
+    if (graph->copies_outputs)
+        graph_mark(graph, MARK_RETURN);
     for (uint32_t i = 0; i < count; i++)
         returned[i] = build_returned(graph, fields[i]);
     for (uint32_t i = 0; i < count; i++)
