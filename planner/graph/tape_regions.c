@@ -67,7 +67,10 @@ static void break_graph(const struct graph *graph, const struct tape_options *op
                         struct tape_regions *out, uint32_t at, uint32_t *first)
 {
     const bool begun = *first != GRAPH_NONE; /* else it is outside of every frame */
-    if (begun && (options->compiled == COMPILED_MODEL || options->compiled == COMPILED_FRAMES))
+    bool any = false;                        /* function: else there is no graph */
+    for (uint32_t i = begun ? *first : at; i < at; i++)
+        any |= graph->items[i].kind == ITEM_OP;
+    if (any && (options->compiled == COMPILED_MODEL || options->compiled == COMPILED_FRAMES))
         add_parts(graph, options, out,
                   (struct tape_region){.module = GRAPH_NONE, .first_item = *first, .end_item = at},
                   GRAPH_NONE);
