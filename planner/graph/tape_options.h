@@ -35,8 +35,7 @@ struct tape_options {
                          its own (op_module_input) */
     enum compiled compiled; /* by torch.compile (planner/compile) */
     bool compiled_loss;     /* likewise the function that computes the loss */
-    bool
-        head_hooks; /* the head is wrapped by itself: its hooks, too, are calls that break frames */
+    bool head_hooks;        /* the head is wrapped by itself: its hooks break frames, too */
     bool whole_graphs; /* torch._dynamo.config.optimize_ddp is off: what is compiled within DDP's
                           forward is not split where buckets end */
     uint64_t bucket_bytes; /* the system's buckets, at which it is; 0: it has none */
