@@ -8,12 +8,13 @@
 #define YARN (1U << ROPE_YARN)
 #define LONGROPE (1U << ROPE_LONGROPE)
 #define LLAMA3 (1U << ROPE_LLAMA3)
+#define PROPORTIONAL (1U << ROPE_PROPORTIONAL)
 #define IN_ROPE(member) offsetof(struct rope, member)
 
 const struct rope_number *rope_numbers(uint32_t *count)
 {
     static const struct rope_number numbers[] = {
-        {"factor", IN_ROPE(factor), false, LINEAR | DYNAMIC | YARN | LLAMA3, 1, 1e6},
+        {"factor", IN_ROPE(factor), false, LINEAR | DYNAMIC | YARN | LLAMA3 | PROPORTIONAL, 1, 1e6},
         {"original_max_position_embeddings", IN_ROPE(original_positions), true,
          DYNAMIC | YARN | LONGROPE | LLAMA3, 1, 1U << 30},
         {"positions", IN_ROPE(positions), true, DYNAMIC | LONGROPE, 1, 1U << 30},
@@ -22,6 +23,7 @@ const struct rope_number *rope_numbers(uint32_t *count)
         {"beta_slow", IN_ROPE(beta_slow), false, YARN, 1e-6, 1e6},
         {"low_freq_factor", IN_ROPE(low_freq_factor), false, LLAMA3, 1e-6, 1e6},
         {"high_freq_factor", IN_ROPE(high_freq_factor), false, LLAMA3, 1e-6, 1e6},
+        {"partial_rotary_factor", IN_ROPE(share), false, PROPORTIONAL, 0, 1},
     };
     *count = sizeof numbers / sizeof *numbers;
     return numbers;

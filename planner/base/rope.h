@@ -15,8 +15,10 @@
     X(LINEAR, "linear")   /* f_j / factor */                                                       \
     X(DYNAMIC, "dynamic") /* a larger theta for sequences beyond the original positions */         \
     X(YARN, "yarn")       /* f_j / factor where waves are long, f_j where short, a ramp between */ \
-    X(LONGROPE, "longrope") /* f_j / a factor for each pair, of two lists */                       \
-    X(LLAMA3, "llama3")     /* as yarn, by other bounds and a smoother ramp */
+    X(LONGROPE, "longrope")         /* f_j / a factor for each pair, of two lists */               \
+    X(LLAMA3, "llama3")             /* as yarn, by other bounds and a smoother ramp */             \
+    X(PROPORTIONAL, "proportional") /* f_j / factor of the first share of pairs, 0 of the others   \
+                                     */
 
 enum rope_scaling {
 #define X(name, text) ROPE_##name,
@@ -50,6 +52,7 @@ struct rope {
     float beta_fast, beta_slow;  /* yarn: turns over the original positions that bound the ramp */
     bool truncate;               /* yarn: bounds are rounded outwards to whole pairs */
     float low_freq_factor, high_freq_factor; /* llama3: likewise, its bounds */
+    float share;                             /* proportional: of the pairs, those that turn */
     float short_factor[ROPE_PAIRS_MAX];      /* longrope: up to the original positions, (d/2) */
     float long_factor[ROPE_PAIRS_MAX];       /* longrope: beyond them, (d/2) */
 };

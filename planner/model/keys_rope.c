@@ -44,7 +44,8 @@ struct rope_reader {
     const json_t *root, *object;
     const char *where, *name; /* of the file; of the object in it */
     uint32_t max_positions;
-    bool grids; /* places are in three grids */
+    bool grids;    /* places are in three grids */
+    bool by_layer; /* there may be an object for each type of layer */
     struct err *err;
 };
 
@@ -103,7 +104,7 @@ static enum err_code take_factors(const struct rope_reader *o, const char *key, 
 
 static enum err_code take_scaling(const struct rope_reader *o, struct rope *rope)
 {
-    char known[128] = "";
+    char known[160] = "";
     size_t used = 0;
     const json_t *type = json_object_get(o->object, "rope_type");
     const json_t *older = json_object_get(o->object, "type");
@@ -118,6 +119,8 @@ static enum err_code take_scaling(const struct rope_reader *o, struct rope *rope
         value = NULL; /* of three grids, by frequencies as they are */
     for (int i = 0; i < ROPE_SCALING_COUNT; i++) {
         const char *text = rope_scaling_name((enum rope_scaling)i);
+        if (i == ROPE_PROPORTIONAL && !o->by_layer)
+            continue; /* of classes that have no such objects a head turns in part */
         rope->scaling = (uint8_t)i;
         if (!value || (json_is_string(value) && strcmp(json_string_value(value), text) == 0))
             return ERR_OK; /* none is given: the first, "default" */
@@ -220,6 +223,15 @@ static enum err_code read_llama3(const struct rope_reader *o, struct rope *rope)
     return take_number(o, "high_freq_factor", 1e-6, (double)NAN, &rope->high_freq_factor);
 }
 
+static enum err_code read_proportional(const struct rope_reader *o, struct rope *rope)
+{
+    const json_t *share = json_object_get(o->object, "partial_rotary_factor");
+    TRY(take_number(o, "factor", 1, 1, &rope->factor));
+    TRY(take_number(o, "partial_rotary_factor", 0, 1, &rope->share));
+    return rope->share <= 1 ? ERR_OK
+                            : unexpected(o, "partial_rotary_factor", "a number 0 ... 1", share);
+}
+
 /* Where there is an object for each type of layer: that of layers without a window. With one, RoPE
  * is not scaled. */
 static enum err_code choose_layer(struct rope_reader *o)
@@ -242,6 +254,7 @@ enum err_code rope_read(const json_t *root, const char *where, uint32_t dim, boo
                             .where = where,
                             .max_positions = out->max_positions,
                             .grids = out->grids,
+                            .by_layer = by_layer,
                             .err = err};
     rope->attention_factor = 1;
     TRY(rope_find(root, where, &o.object, &o.name, err));
@@ -280,6 +293,8 @@ enum err_code rope_read(const json_t *root, const char *where, uint32_t dim, boo
         return read_longrope(&o, dim, rope);
     case ROPE_LLAMA3:
         return read_llama3(&o, rope);
+    case ROPE_PROPORTIONAL:
+        return read_proportional(&o, rope);
     default:
         return ERR_OK;
     }

@@ -62,6 +62,13 @@ static float llama3_frequency(const struct rope *r, float plain)
     return (1 - smooth) * plain / r->factor + smooth * plain;
 }
 
+/* _compute_proportional_rope_parameters: how many pairs turn. The share is a float here and a
+ * double there: its rounding must not lose a pair. */
+static uint32_t turning_pairs(const struct rope *r)
+{
+    return (uint32_t)((double)r->share * r->dim / 2 + 1e-4);
+}
+
 void rope_frequencies(const struct rope *r, float *out)
 {
     const double theta = r->scaling == ROPE_DYNAMIC ? dynamic_theta(r) : (double)r->theta;
@@ -80,6 +87,9 @@ void rope_frequencies(const struct rope *r, float *out)
             break;
         case ROPE_LLAMA3:
             out[j] = llama3_frequency(r, plain);
+            break;
+        case ROPE_PROPORTIONAL:
+            out[j] = j < turning_pairs(r) ? plain / r->factor : 0;
             break;
         default: /* ROPE_DEFAULT, ROPE_DYNAMIC */
             out[j] = plain;

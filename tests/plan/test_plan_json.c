@@ -283,6 +283,7 @@ static void every_kind_of_rope_comes_back(void **state)
                           "\"long_factor\": [0.1, 0, 0, 0, 0, 3]}",
         [ROPE_LLAMA3] = "\"factor\": 2.5, \"original_max_position_embeddings\": 7, "
                         "\"low_freq_factor\": 1.5, \"high_freq_factor\": 3.5}",
+        [ROPE_PROPORTIONAL] = "\"factor\": 2.5, \"partial_rotary_factor\": 0.25}",
     };
     for (int kind = ROPE_LINEAR; kind < ROPE_SCALING_COUNT; kind++) {
         struct plan *plan = small_plan();
@@ -297,6 +298,7 @@ static void every_kind_of_rope_comes_back(void **state)
             .factor = 2.5F,
             .positions = 20,
             .original_positions = 7,
+            .share = 0.25F,
             .beta_fast = 32.5F,
             .beta_slow = 0.75F,
             .truncate = true,
