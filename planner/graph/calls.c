@@ -187,8 +187,10 @@ static void assign_ops(const struct graph *graph, struct graph_calls *calls,
             call != calls->model)
             call = tied_call(calls, call, param);
         calls->of_op[i] = call;
-        if (before != GRAPH_NONE)
+        if (before != GRAPH_NONE) {
             calls->next[before] = call;
+            calls->returns[before] = op->called_again;
+        }
         before = i;
         calls->last[i] = node;
         node = op->requires_grad ? call : node;
@@ -346,6 +348,7 @@ struct graph_calls *graph_calls_new(const struct graph *graph)
     find_lists(graph, calls, &names);
     call_roots(graph, calls, &names);
     calls->of_op = arena_alloc(&calls->arena, ops * sizeof *calls->of_op);
+    calls->returns = arena_alloc(&calls->arena, ops * sizeof *calls->returns);
     calls->next = arena_alloc(&calls->arena, ops * sizeof *calls->next);
     calls->last = arena_alloc(&calls->arena, ops * sizeof *calls->last);
     uint32_t *of_param = arena_alloc(&calls->arena, (graph->param_count + 1) * sizeof *of_param);

@@ -36,6 +36,7 @@ struct graph_calls {
         model; /* what named modules are in: the root, or behind it peft's two modules around it */
     uint32_t *params;      /* of every call, in the order of the graph */
     uint32_t *of_op;       /* (ops) the call whose parameters an op uses; GRAPH_NONE: none */
+    bool *returns;         /* (ops) the next such op is of a second call of the same module */
     uint32_t *next, *last; /* (ops that have one) of_op of the next such op, of the one before
                                that has a node */
     uint32_t *of_module;   /* (modules) the bordered call; GRAPH_NONE: none */

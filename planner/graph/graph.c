@@ -179,7 +179,9 @@ uint32_t graph_op_new(struct graph *graph, int kind)
     graph->ops[graph->op_count] = (struct graph_op){
         .kind = (uint16_t)kind,
         .call = depth ? graph->calling[depth - 1] : NULL,
+        .called_again = graph->calling_again,
     };
+    graph->calling_again = false;
     return graph->op_count++;
 }
 
@@ -500,6 +502,12 @@ void graph_call_end(struct graph *graph)
 {
     assert(graph->calling_depth > 0);
     graph->calling_depth--;
+}
+
+void graph_call_again(struct graph *graph)
+{
+    assert(graph->calling_depth > 0);
+    graph->calling_again = true;
 }
 
 uint32_t graph_module(struct graph *graph, enum module_role role, const char *fmt, ...)

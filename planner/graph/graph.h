@@ -69,6 +69,7 @@ struct graph_op {
     bool requires_grad; /* becomes a node of the autograd graph */
     bool of_hook;       /* under tape_options.input_nodes only: otherwise it is not there */
     bool of_call;       /* likewise under tape_options.call_hooks */
+    bool called_again;  /* the first of a second call of its module, right behind another */
     bool of_autocast;   /* a cast of an argument of the next operator that is none */
     uint32_t in[GRAPH_OPERANDS]; /* tensors; GRAPH_NONE for an absent optional operand */
     uint32_t out[GRAPH_OUTPUTS];
@@ -231,6 +232,7 @@ struct graph {
     struct graph_autocast autocast;
     uint32_t current_module; /* while building: where new params belong */
     const char *calling[8];  /* graph_call_begin: calling_depth of them, the innermost last */
+    bool calling_again;      /* graph_call_again: of the op that comes */
     uint32_t calling_depth;
     const struct graph_leaf *leaves; /* the last that was said first; NULL: none */
     const char *sequences; /* globs of nn.Sequentials: modules like others, whose children have
@@ -350,6 +352,9 @@ size_t graph_leaf_around(const struct graph *graph, const char *name, size_t len
 void graph_call_begin(struct graph *graph, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void graph_call_end(struct graph *graph);
+/* The module that has begun is called again from here: it has returned, and its next op is the
+ * first of another call. */
+void graph_call_again(struct graph *graph);
 
 /* Parameters of which needs[i] is true need a gradient, too, trained or not; and so whatever is
  * computed with them. For a graph that is complete. */

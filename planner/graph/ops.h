@@ -160,7 +160,8 @@ uint32_t op_fill(struct graph *graph, enum aten aten, enum dtype dtype, struct s
 uint32_t op_slice_copied(struct graph *graph, uint32_t x, struct shape shape, uint32_t first);
 /* x times a tensor that needs no gradient and broadcasts (RoPE factors), in x's shape. */
 uint32_t op_mul_constant(struct graph *graph, uint32_t x, uint32_t constant);
-/* The same in x itself; and in rows (t, h), which it returns: a view of all of x (b, s, h). */
+/* The same in x itself, which keeps its dtype; and in rows (t, h), which it returns: a view of all
+ * of x (b, s, h). */
 uint32_t op_mul_in_place(struct graph *graph, uint32_t x, uint32_t constant);
 uint32_t op_mul_rows_in_place(struct graph *graph, uint32_t x, uint32_t constant);
 /* A copy in another dtype; x itself when it has that dtype already. */
@@ -331,7 +332,7 @@ uint32_t op_sum_last(struct graph *graph, uint32_t x);
 uint32_t op_div(struct graph *graph, uint32_t x, uint32_t y);
 /* x /= y with y broadcast: x's bytes, and a copy of what was there for backward. */
 uint32_t op_div_inplace(struct graph *graph, uint32_t x, uint32_t y);
-/* x[indices]: rows of x (n, …) by indices (m). */
+/* x[indices]: rows of x (n, …) by indices (m), or numbers of x (n) by indices (…). */
 uint32_t op_index(struct graph *graph, uint32_t x, uint32_t indices);
 /* x (n) in order, and the permutation. */
 uint32_t op_sort(struct graph *graph, uint32_t x, uint32_t *permutation);

@@ -134,8 +134,12 @@ OP_CLASS(max_last) = {
 uint32_t op_index(struct graph *graph, uint32_t x, uint32_t indices)
 {
     struct shape shape = *shape_of(graph, x);
-    assert(shape_of(graph, indices)->rank == 1);
-    shape.dim[0] = shape_of(graph, indices)->dim[0];
+    const struct shape *places = shape_of(graph, indices);
+    assert(places->rank == 1 || shape.rank == 1);
+    if (shape.rank == 1)
+        shape = *places;
+    else
+        shape.dim[0] = places->dim[0];
     return simple(graph, OP_INDEX, 2, (uint32_t[]){x, indices}, ATEN_INDEX, dtype_of(graph, x),
                   shape);
 }

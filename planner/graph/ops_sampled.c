@@ -2,11 +2,12 @@
  * weight of what was drawn. */
 #include "graph/op_class.h"
 
-/* x itself, or its rows, which are another value now. */
-static uint32_t multiplied(struct graph *graph, enum op_kind kind, uint32_t x, uint32_t constant)
+/* x itself, or its rows, which are another value now: seen in that shape. */
+static uint32_t multiplied(struct graph *graph, enum op_kind kind, uint32_t x, uint32_t constant,
+                           struct shape shape)
 {
     const uint32_t op = begin(graph, kind, 2, (uint32_t[]){x, constant});
-    const uint32_t out = graph_view(graph, x, *shape_of(graph, constant));
+    const uint32_t out = graph_view(graph, x, shape);
     graph->tensors[out].root = out;
     graph->ops[op].out[graph->ops[op].outs++] = out;
     graph_op_done(graph, op);
@@ -15,7 +16,7 @@ static uint32_t multiplied(struct graph *graph, enum op_kind kind, uint32_t x, u
 
 uint32_t op_mul_in_place(struct graph *graph, uint32_t x, uint32_t constant)
 {
-    return multiplied(graph, OP_MUL_TO, x, constant);
+    return multiplied(graph, OP_MUL_TO, x, constant, *shape_of(graph, x));
 }
 
 OP_SAVED(mul_to)
@@ -25,9 +26,13 @@ OP_SAVED(mul_to)
     return 1;
 }
 
+/* The product is in the wider dtype of the two. */
 OP_BACKWARD(mul_to)
 {
-    give_elementwise(tape, graph, op, WORK_MUL, ATEN_MUL, op->in[1]);
+    const struct operand in[2] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[1])};
+    tape_give(tape, op, 0,
+              tape_call(tape, WORK_MUL, ATEN_MUL, promoted(graph, op->in[0], op->in[1]),
+                        *shape_of(graph, op->in[0]), -1.0, 2, in));
 }
 
 OP_CLASS(mul_to) = {
@@ -40,7 +45,7 @@ OP_CLASS(mul_to) = {
 
 uint32_t op_mul_rows_in_place(struct graph *graph, uint32_t x, uint32_t constant)
 {
-    return multiplied(graph, OP_MUL_ROWS_TO, x, constant);
+    return multiplied(graph, OP_MUL_ROWS_TO, x, constant, *shape_of(graph, constant));
 }
 
 /* CopySlices: the gradient is copied, and in the copy the view's is put, which the function made of

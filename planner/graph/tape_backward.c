@@ -58,6 +58,12 @@ static uint32_t meets_at(const struct tape *tape, uint32_t tensor, const struct 
                                                                                   : tensor;
 }
 
+/* Whether these are two views of what neither of them is. */
+static bool are_apart(const struct graph *graph, uint32_t x, uint32_t y)
+{
+    return !is_view_of(graph, x, y) && !is_view_of(graph, y, x);
+}
+
 /* Adds a second gradient to the one in the root's slot, and lets go of that one but for the result;
  * the second is its node's until all that the node gives has arrived. */
 static void add_up(struct tape *tape, uint32_t tensor, uint32_t root,
@@ -74,6 +80,8 @@ static void add_up(struct tape *tape, uint32_t tensor, uint32_t root,
     } else {
         const struct operand sum =
             tape_call(tape, WORK_ADD, ATEN_ADD, (enum dtype)t->dtype, t->shape, -1.0, 2, in);
+        if (are_apart(tape->graph, tensor, part->tensor)) /* PyTorch's is of what both view */
+            tape->stream->buffers[sum.place].shape = tape->graph->tensors[root].shape;
         tape_release(tape, tape->slot[root]);
         tape->slot[root] = sum.place;
         const bool mixed = part->mixed || (part->tensor != tensor && part->tensor != root);

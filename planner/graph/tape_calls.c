@@ -67,6 +67,8 @@ void tape_leave_op(struct tape *tape, uint32_t op)
         return;
     const uint32_t next =
         enter_kind(tape) == STEP_CALL_FORWARD ? tape->calls->next[op] : tape->calls->last[op];
+    if (enter_kind(tape) == STEP_CALL_FORWARD && tape->calls->returns[op])
+        tape_leave_call(tape, tape->calls->of_op[op]);
     while (tape->open.depth > 0 && top(tape) > tape->calls->model &&
            !tape->calls->at[top(tape)].bordered &&
            (next == GRAPH_NONE || !graph_call_within(tape->calls, next, top(tape))))
