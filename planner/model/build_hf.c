@@ -170,22 +170,23 @@ struct hf_rope hf_rope_tables_in(struct graph *graph, enum dtype dtype, float at
     return rope;
 }
 
-/* A table (1 or b, s, d) beside heads (b, a, s, d). */
-static uint32_t beside_heads(struct graph *graph, uint32_t table)
+/* A table (1 or b, s, d) beside heads (b, a, s, d), or by token (b, s, a, d). */
+static uint32_t beside_heads(struct graph *graph, uint32_t table, bool by_token)
 {
-    const struct shape shape = graph->tensors[table].shape;
-    return graph_view(graph, table, SHAPE(shape.dim[0], 1, shape.dim[1], shape.dim[2]));
+    const struct shape t = graph->tensors[table].shape;
+    const uint32_t b = t.dim[0], s = t.dim[1], d = t.dim[2];
+    return graph_view(graph, table, by_token ? SHAPE(b, s, 1, d) : SHAPE(b, 1, s, d));
 }
 
 static uint32_t times_cos(struct graph *graph, uint32_t x, struct hf_rope rope)
 {
-    return op_mul(graph, x, beside_heads(graph, rope.cos));
+    return op_mul(graph, x, beside_heads(graph, rope.cos, rope.by_token));
 }
 
 /* x cos + turned sin, and `turned` is let go. */
 static uint32_t turn(struct graph *graph, uint32_t straight, uint32_t turned, struct hf_rope rope)
 {
-    const uint32_t crossed = op_mul(graph, turned, beside_heads(graph, rope.sin));
+    const uint32_t crossed = op_mul(graph, turned, beside_heads(graph, rope.sin, rope.by_token));
     graph_drop(graph, turned);
     const uint32_t out = op_add(graph, straight, crossed);
     graph_drop(graph, straight);

@@ -62,6 +62,7 @@ struct hf_rope {
     uint32_t cos, sin;
     uint32_t positions; /* (s), for who scales queries by them; elsewhere nobody looks */
     bool back;          /* numbers half a head away turn the other way */
+    bool by_token;      /* heads come as (b, s, a, d) */
 };
 enum hf_table {
     HF_TABLE_WHOLE,      /* every angle, and every angle again */
@@ -122,8 +123,9 @@ uint32_t hf_scale_by_own_position(struct graph *graph, uint32_t q, float beta, u
  * cast back. What was there stays the caller's. */
 void hf_turn_complex(struct graph *graph, uint32_t table, uint32_t qk[2]);
 
-/* x cos + rotate_half(x) sin; x (b, a, s, d). A number's partner is half a head away; or it is the
- * next one, where the tables are interleaved, too: those are Python's, (1, s, d). */
+/* x cos + rotate_half(x) sin; x (b, a, s, d), or as rope.by_token says. A number's partner is half
+ * a head away; or it is the next one, where the tables are interleaved, too: those are Python's,
+ * (1, s, d). */
 uint32_t hf_rotate(struct graph *graph, uint32_t x, struct hf_rope rope);
 uint32_t hf_rotate_pairs(struct graph *graph, uint32_t x, struct hf_rope interleaved);
 struct hf_rope hf_rope_interleaved(struct graph *graph, struct hf_rope rope);
@@ -158,6 +160,9 @@ uint32_t hf_rms_norm_plus_one(struct graph *graph, uint32_t x, struct norm norm)
 uint32_t hf_rms_norm_last(struct graph *graph, uint32_t x, struct norm norm);
 /* The same without a weight. */
 uint32_t hf_rms_norm_bare(struct graph *graph, uint32_t x, struct norm norm);
+/* All of it in fp32, with the mean to the power -1/2 for its rsqrt; without a weight, the same
+ * without. */
+uint32_t hf_rms_norm_power(struct graph *graph, uint32_t x, struct norm norm);
 /* LayerNorm without a bias as Python writes it, all of it in fp32; and PyTorch's with 1 + weight
  * for the weight. */
 uint32_t hf_layer_norm_wide(struct graph *graph, uint32_t x, struct norm norm);

@@ -33,6 +33,7 @@ struct inputs { /* the same for every block */
     struct hf_alibi alibi;            /* GRAPH_NONE: there is none */
     uint32_t output;                  /* what the last layer returned; GRAPH_NONE: it is gone */
     struct hf_rope rope, window_rope; /* of layers with a window: often the same */
+    struct hf_ahead *ahead;           /* NULL: nothing is declared ahead */
 };
 
 /* How many of a head's numbers turn. */
@@ -73,7 +74,7 @@ static struct frequencies make_frequencies(struct graph *graph, const struct mod
     if (c->unturned)
         return f;
     if (!way->tables_by_layer || any_layer(c, false))
-        f.full = hf_rope_buffers(graph, c, job, d);
+        f.full = hf_rope_buffers(graph, c, job, c->full_head_dim ? c->full_head_dim : d);
     if (way->tables_by_layer && any_layer(c, true)) {
         const struct model_config window = windowed(c);
         f.window = hf_rope_buffers(graph, &window, job, d);
@@ -130,6 +131,8 @@ static void make_tables(struct graph *graph, const struct model_config *c,
     if (!way->tables_by_layer) {
         in->window_rope = in->rope;
     } else if (any_layer(c, true)) {
+        if (any_layer(c, false))
+            graph_call_again(graph);
         graph_mark(graph, MARK_FRAME);
         in->window_rope = hf_rope_tables_in(graph, dtype, 1, window, table);
         graph_mark(graph, MARK_FRAME_END);
@@ -153,7 +156,7 @@ static void make_masks(struct graph *graph, const struct model_config *c,
                        const struct model_job *job, struct inputs *in)
 {
     const struct hf_decoder *way = in->way;
-    const bool windows = any_layer(c, true) || way->both_masks,
+    const bool windows = any_layer(c, true) || way->both_masks || way->both_types,
                added = hf_is_eager(graph, way) || c->sinks;
     const bool one_mask = windows && !any_layer(c, false) && !way->masks_by_layer &&
                           !way->both_masks && !way->eager && !c->sinks;
@@ -263,22 +266,38 @@ static void drop_tables(struct graph *graph, struct hf_rope rope)
 }
 
 static uint32_t run_layer(struct graph *graph, const struct model_config *c,
-                          const struct model_job *job, const struct hf_decoder *way, uint32_t index,
-                          uint32_t module, uint32_t x, uint32_t mask, struct hf_rope rope)
+                          const struct model_job *job, const struct hf_decoder *way,
+                          const struct hf_layer_call *call)
 {
-    const char *name = graph->modules[module].name;
     if (way->layer)
-        return way->layer(graph, c, job, name, x, mask, rope);
-    const struct hf_block block = hf_block_declare(graph, c, way, index, name);
-    return hf_block_run(graph, c, job, &block, x, mask, rope);
+        return way->layer(graph, c, job, call);
+    const struct hf_block block = hf_block_declare(graph, c, way, call->index, call->prefix);
+    return hf_block_run(graph, c, job, &block, call->x, call->mask, call->rope);
+}
+
+/* The part (b, s, n) that is layer `index`'s of what was computed ahead. */
+static uint32_t part_of(struct graph *graph, const struct hf_ahead *ahead, uint32_t index)
+{
+    if (!ahead || ahead->beside == GRAPH_NONE)
+        return GRAPH_NONE;
+    const struct shape s = graph->tensors[ahead->beside].shape;
+    return graph_view(graph, op_select(graph, ahead->beside, 2, index),
+                      SHAPE(s.dim[0], s.dim[1], s.dim[3]));
+}
+
+static uint32_t block_module(struct graph *graph, const struct inputs *in, uint32_t index)
+{
+    return in->ahead ? in->ahead->modules[index]
+                     : graph_module(graph, ROLE_BLOCK, "%s.%s.%u", model_of(in->way),
+                                    in->way->layers ? in->way->layers : "layers", index);
 }
 
 static uint32_t enter_block(struct graph *graph, const struct model_config *c,
                             const struct model_job *job, uint32_t index, uint32_t x,
                             const struct inputs *in)
 {
-    const uint32_t module = graph_module(graph, ROLE_BLOCK, "%s.%s.%u", model_of(in->way),
-                                         in->way->layers ? in->way->layers : "layers", index);
+    const uint32_t beside = part_of(graph, in->ahead, index);
+    const uint32_t module = block_module(graph, in, index);
     const bool window = model_has_window(c, index);
     const uint32_t mask = window ? in->window_mask : in->mask;
     const struct hf_rope tables = window ? in->window_rope : in->rope;
@@ -287,6 +306,8 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
     const bool plain =
         model_is_plain(c, index) || (in->way->window_rope && c->sliding_window && !window);
     graph_enter(graph, module, x);
+    if (beside != GRAPH_NONE)
+        graph_also_input(graph, module, beside);
     if (!in->way->positions_first && !in->way->unplaced)
         graph_also_input(graph, module, in->positions);
     if (in->way->tables_first && mask != GRAPH_NONE)
@@ -301,28 +322,39 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
         graph_also_input(graph, module, in->positions);
     if (!in->way->tables_first && mask != GRAPH_NONE)
         graph_also_input(graph, module, mask);
-    const uint32_t z =
-        run_layer(graph, c, job, in->way, index, module, x, mask, plain ? none : rope);
+    const struct hf_layer_call call = {.index = index,
+                                       .prefix = graph->modules[module].name,
+                                       .x = x,
+                                       .mask = mask,
+                                       .rope = plain ? none : rope,
+                                       .beside = beside,
+                                       .ahead = in->ahead};
+    const uint32_t z = run_layer(graph, c, job, in->way, &call);
     graph_exit(graph, module, z);
     if (rope.cos != tables.cos)
         drop_tables(graph, rope);
     return z;
 }
 
-/* Rows of the table as the embedding's module returns them. */
-static uint32_t embedded_rows(struct graph *graph, const struct hf_decoder *way, uint32_t tokens,
-                              uint32_t table, uint32_t scale, uint32_t padding)
+uint32_t hf_embedded_rows(struct graph *graph, uint32_t tokens, uint32_t table, uint32_t scale,
+                          uint32_t padding)
 {
+    hf_call(graph, table);
+    if (scale != GRAPH_NONE) /* else torch's own class */
+        graph_mark(graph, MARK_FRAME);
     const uint32_t rows = op_embedding(graph, tokens, table);
+    uint32_t out = rows;
     op_embedding_padding(graph, rows, padding);
-    if (!way->scaled_rows)
-        return rows;
-    const uint32_t cast = op_to(graph, scale, graph->compute);
-    const uint32_t scaled = op_mul_constant(graph, rows, cast);
-    graph_drop(graph, rows);
-    if (cast != scale)
-        graph_drop(graph, cast);
-    return scaled;
+    if (scale != GRAPH_NONE) {
+        const uint32_t cast = op_to(graph, scale, graph->compute);
+        out = op_mul_constant(graph, rows, cast);
+        graph_drop(graph, rows);
+        if (cast != scale)
+            graph_drop(graph, cast);
+        graph_mark(graph, MARK_FRAME_END);
+    }
+    graph_call_end(graph);
+    return out;
 }
 
 /* The input of the first layer: rows of the table, perhaps times a number. */
@@ -342,13 +374,7 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
     if (way->nested)
         graph->apart = graph->modules[module].name;
     graph_enter(graph, module, tokens);
-    hf_call(graph, *table);
-    if (way->scaled_rows) /* else torch's own class */
-        graph_mark(graph, MARK_FRAME);
-    const uint32_t rows = embedded_rows(graph, way, tokens, *table, scale, c->padding);
-    if (way->scaled_rows)
-        graph_mark(graph, MARK_FRAME_END);
-    graph_call_end(graph);
+    const uint32_t rows = hf_embedded_rows(graph, tokens, *table, scale, c->padding);
     graph_exit(graph, module, rows);
     return way->late_scale ? rows : multiplied(graph, c, rows);
 }
@@ -364,8 +390,9 @@ static uint32_t run_layers(struct graph *graph, const struct model_config *c,
         x = z;
     }
     const uint32_t last =
-        graph_module(graph, ROLE_NORM, "%s.%s", model_of(in->way), last_name(in->way));
-    const struct norm norm = last_norm(graph, c, in->way);
+        in->ahead ? in->ahead->last_module
+                  : graph_module(graph, ROLE_NORM, "%s.%s", model_of(in->way), last_name(in->way));
+    const struct norm norm = in->ahead ? in->ahead->last : last_norm(graph, c, in->way);
     graph_enter(graph, last, x);
     const bool own = !in->way->biased_norms; /* else torch's own class */
     if (own)
@@ -395,6 +422,8 @@ static void let_go(struct graph *graph, const struct inputs *in)
                             : in->way->embedded_last || in->way->nested ? embedded_last
                             : in->way->masks_by_layer                   ? dict_last
                                                                         : arguments_first;
+    if (in->ahead && in->ahead->beside != GRAPH_NONE) /* an argument */
+        graph_drop(graph, in->ahead->beside);
     if (in->alibi.bias != GRAPH_NONE) { /* masks come last */
         graph_drop(graph, in->positions);
         graph_drop(graph, in->embeds);
@@ -409,6 +438,8 @@ static void let_go(struct graph *graph, const struct inputs *in)
         drop_tables(graph, in->rope);
     if (in->window_rope.cos != GRAPH_NONE && in->window_rope.cos != in->rope.cos)
         drop_tables(graph, in->window_rope);
+    for (uint32_t i = 0; in->ahead && i < in->ahead->holds; i++)
+        graph_drop(graph, in->ahead->held[i]);
     if (in->output != GRAPH_NONE)
         graph_drop(graph, in->output);
     if (in->way->nested)
@@ -454,7 +485,9 @@ void hf_decoder_build(struct graph *graph, const struct model_config *c,
 
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t embedded = embed(graph, c, way, tokens, &table);
+    struct hf_ahead *ahead = way->ahead ? way->ahead(graph, c, job, tokens, embedded) : NULL;
     struct inputs in = make_inputs(graph, c, job, way, &frequencies, embedded);
+    in.ahead = ahead;
     const uint32_t normed = run_layers(graph, c, job, &in);
     let_go(graph, &in);
     if (way->encoder) {

@@ -19,8 +19,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void declare_experts(struct graph *graph, const struct model_config *c,
-                            const struct hf_moe_way *way, const char *prefix, struct hf_moe *moe)
+void hf_experts_declare(struct graph *graph, const struct model_config *c,
+                        const struct hf_moe_way *way, const char *prefix, struct hf_moe *moe)
 {
     const uint32_t e = c->experts, h = c->hidden, f = experts_width(c);
     const uint32_t outer = graph->current_module;
@@ -71,7 +71,7 @@ struct hf_moe hf_moe_declare(struct graph *graph, const struct model_config *c,
     if (way->leaf)
         graph_leaf(graph, way->leaf, "%.*s", (int)strlen(prefix) - 1, prefix);
     if (way->experts_first)
-        declare_experts(graph, c, way, prefix, &moe);
+        hf_experts_declare(graph, c, way, prefix, &moe);
     moe.router = build_weights(graph, prefix, way->router, SHAPE(c->experts, c->hidden),
                                c->expert_bias ? c->experts : 0);
     if (moe.router.bias != GRAPH_NONE) /* drawn as its weight is */
@@ -79,7 +79,7 @@ struct hf_moe hf_moe_declare(struct graph *graph, const struct model_config *c,
     if (way->statics)
         moe.correction = declare_statics(graph, c, way, prefix);
     if (!way->experts_first)
-        declare_experts(graph, c, way, prefix, &moe);
+        hf_experts_declare(graph, c, way, prefix, &moe);
     if (way->correction)
         moe.correction =
             graph_buffer(graph, way->correction == HF_CORRECTION_FP32 ? DTYPE_FP32 : graph->made,
@@ -272,6 +272,16 @@ static uint32_t run_wrapped(struct graph *graph, const struct model_config *c,
     return out;
 }
 
+uint32_t hf_experts(struct graph *graph, const struct model_config *c, const struct hf_moe_way *way,
+                    const struct hf_moe *moe, uint32_t rows, const struct hf_routing *r)
+{
+    hf_call(graph, moe->gate_up);
+    const uint32_t out = moe->module == GRAPH_NONE ? run_experts(graph, c, way, moe, rows, r)
+                                                   : run_wrapped(graph, c, way, moe, rows, r);
+    graph_call_end(graph);
+    return out;
+}
+
 static uint32_t shared_mlp(struct graph *graph, const struct model_config *c,
                            const struct hf_moe *moe, uint32_t x)
 {
@@ -345,10 +355,7 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
         rows = r.rows;
     if (way->flattens)
         rows = op_view_node(graph, y, flat);
-    hf_call(graph, moe->gate_up);
-    uint32_t out = moe->module == GRAPH_NONE ? run_experts(graph, c, way, moe, rows, &r)
-                                             : run_wrapped(graph, c, way, moe, rows, &r);
-    graph_call_end(graph);
+    uint32_t out = hf_experts(graph, c, way, moe, rows, &r);
     if (c->shared_gate) {
         out = add_gated(graph, moe, rows, shared, out);
     } else if (way->when == HF_SHARED_HELD) {

@@ -126,6 +126,15 @@ uint32_t hf_moe(struct graph *graph, const struct model_config *config,
                 const struct hf_moe_way *way, const struct hf_moe *moe, uint32_t y,
                 uint32_t *scores);
 
+/* The experts alone, as a module: rows (t, h), which stay the caller's as what a router returned
+ * does, through those that it chose: (t, h). */
+uint32_t hf_experts(struct graph *graph, const struct model_config *config,
+                    const struct hf_moe_way *way, const struct hf_moe *moe, uint32_t rows,
+                    const struct hf_routing *routing);
+/* Their parameters, a part of hf_moe_declare. */
+void hf_experts_declare(struct graph *graph, const struct model_config *config,
+                        const struct hf_moe_way *way, const char *prefix, struct hf_moe *moe);
+
 /* y (b, s, h) through all experts, each of all rows times their weights for it, which are 0 but for
  * k of them: Llama 4's, in transformers' code. *logits is the second result. */
 uint32_t hf_every(struct graph *graph, const struct model_config *config, const struct hf_moe *moe,

@@ -1,4 +1,5 @@
-/* build_hf_norm.c - LayerNorms that model files write themselves (build_hf.h). */
+/* build_hf_norm.c - LayerNorms that model files write themselves, and Gemma 4's RMSNorm
+ * (build_hf.h). */
 #include "model/build_hf.h"
 
 /* (x - mean) · rsqrt(mean((x - mean)²) + eps), where x - mean is computed twice. */
@@ -77,5 +78,39 @@ uint32_t hf_layer_norm_bare(struct graph *graph, uint32_t x, struct norm norm)
     const uint32_t out = op_to(graph, normed, (enum dtype)graph->tensors[x].dtype);
     if (out != normed)
         graph_drop(graph, normed);
+    return out;
+}
+
+/* upcast · (mean(upcast²) + eps) to the power -1/2 */
+static uint32_t powered(struct graph *graph, uint32_t x, uint32_t upcast, float eps)
+{
+    const uint32_t square = op_scalar(graph, OP_POW, upcast, 2.0F);
+    const uint32_t mean = op_mean_last(graph, square);
+    graph_drop(graph, square);
+    const uint32_t shifted = op_scalar(graph, OP_ADD_SCALAR, mean, eps);
+    graph_drop(graph, mean);
+    const uint32_t root = op_scalar(graph, OP_POW, shifted, -0.5F);
+    const uint32_t normed = op_mul(graph, upcast, root);
+    graph_drop(graph, root);
+    if (upcast != x)
+        graph_drop(graph, upcast);
+    graph_drop(graph, shifted);
+    return normed;
+}
+
+uint32_t hf_rms_norm_power(struct graph *graph, uint32_t x, struct norm norm)
+{
+    uint32_t wide = powered(graph, x, op_to(graph, x, DTYPE_FP32), norm.eps);
+    if (!norm.bare) {
+        const uint32_t weight = op_to(graph, norm.weight, DTYPE_FP32);
+        const uint32_t product = op_mul(graph, wide, weight);
+        if (weight != norm.weight)
+            graph_drop(graph, weight);
+        graph_drop(graph, wide);
+        wide = product;
+    }
+    const uint32_t out = op_to(graph, wide, (enum dtype)graph->tensors[x].dtype);
+    if (out != wide)
+        graph_drop(graph, wide);
     return out;
 }

@@ -54,9 +54,11 @@ static bool has_rope(const struct family *family)
     return has_key(family, offsetof(struct model_config, rope.theta));
 }
 
-/* How many of a head's numbers turn. */
+/* How many of a head's numbers turn: where layers differ, of those without a window. */
 static uint32_t rotary_dim(const struct family *family, const struct model_config *c)
 {
+    if (c->full_head_dim)
+        return c->full_head_dim;
     return family->rope ? c->head_dim : c->rotary_dim;
 }
 
@@ -187,6 +189,8 @@ static enum err_code read_model(const json_t *root, const char *where, struct mo
     const struct family *family = family_of(config->arch);
     TRY(keys_read(&family->keys, root, where, config, err));
     TRY(keys_read_foreign(&family->keys, root, where, config, err));
+    if (family->read)
+        TRY(family->read(root, where, config, err));
     if (has_rope(family))
         TRY(read_rope(family, root, where, config, err));
     read_padding(family, root, config);

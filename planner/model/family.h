@@ -60,6 +60,10 @@ struct family {
      * the product of limits that are each sane does not fit 64 bits. */
     double (*parameters)(const struct model_config *config);
 
+    /* Reads what no row of a table can say, once those are read; NULL: there is nothing. */
+    enum err_code (*read)(const json_t *root, const char *where, struct model_config *config,
+                          struct err *err);
+
     /* Fills fields that follow from several keys, once all are read; NULL: there are none. */
     void (*settle)(struct model_config *config);
 

@@ -201,13 +201,13 @@ static uint32_t dropped_sum(struct graph *graph, uint32_t x, uint32_t residual, 
 }
 
 static uint32_t layer(struct graph *graph, const struct model_config *c,
-                      const struct model_job *job, const char *prefix, uint32_t x, uint32_t mask,
-                      struct hf_rope rope)
+                      const struct model_job *job, const struct hf_layer_call *call)
 {
-    const struct block block = declare(graph, c, prefix);
+    const struct block block = declare(graph, c, call->prefix);
+    const uint32_t x = call->x;
     const uint32_t y = apply_norm(graph, x, block.norm);
     uint32_t y2 = has_two_norms(c) ? apply_norm(graph, x, block.second) : y, residual = x;
-    const uint32_t attended = attention(graph, c, job, &block, y, mask, rope);
+    const uint32_t attended = attention(graph, c, job, &block, y, call->mask, call->rope);
     if (!c->parallel_residual) {
         residual = dropped_sum(graph, attended, x, c->attention_dropout);
         y2 = apply_norm(graph, residual, block.second);

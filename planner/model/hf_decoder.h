@@ -28,11 +28,36 @@ enum hf_qk_norm {
     HF_QK_BARE,   /* of each head, where c->qk_norm and RoPE has turned it: no parameters */
 };
 
-/* A layer of a kind of its own: declares its parameters, whose module is called `prefix`, and
- * returns x (b, s, h) through it; x, the mask and RoPE's tables stay the caller's. */
+/* What a model declares and computes ahead of its layers, where these and what is behind them are
+ * declared before anything that is used first. */
+struct hf_ahead {
+    uint32_t *modules;       /* of layers */
+    uint32_t last_module;    /* of the norm behind them ... */
+    struct norm last;        /* ... and that */
+    void *layers;            /* the family's own */
+    uint32_t beside;         /* (b, s, l, n), of which each layer has a part, Python's until the
+                                model returns; GRAPH_NONE: there is none */
+    uint32_t held[4], holds; /* what layers leave to Python, let go when the model returns */
+};
+/* Of tokens (b, s) and their rows of the embedding (b, s, h), which stay the caller's. */
+typedef struct hf_ahead *hf_look_ahead(struct graph *graph, const struct model_config *config,
+                                       const struct model_job *job, uint32_t tokens,
+                                       uint32_t embedded);
+
+/* What a layer is called with: all of it stays the caller's. */
+struct hf_layer_call {
+    uint32_t index;
+    const char *prefix; /* its module */
+    uint32_t x;         /* (b, s, h) */
+    uint32_t mask;      /* or GRAPH_NONE */
+    struct hf_rope rope;
+    uint32_t beside;        /* its part of hf_ahead.beside (b, s, n), or GRAPH_NONE */
+    struct hf_ahead *ahead; /* NULL: there is none */
+};
+/* A layer of a kind of its own: declares its parameters, unless that is done, and returns x
+ * through it. */
 typedef uint32_t hf_own_layer(struct graph *graph, const struct model_config *config,
-                              const struct model_job *job, const char *prefix, uint32_t x,
-                              uint32_t mask, struct hf_rope rope);
+                              const struct model_job *job, const struct hf_layer_call *call);
 
 enum hf_rotary {
     HF_ROTARY_WHOLE,  /* q, then k */
@@ -102,6 +127,8 @@ struct hf_decoder {
     bool last_named;      /* what the last layer returned lives until the model returns */
     const char *embedding, *layers; /* modules of it; NULL: "embed_tokens", "layers" */
     hf_own_layer *layer;            /* not hf_block_run */
+    hf_look_ahead *ahead;           /* NULL: nothing is */
+    bool both_types;                /* as masks_by_layer, whether any layer has a window or none */
     bool encoder;                   /* tokens see all others: no mask, a masked language model's
                                        loss; positions are asked for nothing */
     bool masked;                    /* there is a mask where every token is causal, too */
@@ -137,6 +164,11 @@ static inline bool hf_is_eager(const struct graph *graph, const struct hf_decode
 struct norm hf_decoder_norm(struct graph *graph, const struct model_config *config,
                             const struct hf_decoder *decoder, const char *prefix, const char *name,
                             uint32_t h);
+
+/* Rows of a table by tokens as its module returns them, which is called here: times `scale`, a
+ * buffer (), unless that is GRAPH_NONE; that of token `padding` - 1 gets no gradient. */
+uint32_t hf_embedded_rows(struct graph *graph, uint32_t tokens, uint32_t table, uint32_t scale,
+                          uint32_t padding);
 
 /* x through such a norm, as a module. */
 uint32_t hf_decoder_normed(struct graph *graph, const struct hf_decoder *decoder, uint32_t x,

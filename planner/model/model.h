@@ -73,6 +73,7 @@
     X(GEMMA, gemma)                                                                                \
     X(GEMMA2, gemma2)                                                                              \
     X(GEMMA3, gemma3)                                                                              \
+    X(GEMMA4, gemma4)                                                                              \
     X(GLM, glm)                                                                                    \
     X(GLM4, glm4)                                                                                  \
     X(INTERNLM3, internlm3)                                                                        \
@@ -180,6 +181,13 @@ struct model_config {
     uint32_t window_period; /* of so many layers the last has no window; 0: full_layers says it */
     struct layer_list windows; /* layers that have a window */
     float window_theta;        /* RoPE's where there is a window; 0: as elsewhere */
+    /* Gemma 4 */
+    uint32_t full_head_dim, full_kv_heads; /* of layers without a window; 0: as elsewhere */
+    bool keys_are_values;                  /* ... whose keys are projected for values, too */
+    uint32_t layer_width, layer_vocab;     /* of an embedding that each layer has a part of, so wide
+                                              a part; 0: there is none */
+    uint32_t reusing_layers; /* the last ones, which attend to keys and values of another */
+    bool wide_reusing;       /* ... and whose feed-forward is twice as wide */
     /* SmolLM3 */
     uint32_t plain_period;   /* of so many layers the last has no RoPE; 0: all have it */
     struct layer_list plain; /* layers that have none */

@@ -257,6 +257,32 @@ static void rope_may_be_of_each_type_of_layer(void **state)
         assert_int_equal(model_has_window(&old, i), i != 5);
 }
 
+#define GEMMA4_SIZES                                                                               \
+    "\"model_type\": \"gemma4_text\", \"hidden_size\": 64, \"num_hidden_layers\": 7, "             \
+    "\"intermediate_size\": 128, \"hidden_size_per_layer_input\": 0, \"attention_k_eq_v\": true"
+
+/* The last layer of all has no window, whatever a list says. */
+static void layers_without_a_window_may_have_heads_of_their_own(void **state)
+{
+    (void)state;
+    const struct model_config by_type =
+        from_text("{" GEMMA4_SIZES ", \"global_head_dim\": 64, \"num_global_key_value_heads\": 2}");
+    const struct model_config by_layer =
+        from_text("{" GEMMA4_SIZES ", \"per_layer_config\": {\"5\": {\"head_dim\": 64, "
+                  "\"num_key_value_heads\": 2}, \"6\": {\"head_dim\": 64, "
+                  "\"num_key_value_heads\": 2}}, \"rope_parameters\": null}");
+    const struct model_config other = from_text("{" GEMMA4_SIZES "}");
+    assert_same_config(&by_type, &by_layer);
+    assert_int_equal(by_type.full_head_dim, 64);
+    assert_int_equal(by_type.full_kv_heads, 2);
+    assert_int_equal(other.full_head_dim, 512);
+    assert_int_equal(other.full_kv_heads, 4);
+    assert_int_equal(by_type.rope.scaling, ROPE_PROPORTIONAL);
+    assert_true(by_type.rope.share == 0.25F && by_type.rope.theta == 1e6F);
+    for (uint32_t i = 0; i < 7; i++)
+        assert_int_equal(model_has_window(&by_type, i), i < 5);
+}
+
 /* google/gemma-3-4b-pt has its text model's numbers in an object, but for those that are its
  * class's.
  */
@@ -739,6 +765,7 @@ int main(void)
         cmocka_unit_test(absent_keys_have_the_defaults_of_the_config_class),
         cmocka_unit_test(null_means_what_the_config_class_makes_of_it),
         cmocka_unit_test(rope_may_be_of_each_type_of_layer),
+        cmocka_unit_test(layers_without_a_window_may_have_heads_of_their_own),
         cmocka_unit_test(the_text_model_of_a_multimodal_file_is_planned_and_that_is_said),
         cmocka_unit_test(a_text_model_is_read_from_a_flat_file_and_from_a_nested_one),
         cmocka_unit_test(what_a_file_says_beside_its_numbers_is_said),

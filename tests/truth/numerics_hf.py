@@ -31,6 +31,9 @@ MLA = {**EXPERTS, "num_key_value_heads": 4, "n_routed_experts": 8, "n_shared_exp
        "qk_nope_head_dim": 16, "v_head_dim": 16}
 del MLA["head_dim"]
 LATENT = {k: v for k, v in MLA.items() if "expert" not in k and "moe" not in k and "dense" not in k}
+GEMMA4 = {**GROUPED, "head_dim": 12, "global_head_dim": 16, "sliding_window": 8, "rms_norm_eps": 0.3,
+          "num_hidden_layers": 4, "hidden_size_per_layer_input": 0,
+          "layer_types": ["sliding_attention", "full_attention"] * 2}
 YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}
 DYNAMIC = {"type": "dynamic", "factor": 2.0}
 LONGROPE = {"type": "longrope", "short_factor": [1.0, 1.1, 1.3, 1.6, 2.0, 2.5],
@@ -86,6 +89,13 @@ FAMILIES = [
     ("gemma3_text", {**GROUPED, "num_hidden_layers": 3, "sliding_window_pattern": 2,
                      "head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 24,
                      "rms_norm_eps": 1e-2}),
+    ("gemma4_text", {**GEMMA4, "attention_k_eq_v": True, "num_global_key_value_heads": 1,
+                     "final_logit_softcapping": 30.0}),
+    ("gemma4_text", {**GEMMA4, "hidden_size_per_layer_input": 8,
+                     "vocab_size_per_layer_input": 97, "num_kv_shared_layers": 2,
+                     "use_double_wide_mlp": True}),
+    ("gemma4_text", {**GEMMA4, "enable_moe_block": True, "num_experts": 6, "top_k_experts": 2,
+                     "moe_intermediate_size": 24}),
     ("olmo", {**GROUPED, "pad_token_id": 0}),
     ("olmo2", {**GROUPED, "pad_token_id": 0}),
     ("olmo3", {**GROUPED, "num_hidden_layers": 4, "pad_token_id": 0, "sliding_window": 8,
