@@ -481,11 +481,10 @@ void hf_decoder_build(struct graph *graph, const struct model_config *c,
     const uint32_t labels =
         way->encoder ? build_input(graph, c, INPUT_MASKED_TARGETS, SHAPE(job->batch * job->seq))
                      : build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
-    const struct frequencies frequencies = make_frequencies(graph, c, job, way);
-
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t embedded = embed(graph, c, way, tokens, &table);
     struct hf_ahead *ahead = way->ahead ? way->ahead(graph, c, job, tokens, embedded) : NULL;
+    const struct frequencies frequencies = make_frequencies(graph, c, job, way);
     struct inputs in = make_inputs(graph, c, job, way, &frequencies, embedded);
     in.ahead = ahead;
     const uint32_t normed = run_layers(graph, c, job, &in);
