@@ -430,6 +430,13 @@ void graph_drop(struct graph *graph, uint32_t tensor)
     add_item(graph, ITEM_DROP, tensor);
 }
 
+void graph_hand_on(struct graph *graph, const uint32_t tensors[HANDED_PAIR])
+{
+    assert(graph->handed_count < HANDED_MOST && graph->op_count > 0);
+    graph->handed[graph->handed_count++] =
+        (struct graph_handed){.op = graph->op_count - 1, .tensor = {tensors[0], tensors[1]}};
+}
+
 void graph_keeps(struct graph *graph, uint32_t tensor, uint32_t kept)
 {
     const uint32_t owner = graph->tensors[tensor].storage, other = graph->tensors[kept].storage;

@@ -194,6 +194,14 @@ struct graph_lora {
     enum dtype apart;    /* that dtype */
 };
 
+/* What a block puts into a dictionary that all blocks are called with: a tuple of two, in the order
+ * in which it lets go of them. */
+enum { HANDED_MOST = 2, HANDED_PAIR = 2 };
+struct graph_handed {
+    uint32_t op; /* the last before it is put there */
+    uint32_t tensor[HANDED_PAIR];
+};
+
 struct graph {
     struct arena arena; /* owns everything below */
     struct graph_storage *storages;
@@ -230,6 +238,8 @@ struct graph {
     enum float8 float8;
     enum float8_gather float8_gather;
     struct graph_autocast autocast;
+    struct graph_handed handed[HANDED_MOST];
+    uint32_t handed_count;
     uint32_t current_module; /* while building: where new params belong */
     const char *calling[8];  /* graph_call_begin: calling_depth of them, the innermost last */
     bool calling_again;      /* graph_call_again: of the op that comes */
@@ -323,6 +333,11 @@ void graph_rebind(struct graph *graph, uint32_t tensor, uint32_t next);
 /* The same of a result that the caller lets go of: should an exception end the function that made
  * it, `tensor` dies just before `next` does. */
 void graph_dies_before(struct graph *graph, uint32_t tensor, uint32_t next);
+
+/* The block that is built puts these into a dictionary that all blocks are called with, once its
+ * last op so far has run; at most HANDED_MOST blocks do. Its name is dropped behind the last block.
+ */
+void graph_hand_on(struct graph *graph, const uint32_t tensors[HANDED_PAIR]);
 
 /* Declares a module (returns its index): parameters declared from here to its exit are its own.
  * Then its borders in the script. */

@@ -26,7 +26,8 @@ void tape_forward_item(struct tape *tape, struct graph_item item)
         tape_return_from_op(tape, item.arg);
         break;
     case ITEM_DROP:
-        tape_drop(tape, tape->graph->tensors[item.arg].storage);
+        if (!tape_is_handed(tape, tape->graph->tensors[item.arg].storage))
+            tape_drop(tape, tape->graph->tensors[item.arg].storage);
         break;
     case ITEM_ENTER: /* a strategy's pre-forward runs before checkpoint() sees the inputs */
         tape_step(tape, STEP_PRE_FORWARD, item.arg);
@@ -155,6 +156,8 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
         .part = xcalloc(graph->tensor_count + 1, sizeof(struct slice)),
         .param_uses = xcalloc(graph->param_count + 1, sizeof(uint16_t)),
         .node_holds = xcalloc(graph->op_count + 1, 1),
+        .handed = xcalloc(graph->storage_count + 1, 1),
+        .handed_by = xcalloc(graph->op_count + 1, 1),
         .op_region = none_array(graph->op_count),
         .current_op = GRAPH_NONE,
         .entered = GRAPH_NONE,
@@ -166,7 +169,9 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
     *tape->stream = (struct stream){0};
     reserve(tape);
     find_roots(tape);
+    memset(tape->before, 0xff, sizeof tape->before);
     tape_find_regions(tape);
+    tape_find_handed(tape);
     tape_step(tape, STEP_PRE_FORWARD, MODULE_ROOT);
     if (options->call_hooks) {
         tape->calls = graph_calls_new(graph);
@@ -191,6 +196,9 @@ struct stream *tape_close(struct tape *tape)
     free(tape->part);
     free(tape->param_uses);
     free(tape->node_holds);
+    free(tape->handed);
+    free(tape->handed_by);
+    free(tape->held);
     free(tape->op_region);
     free(tape->regions);
     free(tape->checkpointed);

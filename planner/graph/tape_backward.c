@@ -33,7 +33,8 @@ static bool may_add_in_place(const struct tape *tape, uint32_t tensor, uint32_t 
 {
     const struct slice *part = &tape->part[root];
     const struct shape *shape = &tape->graph->tensors[tensor].shape;
-    const bool viewed = part->viewed || (part->tensor != tensor && part->tensor != root);
+    const bool viewed =
+        part->viewed || (part->tensor != tensor && part->tensor != root && !part->direct);
     const bool one_row = shape->rank == 0 || shape_elements(shape) == shape->dim[shape->rank - 1];
     return tape->graph->autograd == AUTOGRAD_GPU && tape->holds[tape->slot[root]] == 1 &&
            !part->expanded && !viewed && (part->pitch == 0 || one_row);
@@ -58,12 +59,6 @@ static uint32_t meets_at(const struct tape *tape, uint32_t tensor, const struct 
                                                                                   : tensor;
 }
 
-/* Whether these are two views of what neither of them is. */
-static bool are_apart(const struct graph *graph, uint32_t x, uint32_t y)
-{
-    return !is_view_of(graph, x, y) && !is_view_of(graph, y, x);
-}
-
 /* Adds a second gradient to the one in the root's slot, and lets go of that one but for the result;
  * the second is its node's until all that the node gives has arrived. */
 static void add_up(struct tape *tape, uint32_t tensor, uint32_t root,
@@ -80,7 +75,7 @@ static void add_up(struct tape *tape, uint32_t tensor, uint32_t root,
     } else {
         const struct operand sum =
             tape_call(tape, WORK_ADD, ATEN_ADD, (enum dtype)t->dtype, t->shape, -1.0, 2, in);
-        if (are_apart(tape->graph, tensor, part->tensor)) /* PyTorch's is of what both view */
+        if (tape_is_handed_root(tape, root)) /* in the shape in which others are given it */
             tape->stream->buffers[sum.place].shape = tape->graph->tensors[root].shape;
         tape_release(tape, tape->slot[root]);
         tape->slot[root] = sum.place;
@@ -122,6 +117,8 @@ static void accumulate(struct tape *tape, struct pending *pending)
     const struct operand as_given = pending->gradient, *gradient = &as_given;
     struct operand seen = as_given;
     const uint32_t root = tape->root[tensor];
+    const bool direct = !same_shape(&gradient->shape, shape) &&
+                        same_shape(&gradient->shape, &graph->tensors[root].shape);
     see_in_shape(tape, shape, &seen);
     uint32_t *slot = &tape->slot[root];
     if (*slot == NO_BUFFER) {
@@ -133,7 +130,8 @@ static void accumulate(struct tape *tape, struct pending *pending)
             .seen_as = tensor,
             .tensor = tensor,
             .expanded = shape_elements(&gradient->shape) < shape_elements(shape),
-            .viewed = pending->viewed || !same_shape(&gradient->shape, shape),
+            .viewed = pending->viewed || (!same_shape(&gradient->shape, shape) && !direct),
+            .direct = direct,
         };
     } else {
         struct stream_given *given = tape->stream->given;

@@ -72,6 +72,10 @@ static enum err_code count_nodes(struct count *c)
         for (uint32_t i = 0; i < count; i++)
             TRY(count_tensor(c, saved[i], "the node of op", op));
     }
+    for (uint32_t i = 0; i < tape->held_count; i++)
+        if (tape->handed_by[tape->held[i].op] && tape->held[i].buffer != NO_BUFFER)
+            TRY(count_holder(c, tape->held[i].buffer, "what is handed on, by the node of op",
+                             tape->held[i].op));
     return ERR_OK;
 }
 

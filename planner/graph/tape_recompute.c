@@ -94,11 +94,12 @@ static void release_inputs(struct tape *tape, struct region *region)
 {
     const struct graph_module *module = module_of(tape, region);
     const bool first = !torch_does(tape->graph->torch, TORCH_CHECKPOINT_HOLDS_ALL);
+    region->holds_inputs = false;
     if (first && module->inputs > 0)
         release_input(tape, module->input[0]);
+    tape_release_handed(tape);
     for (uint32_t i = module->inputs; i-- > (first ? 1U : 0U);)
         release_input(tape, module->input[i]);
-    region->holds_inputs = false;
 }
 
 /* ---- running it again ---- */
@@ -117,8 +118,11 @@ static void drop_name(struct tape *tape, uint32_t storage)
 
 static void drop_outputs(struct tape *tape, uint32_t op)
 {
-    for (uint32_t i = 0; i < tape->graph->ops[op].outs; i++)
-        tape_drop(tape, tape->graph->tensors[tape->graph->ops[op].out[i]].storage);
+    for (uint32_t i = 0; i < tape->graph->ops[op].outs; i++) {
+        const uint32_t storage = tape->graph->tensors[tape->graph->ops[op].out[i]].storage;
+        if (!tape->handed[storage])
+            tape_drop(tape, storage);
+    }
 }
 
 /* Whether the node of an op saves only what was there before: then packing raises before the
@@ -162,6 +166,7 @@ static void run_items(struct tape *tape, const struct region *region, uint32_t e
             tape_save(tape, item.arg);
         else
             tape_op(tape, item.arg, true);
+        tape_hand_on(tape, item.arg);
         if (!early || i != region->stop) /* the exception passes the hook behind it */
             tape_return_from_op(tape, item.arg);
     }
@@ -201,7 +206,7 @@ static void drop_results(struct tape *tape, const struct region *region, uint32_
         const struct graph_op *op = &graph->ops[graph->items[i].arg];
         for (uint32_t o = op->outs; o-- > 0;) {
             const uint32_t storage = graph->tensors[op->out[o]].storage;
-            if (storage != first && !makes_kept_cast(graph, op))
+            if (storage != first && !tape->handed[storage] && !makes_kept_cast(graph, op))
                 tape_drop(tape, storage);
         }
     }
@@ -215,11 +220,17 @@ static void drop_results(struct tape *tape, const struct region *region, uint32_
 static void unwind(struct tape *tape, const struct region *region, uint32_t end, bool early)
 {
     const struct graph *graph = tape->graph;
-    /* First the call that raised, whose outputs Python never got. */
-    if (early && graph->items[region->stop].kind == ITEM_OP)
-        drop_outputs(tape, graph->items[region->stop].arg);
+    const struct graph_item stop = graph->items[region->stop];
+    const bool raised = early && stop.kind == ITEM_OP;
+    /* First the call that raised, whose outputs Python never got; of what it was to change in place
+     * the block's frame has the name. */
+    const bool in_place = raised && op_class(&graph->ops[stop.arg])->in_place;
+    if (raised && !in_place)
+        drop_outputs(tape, stop.arg);
     if (early)
         drop_all(tape, region, end, true);
+    if (in_place)
+        drop_outputs(tape, stop.arg);
     /* Then the block's frames, inner ones before outer ones: that is the order in which the rest of
      * the script would have let go of its names. */
     for (uint32_t i = end + 1; i < region->last; i++)
@@ -244,11 +255,13 @@ void tape_recompute(struct tape *tape, struct region *region)
     tape->matmuls = 0;
     const uint32_t module = tape->graph->items[region->first].arg;
     const struct open_calls open = tape_call_again(tape, module);
+    tape_before_handing(tape, region);
     run_items(tape, region, end, early);
     if (!early)
         tape_leave_module(tape, module, false);
     tape->open = open;
     unwind(tape, region, end, early);
+    tape_after_handing(tape, region);
     tape->recomputing = false;
     tape->current_op = op_now;
 }

@@ -4,6 +4,7 @@
  *     tape_backward.c     runs a node: gradients in, gradients out
  *     tape_recompute.c    checkpointed regions: what they hold, and running them again
  *     tape_op.c           runs an op of the script
+ *     tape_handed.c       what blocks hand on to others
  *     tape_calls.c        where modules are called
  *     (op_table.c, ops_*.c: what each op saves and does)
  *     tape_emit.c         births, kernels, deaths
@@ -17,6 +18,7 @@
  *     a gradient slot     `slot`, by the root tensor; a buffer passed on is in several
  *     the selective cache `cached`, from forward until recomputation takes it over
  *     a region            its module's inputs, from entering it until its last node has run
+ *     a graph handed on   `handed_by`: what its node holds, once a region ran again
  *     backward()          `seed`, its own list of root gradients
  *     .grad               what a STEP_GRAD gave out: the strategy's, for good
  *
@@ -45,6 +47,12 @@ struct region {           /* one checkpointed module */
     bool recomputed;
 };
 
+struct held { /* by a node of a graph that is handed on */
+    uint32_t op;
+    uint32_t buffer; /* whatever its storage is in now; NO_BUFFER: the memory of ... */
+    uint32_t param;
+};
+
 struct pending { /* a gradient on its way to an input */
     uint32_t tensor;
     struct operand gradient;
@@ -63,6 +71,8 @@ struct slice { /* as an operand's offset and pitch: a gradient may be a slice of
                       known, and `tensor` is the root */
     bool expanded; /* fewer elements than its tensor: it stands for a wider one */
     bool viewed;   /* a view of what a kernel made, which the view's autograd data keep alive */
+    bool direct;   /* it came in the root's shape, though `tensor` is a view in another: the root is
+                      what PyTorch's function was given */
 };
 
 struct open_calls { /* modules that are called and have not returned, outermost first */
@@ -93,8 +103,14 @@ struct tape {
     struct slice *part;   /* (tensors) where in that buffer it is */
     uint16_t *param_uses; /* (params) gradients still to come */
     uint8_t *node_holds;  /* (ops) whether its node holds what it saves */
-    uint32_t *op_region;  /* (ops) region of each op, GRAPH_NONE outside */
-    bool *checkpointed;   /* (modules) whether it is a block that is */
+    uint8_t *handed;      /* (storages) in the dictionary of checkpointed blocks */
+    uint8_t *handed_by;   /* (ops) 1 + the last of what is handed on that holds its node; 0 */
+    struct held *held;    /* (held_count) what these nodes hold, op by op */
+    uint32_t held_count, held_cap;
+    uint32_t before[HANDED_MOST][HANDED_PAIR]; /* buffers that a region which runs again has yet to
+                                                  put others in the place of; NO_BUFFER */
+    uint32_t *op_region;                       /* (ops) region of each op, GRAPH_NONE outside */
+    bool *checkpointed;                        /* (modules) whether it is a block that is */
     struct region *regions;
     uint32_t region_count;
     struct pending pending[GRAPH_OPERANDS]; /* of the node that runs */
@@ -174,6 +190,21 @@ void tape_leave_region(struct tape *tape);
 void tape_recompute(struct tape *tape, struct region *region);
 /* The last node of a region has run. */
 void tape_end_region(struct tape *tape, struct region *region);
+
+/* ---- tape_handed.c ---- */
+
+/* Marks what is handed on, once regions are found. */
+void tape_find_handed(struct tape *tape);
+/* Whether a tensor is one that is handed on, as it is. */
+bool tape_is_handed_root(const struct tape *tape, uint32_t tensor);
+/* Whether a frame of a region still has it: no name that goes is its last. */
+bool tape_is_handed(const struct tape *tape, uint32_t storage);
+/* A region is to run again; behind an op of it; it has run, or an exception ended it. */
+void tape_before_handing(struct tape *tape, const struct region *region);
+void tape_hand_on(struct tape *tape, uint32_t op);
+void tape_after_handing(struct tape *tape, const struct region *region);
+/* Of the last region's frame the dictionary goes, with all that is in it. */
+void tape_release_handed(struct tape *tape);
 
 /* ---- tape_backward.c ---- */
 

@@ -428,19 +428,6 @@ static enum err_code check_attention(const struct job *job, struct err *err)
     return ERR_OK;
 }
 
-/* Blocks are called with a dictionary of keys and values that later ones reuse: what is computed
- * again puts new ones in the place of those. */
-static enum err_code check_reused(const struct job *job, struct err *err)
-{
-    if (job->config.recording || !job->config.reusing_layers || !job_tape(job).checkpointing)
-        return ERR_OK;
-    return err_set(err, ERR_UNSUPPORTED,
-                   "--checkpointing: %u layers of the model (\"num_kv_shared_layers\") reuse keys "
-                   "and values of others, which checkpoints compute again while they are held: "
-                   "not planned; --checkpointing none is",
-                   job->config.reusing_layers);
-}
-
 enum err_code job_check(const struct job *job, struct err *err)
 {
     if (!system_is_planned(job->strategy.system))
@@ -453,7 +440,6 @@ enum err_code job_check(const struct job *job, struct err *err)
                        system_name(job->strategy.system), job->strategy.world);
     TRY(check_version(job, err));
     TRY(check_early_stop(job, err));
-    TRY(check_reused(job, err));
     if (job->model.autocast && job->strategy.ignore)
         return err_set(err, ERR_UNSUPPORTED, "--ignore with --autocast is not planned");
     TRY(check_float8(job, err));

@@ -148,11 +148,11 @@ static uint32_t turned(struct graph *graph, uint32_t heads, struct norm norm, st
 enum { KEPT_VALUES, KEPT_KEYS, KEPT };
 
 /* Heads (b, s, k, d) as layers that reuse them get them, (b, k, s, d), where their gradients are
- * added up; the same as they were. */
-static uint32_t kept(struct graph *graph, uint32_t heads, uint32_t *held)
+ * added up; the same as they were, for the layer's own attention and that of others. */
+static uint32_t kept(struct graph *graph, uint32_t heads, uint32_t *handed)
 {
-    *held = op_alias(graph, graph_transpose(graph, heads, 1, 2));
-    return graph_transpose(graph, *held, 1, 2);
+    *handed = op_alias(graph, graph_transpose(graph, heads, 1, 2));
+    return graph_transpose(graph, *handed, 1, 2);
 }
 
 /* Its own keys and values of y (b, s, h): (b, s, k, d). Fused kernels and repeated heads leave the
@@ -173,18 +173,22 @@ static void keys_and_values(struct graph *graph, const struct model_config *c,
     const uint32_t v = joint ? k : hf_heads(graph, apply_linear(graph, y, block->v), heads, copied);
     const bool keeps = gemma4_keys_of(c, i) == GEMMA4_KEPT;
     struct hf_ahead *ahead = call->ahead;
+    uint32_t handed[KEPT];
     out[0] = turned(graph, k, block->k_norm, rope, joint);
     if (keeps)
-        out[0] = kept(graph, out[0], &ahead->held[ahead->holds + KEPT_KEYS]);
+        out[0] = kept(graph, out[0], &handed[KEPT_KEYS]);
     out[1] = then_normed(graph, v, block->v_norm);
-    if (keeps)
-        out[1] = kept(graph, out[1], &ahead->held[ahead->holds + KEPT_VALUES]);
-    ahead->holds += keeps ? KEPT : 0;
+    if (!keeps)
+        return;
+    out[1] = kept(graph, out[1], &handed[KEPT_VALUES]);
+    graph_hand_on(graph, handed);
+    ahead->held[ahead->holds + KEPT_KEYS] = out[0];
+    ahead->held[ahead->holds + KEPT_VALUES] = out[1];
+    ahead->holds += KEPT;
 }
 
 /* The keys and values that the last layer of this one's type has kept: (b, s, k, d). */
-static void reuse(struct graph *graph, const struct model_config *c,
-                  const struct hf_layer_call *call, uint32_t out[2])
+static void reuse(const struct model_config *c, const struct hf_layer_call *call, uint32_t out[2])
 {
     uint32_t at = 0;
     for (uint32_t i = 0; i < call->index; i++) {
@@ -194,8 +198,8 @@ static void reuse(struct graph *graph, const struct model_config *c,
             break;
         at += KEPT;
     }
-    out[0] = graph_transpose(graph, call->ahead->held[at + KEPT_KEYS], 1, 2);
-    out[1] = graph_transpose(graph, call->ahead->held[at + KEPT_VALUES], 1, 2);
+    out[0] = call->ahead->held[at + KEPT_KEYS];
+    out[1] = call->ahead->held[at + KEPT_VALUES];
 }
 
 /* *weights: what Python keeps until the layer returns; GRAPH_NONE: nothing. */
@@ -214,7 +218,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
         turned(graph, hf_heads(graph, apply_linear(graph, y, block->q), heads, false),
                block->q_norm, rope, false);
     if (keys == GEMMA4_REUSED)
-        reuse(graph, c, call, kv);
+        reuse(c, call, kv);
     else
         keys_and_values(graph, c, block, call, y, rope, kv);
     const struct hf_attention arguments = {.q = q,
