@@ -10,45 +10,9 @@
 
 #include <stdio.h>
 
-/* ---- layers ---- */
-
 static bool is_full(const struct model_config *c, uint32_t index)
 {
     return !model_has_window(c, index);
-}
-
-enum gemma4_keys gemma4_keys_of(const struct model_config *c, uint32_t index)
-{
-    const uint32_t first = c->layers - c->reusing_layers;
-    if (index >= first)
-        return GEMMA4_REUSED;
-    if (c->reusing_layers == 0)
-        return GEMMA4_OWN;
-    for (uint32_t i = index + 1; i < first; i++)
-        if (is_full(c, i) == is_full(c, index))
-            return GEMMA4_OWN;
-    return GEMMA4_KEPT;
-}
-
-uint32_t gemma4_head_dim(const struct model_config *c, uint32_t index)
-{
-    return is_full(c, index) ? c->full_head_dim : c->head_dim;
-}
-
-uint32_t gemma4_kv_heads(const struct model_config *c, uint32_t index)
-{
-    return is_full(c, index) ? c->full_kv_heads : c->kv_heads;
-}
-
-bool gemma4_keys_are_values(const struct model_config *c, uint32_t index)
-{
-    return c->keys_are_values && is_full(c, index);
-}
-
-uint32_t gemma4_ffn(const struct model_config *c, uint32_t index)
-{
-    const bool wide = c->wide_reusing && gemma4_keys_of(c, index) == GEMMA4_REUSED;
-    return wide ? 2 * c->ffn : c->ffn;
 }
 
 /* ---- parameters ---- */
