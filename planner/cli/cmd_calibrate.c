@@ -84,8 +84,8 @@ static enum err_code measure(struct calibrate_command *c, struct calibration *ou
     c->plan = (struct run_plan){.dir = c->dir, .device = device_of(c), .steps = STEPS};
     const enum err_code rc = calibrate(&options, &runner, out, err);
     if (c->terminal && rc != ERR_OK)
-        fputc('\n', stderr); /* the message goes below the bar */
-    rmdir(c->dir);
+        fputc('\n', stderr);     /* the message goes below the bar */
+    files_remove_folder(c->dir); /* with what a rank that was killed was writing */
     ending_signals_release(&before);
     return rc;
 }

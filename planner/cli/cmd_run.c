@@ -16,7 +16,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <libgen.h>
 #include <limits.h>
 #include <math.h>
@@ -152,20 +151,6 @@ static void make_folder(struct launch *launch)
     if (ftruncate(file, (off_t)((size_t)launch->ranks * sizeof(struct rank_status))) == 0)
         setenv(STATUS_VARIABLE, path, 1);
     close(file);
-}
-
-static int remove_one(const char *path, const struct stat *stat, int kind, struct FTW *walk)
-{
-    (void)stat, (void)kind, (void)walk;
-    remove(path);
-    return 0;
-}
-
-/* With what an mpirun that was killed has left in it. */
-static void remove_folder(const struct launch *launch)
-{
-    if (launch->folder[0])
-        nftw(launch->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 static struct rank_status read_status(const struct launch *launch, long rank)
@@ -361,13 +346,13 @@ static int run(struct launch *launch, struct err *err)
     if (signals < 0 || pipe(ends) != 0 ||
         (launch->ranks > 1 && pipe2(output, O_CLOEXEC) != 0)) { /* one rank prints itself */
         err_set(err, ERR_IO, "pipe: %s", strerror(errno));
-        remove_folder(launch);
+        files_remove_folder(launch->folder);
         return report_error(err);
     }
     const pid_t child = fork();
     if (child < 0) {
         err_set(err, ERR_IO, "start a process: %s", strerror(errno));
-        remove_folder(launch);
+        files_remove_folder(launch->folder);
         return report_error(err);
     }
     if (child == 0) {
@@ -390,7 +375,7 @@ static int run(struct launch *launch, struct err *err)
     if (code != 0 && !messages.said && !ended_by)
         explain(launch, &messages);
     free(messages.other);
-    remove_folder(launch);
+    files_remove_folder(launch->folder);
     if (ended_by) {
         fprintf(stderr, "shardplan: ended by signal %d, and the ranks with it\n", ended_by);
         return 128 + ended_by; /* as shells say it */

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -62,6 +63,19 @@ enum err_code files_check_folder(const char *dir, struct err *err)
     if (access(path, W_OK | X_OK) != 0)
         return err_set(err, ERR_IO, "create folder %s: %s: %s", dir, path, strerror(errno));
     return ERR_OK;
+}
+
+static int remove_one(const char *path, const struct stat *stat, int kind, struct FTW *walk)
+{
+    (void)stat, (void)kind, (void)walk;
+    remove(path);
+    return 0;
+}
+
+void files_remove_folder(const char *dir)
+{
+    if (dir[0])
+        nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 enum err_code files_make_parent(const char *file, struct err *err)

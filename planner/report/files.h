@@ -16,6 +16,9 @@ enum err_code files_make_folder(const char *dir, struct err *err);
  * names what is in the way. */
 enum err_code files_check_folder(const char *dir, struct err *err);
 
+/* Removes a folder of the caller's own, with all that others have left in it; "": there is none. */
+void files_remove_folder(const char *dir);
+
 /* As files_make_folder, of the folder that a file is to lie in. */
 enum err_code files_make_parent(const char *file, struct err *err);
 
