@@ -1,6 +1,8 @@
 /* dynamo.c - see dynamo.h. */
 #include "frameworks/dynamo.h"
 
+#include "frameworks/native_amp.h"
+
 #include <string.h>
 #include <strings.h>
 
@@ -12,25 +14,6 @@ static bool says(const struct node *node, const char *word)
 static enum system_kind system_in(const struct import *im)
 {
     return im->settings->job.strategy.system;
-}
-
-/* Whether mixed_precision is that, in which FSDP1 has its parameters, too. */
-static bool is_half(const struct import *im, const char *dtype)
-{
-    char buffer[NUMBER_TEXT];
-    const bool second = system_in(im) == SYSTEM_FSDP1;
-    const char *is = import_value(im, second ? "param-dtype" : "autocast", buffer);
-    return is && strcmp(is, dtype) == 0;
-}
-
-/* Under mixed precision prepare_model's autocast and casts are inside of what is compiled. */
-static enum err_code set_own_autocast(struct import *im, const struct key_row *row, struct err *err)
-{
-    const uint32_t system = FOR_SYSTEM(DDP) | FOR_SYSTEM(SINGLE) | FOR_SYSTEM(FSDP1);
-    if (!(system >> system_in(im) & 1) || !is_half(im, "bf16"))
-        return ERR_OK;
-    TRY(import_set(im, "autocast", "bf16", row, NULL, err));
-    return import_set(im, "outputs", "fp32", row, NULL, err);
 }
 
 #define UNDER_ZERO3 "of which hooks on every module of ZeRO-3 leave single calls"
@@ -52,7 +35,7 @@ static const char *model_reason(struct import *im)
 static const char *whole_reason(struct import *im)
 {
     return system_in(im) == SYSTEM_ZERO3 ? UNDER_ZERO3
-           : system_in(im) == SYSTEM_FSDP1 && is_half(im, "fp16")
+           : system_in(im) == SYSTEM_FSDP1 && native_amp_is(im, "fp16")
                ? "which was not recorded under autocast to fp16"
            : import_has(im, "lora") || import_has(im, "freeze")
                ? "which was not recorded with adapters or frozen parameters"
@@ -90,8 +73,7 @@ static enum err_code set_regions(struct import *im, const struct key_row *row,
     import_list(im, d->on, d->path,
                 "torch.compile of what is beside blocks, each by itself: planned eager");
     list_otherwise(im, d);
-    TRY(import_set(im, "compile", "on", row, d->on, err));
-    return set_own_autocast(im, row, err);
+    return import_set(im, "compile", "on", row, d->on, err);
 }
 
 enum err_code dynamo_set(struct import *im, const struct key_row *row, const struct dynamo *d,
@@ -111,6 +93,5 @@ enum err_code dynamo_set(struct import *im, const struct key_row *row, const str
         return ERR_OK;
     }
     list_otherwise(im, d);
-    TRY(import_set(im, "compile", "model", row, d->on, err));
-    return set_own_autocast(im, row, err);
+    return import_set(im, "compile", "model", row, d->on, err);
 }

@@ -2,10 +2,10 @@
  *
  * Accelerator.prepare_model (DDP, one GPU, FSDP1) compiles what it has wrapped,
  * DistributedDataParallel and FullyShardedDataParallel, too; _prepare_fsdp2 compiles before
- * fully_shard; _prepare_deepspeed calls engine.compile. Under mixed precision (but for FSDP2 and
- * DeepSpeed) autocast and convert_outputs_to_fp32 are around the model's own forward, inside of
- * what is compiled: one graph, which returns logits in fp32. What each of them compiles was
- * recorded (tests/data/truth/compile_steps_accelerate.jsonl). */
+ * fully_shard; _prepare_deepspeed calls engine.compile. Under mixed precision autocast and the cast
+ * of what is returned (native_amp.h) are inside of what is compiled: one graph, which returns
+ * logits in fp32. What each of them compiles was recorded
+ * (tests/data/truth/compile_steps_accelerate.jsonl). */
 #ifndef SHARDPLAN_DYNAMO_H
 #define SHARDPLAN_DYNAMO_H
 
@@ -19,8 +19,8 @@ struct dynamo {            /* nodes of keys: NULL: absent */
     bool regional; /* use_regional_compilation */
 };
 
-/* Sets --compile, and --outputs where autocast is the model's own; what cannot be planned so is
- * listed with its reason, and planned eager. */
+/* Sets --compile, behind what mixed precision sets; what cannot be planned so is listed with its
+ * reason, and planned eager. */
 enum err_code dynamo_set(struct import *import, const struct key_row *row,
                          const struct dynamo *dynamo, struct err *err);
 

@@ -6,6 +6,7 @@
  * (embedding, each block, [norm, head]; since 1.14), and reshard_after_forward leaves that tail
  * unsharded. Batch, sequence, clipping and the optimizer are the training script's. */
 #include "frameworks/dynamo.h"
+#include "frameworks/native_amp.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -162,6 +163,12 @@ static enum err_code read_precision(struct import *im, const struct key_row *row
     return value && strcmp(value, "same") != 0
                ? import_set(im, "store-dtype", "fp32", row, NULL, err)
                : ERR_OK;
+}
+
+static enum err_code read_native_amp(struct import *im, const struct key_row *row,
+                                     const struct node *node, struct err *err)
+{
+    return native_amp_set(im, row, row->path, node, err);
 }
 
 static bool has_bucket_cap(const struct settings *s)
@@ -391,6 +398,9 @@ static const struct key_row rows[] = {
      .words = KEY_WORDS({"no", "none"}, {"bf16", "bf16"}, {"fp16", NULL}, {"fp8", NULL}),
      .initial = "no", .why = "autocast to this dtype: planned in fp32",
      .systems = DDP | SINGLE},
+    {.path = "mixed_precision", .kind = KEY_WORD, .setting = "outputs",
+     .words = KEY_WORDS({"no", "same"}, {"bf16", "fp32"}, {"fp16", NULL}, {"fp8", NULL}),
+     .read = read_native_amp, .systems = DDP | SINGLE | FSDP1, .unwritten = true},
 
     {.path = F("reshard_after_forward"), .kind = KEY_BOOL, .setting = "reshard",
      .words = KEY_WORDS({"true", "default"}, {"false", "never"}), .initial = "true",

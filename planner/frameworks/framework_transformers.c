@@ -3,6 +3,7 @@
  * accelerate, which framework_accelerate.c knows. */
 #include "frameworks/framework_transformers.h"
 #include "frameworks/dynamo.h"
+#include "frameworks/native_amp.h"
 
 #include <string.h>
 
@@ -129,7 +130,8 @@ static enum err_code read_dtype(struct import *im, const struct key_row *row,
         if (fp16)
             import_list(im, import_node(im, "fp16"), "fp16",
                         "autocast to this dtype: planned in fp32");
-        return import_set(im, "autocast", bf16 ? "bf16" : "none", row, node, err);
+        TRY(import_set(im, "autocast", bf16 ? "bf16" : "none", row, node, err));
+        return native_amp_set(im, row, row->path, node, err);
     }
     if (import_has_named(im)) {
         char buffer[NUMBER_TEXT];
@@ -145,7 +147,10 @@ static enum err_code read_dtype(struct import *im, const struct key_row *row,
     }
     TRY(import_set(im, "param-dtype", dtype, row, node, err));
     TRY(import_set(im, "reduce-dtype", dtype, row, node, err));
-    return bf16 || fp16 ? import_set(im, "store-dtype", "fp32", row, NULL, err) : ERR_OK;
+    if (bf16 || fp16)
+        TRY(import_set(im, "store-dtype", "fp32", row, NULL, err));
+    return native_amp_set(im, row, bf16 ? "bf16" : "fp16", import_node(im, bf16 ? "bf16" : "fp16"),
+                          err);
 }
 
 static enum err_code read_checkpointing(struct import *im, const struct key_row *row,

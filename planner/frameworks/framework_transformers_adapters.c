@@ -131,11 +131,10 @@ static enum err_code read_frozen(struct import *im, const struct key_row *row,
                     "frozen weights stay in the 16 bits that they are loaded in: planned in fp32");
         return ERR_OK;
     }
-    /* update_fsdp_plugin_peft (transformers/distributed/fsdp.py); prepare_model's autocast, without
-     * which adapters that are apart cannot be computed */
+    /* update_fsdp_plugin_peft (transformers/distributed/fsdp.py); without prepare_model's autocast
+     * (native_amp.h) adapters that are apart cannot be computed */
     TRY(import_set(im, "frozen-dtype", "param", row, NULL, err));
-    TRY(import_set(im, "units", "peft", row, NULL, err));
-    return import_set(im, "autocast", half, row, NULL, err);
+    return import_set(im, "units", "peft", row, NULL, err);
 }
 
 enum err_code transformers_read_adapter_dtype(struct import *im, const struct key_row *row,

@@ -213,7 +213,7 @@ void graph_call_done(struct graph *graph, int kind)
 
 /* The `with` block ends: its cache lets go of the casts of parameters. The cache is a hash table of
  * pointers, so the true order differs from run to run; recorded was that of birth. */
-static void end_autocast(struct graph *graph)
+void graph_leave_autocast(struct graph *graph)
 {
     for (uint32_t i = 0; i < graph->autocast.kept_count; i++)
         graph_drop(graph, graph->autocast.kept[i]);
@@ -557,7 +557,7 @@ void graph_exit(struct graph *graph, uint32_t module, uint32_t output)
 void graph_mark(struct graph *graph, enum graph_mark mark)
 {
     if (mark == MARK_ROOT_EXIT)
-        end_autocast(graph);
+        graph_leave_autocast(graph);
     add_item(graph, ITEM_MARK, mark);
 }
 

@@ -270,6 +270,8 @@ struct graph {
 struct graph *graph_new(enum dtype compute, const char *frozen);
 /* Runs the forward pass under torch.autocast(dtype): before the first operator. */
 void graph_autocast(struct graph *graph, enum dtype dtype);
+/* Ends that region: its casts of parameters are let go of. MARK_ROOT_EXIT ends it otherwise. */
+void graph_leave_autocast(struct graph *graph);
 void graph_free(struct graph *graph); /* NULL is allowed */
 
 /* Modules that are blocks. */

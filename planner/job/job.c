@@ -63,6 +63,10 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
             "--autocast: a recorded model's parameters are no views, whose casts autocast "
             "does not keep: under %s that cannot be planned from a recording",
             system_name(job->strategy.system));
+    if (m->outputs_fp32)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--outputs fp32: a recorded model returns what it returned when it was "
+                       "recorded, without accelerate's cast, which is not planned of it");
     const char *norm = recording_info(job->config.recording).batch_norm;
     if (norm && is_wrapped_in_fp32(&job->strategy))
         return err_set(

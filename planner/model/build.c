@@ -152,11 +152,21 @@ uint32_t build_returned(struct graph *graph, uint32_t x)
     return graph->copies_outputs ? op_unary(graph, OP_CLONE, x) : x;
 }
 
+uint32_t build_widened(struct graph *graph, uint32_t x)
+{
+    return graph->outputs_fp32 ? op_to(graph, x, DTYPE_FP32) : x;
+}
+
 uint32_t build_return(struct graph *graph, uint32_t logits)
 {
-    const uint32_t returned = build_returned(graph, logits);
-    if (returned != logits)
+    if (graph->outputs_fp32)
+        graph_leave_autocast(graph);
+    const uint32_t field = build_widened(graph, logits);
+    if (field != logits)
         graph_drop(graph, logits);
+    const uint32_t returned = build_returned(graph, field);
+    if (returned != field)
+        graph_drop(graph, field);
     graph_mark(graph, MARK_ROOT_EXIT);
     graph_mark(graph, MARK_LOGITS);
     return returned;

@@ -56,6 +56,9 @@ uint32_t apply_conv1d(struct graph *graph, uint32_t x, struct linear conv);
 uint32_t apply_activation(struct graph *graph, const char *name, uint32_t x);
 uint32_t apply_norm(struct graph *graph, uint32_t x, struct norm norm);
 
+/* What the root's forward returns behind accelerate's cast: x, or x in fp32 (graph.outputs_fp32).
+ * That is outside of autocast, which whoever calls has left (graph_leave_autocast). */
+uint32_t build_widened(struct graph *graph, uint32_t x);
 /* What the root's forward returned, as its caller gets it: x, or a copy (graph.copies_outputs). */
 uint32_t build_returned(struct graph *graph, uint32_t x);
 /* The root's forward returns logits alone. Returns what its caller has. */

@@ -175,7 +175,7 @@ void hf_scored_gptj(struct graph *graph, const struct model_config *c, const str
     graph_drop(graph, in.positions);
     graph_drop(graph, embedded);
     graph_drop(graph, in.mask);
+    graph_drop(graph, last[1]); /* a tuple of the last block's: its last element goes first */
     graph_drop(graph, last[0]);
-    graph_drop(graph, last[1]);
     hf_scored_head(graph, c, wte, true, normed, labels);
 }

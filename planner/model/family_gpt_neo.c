@@ -130,8 +130,8 @@ static void build(struct graph *graph, const struct model_config *c, const struc
     graph_drop(graph, embedded);
     graph_drop(graph, in.mask);
     graph_drop(graph, places);
+    graph_drop(graph, last[1]); /* a tuple of the last block's: its last element goes first */
     graph_drop(graph, last[0]);
-    graph_drop(graph, last[1]);
     hf_scored_head(graph, c, wte, false, normed, labels);
 }
 

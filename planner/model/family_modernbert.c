@@ -322,11 +322,14 @@ static void build(struct graph *graph, const struct model_config *c, const struc
     const uint32_t embedded = embed(graph, c, &e, tokens);
     if (job->seq >= c->sliding_window / 2)
         in.mask[WINDOW] = near_mask(graph, job, c->sliding_window / 2);
+    /* of the embeddings' norm, which under autocast is fp32 whatever parameters are in */
+    const enum dtype dtype = (enum dtype)graph->tensors[embedded].dtype;
     graph_call_begin(graph, "model.rotary_emb");
     for (int kind = 0; kind < KINDS; kind++) {
         const struct hf_angles angles = {.positions = positions,
                                          .frequencies = frequencies[kind].now};
-        in.rope[kind] = hf_rope_tables(graph, c, angles);
+        in.rope[kind] =
+            hf_rope_tables_in(graph, dtype, c->rope.attention_factor, angles, HF_TABLE_WHOLE);
     }
     graph_call_end(graph);
     const uint32_t last = run_blocks(graph, c, job, &in, embedded);

@@ -372,7 +372,7 @@ static const struct setting rows[] = {
 
     {.name = "outputs", .group = GROUP_STRATEGY, .arg = "DTYPE",
      .help = "What the model's forward returns: as it is, or cast to fp32 in it, as accelerate does "
-             "beside autocast (transformers' code)",
+             "beside autocast",
      .initial = "same", .field = FIELD(job.model.outputs_fp32),
      .words = WORDS(WORD("same", false), WORD("fp32", true)), .commands = FOR_JOB,
      .systems = WHOLE | SYSTEM(FSDP1), .lacks = "is not called under autocast",

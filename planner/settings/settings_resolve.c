@@ -30,6 +30,8 @@ static void resolve_dtypes(const struct settings *settings, struct job *job)
         s->reduce = strategy_own_reduce(s, job->model.torch);
     if (!has(settings, "autocast"))
         job->model.autocast = false;
+    if (!has(settings, "outputs"))
+        job->model.outputs_fp32 = false;
     job->model.compute = s->compute;
 }
 

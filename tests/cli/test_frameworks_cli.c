@@ -275,7 +275,11 @@ static void an_exported_plan_comes_back_whole(void **state)
     comes_back("--strategy zero2 --code hf --gpus 4 --offload optimizer --optimizer-impl fused "
                "--clip 1",
                "accelerate", "y.yaml");
-    comes_back("--strategy single --code hf --gpus 1 --autocast bf16", "accelerate", "y.yaml");
+    comes_back("--strategy single --code hf --gpus 1 --autocast bf16 --outputs fp32", "accelerate",
+               "y.yaml");
+    comes_back("--strategy fsdp1 --code hf --gpus 4 --reduce-dtype bf16 --autocast bf16 --outputs "
+               "fp32",
+               "accelerate", "y.yaml");
     comes_back("--strategy single --gpus 1 --autocast bf16 --clip 1 --accumulate 2", "torchtitan",
                "y.toml");
     comes_back("--strategy ddp --gpus 4 --bucket-cap-mb 100 --autocast bf16 --clip 1 "

@@ -151,6 +151,7 @@ static void add_strategy(struct line *line, const json_t *s)
     option(line, s, "replicate", "replicate", NULL);
     option(line, s, "store_dtype", "store-dtype", NULL);
     option(line, s, "autocast", "autocast", NULL);
+    option(line, s, "outputs", "outputs", NULL);
     add_optimizer(line, s);
     if (zero) {
         add_zero(line, s);

@@ -153,9 +153,9 @@ static const struct way {
      "units torchtitan param-dtype bf16 reduce-dtype bf16 store-dtype fp32 forward-prefetch 0 "
      "backward-prefetch 0"},
     {2, SYSTEM_FSDP1,
-     "param-dtype bf16 reduce-dtype bf16 store-dtype fp32 autocast none limit-all-gathers on "
-     "keep-low-precision-grads off"},
-    {2, SYSTEM_DDP, "autocast bf16"},
+     "param-dtype bf16 reduce-dtype bf16 store-dtype fp32 autocast bf16 outputs fp32 "
+     "limit-all-gathers on keep-low-precision-grads off"},
+    {2, SYSTEM_DDP, "autocast bf16 outputs fp32"},
     {2, SYSTEM_ZERO2, ""},
     {2, SYSTEM_ZERO3, ""},
     {3, SYSTEM_ZERO1, ""},
@@ -280,16 +280,19 @@ static void defaults_are_written(void **state)
     static const struct {
         enum system_kind system;
         size_t target;
+        const char *options;
     } cases[] = {
-        {SYSTEM_FSDP2, 0}, {SYSTEM_FSDP1, 2}, {SYSTEM_DDP, 2},
-        {SYSTEM_ZERO1, 3}, {SYSTEM_ZERO2, 3}, {SYSTEM_ZERO3, 3},
+        {SYSTEM_FSDP2, 0, ""}, {SYSTEM_FSDP1, 2, " autocast bf16 outputs fp32"},
+        {SYSTEM_DDP, 2, ""},   {SYSTEM_ZERO1, 3, ""},
+        {SYSTEM_ZERO2, 3, ""}, {SYSTEM_ZERO3, 3, ""},
     };
     struct tally tally = {.why = ""};
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct settings settings;
         settings_defaults(&settings, COMMAND_PLAN);
         settings.job.strategy.system = cases[i].system;
-        set_all(&settings, arena_strdup(&texts, "gpus 4 seq 128 code hf gpu h100-sxm"));
+        set_all(&settings,
+                arena_printf(&texts, "gpus 4 seq 128 code hf gpu h100-sxm%s", cases[i].options));
         settings_set(&settings, "model", TOY, NULL);
         round_trip(cases[i].target, &settings, &tally);
         if (tally.refused)
@@ -326,6 +329,11 @@ static void what_cannot_be_said_is_refused(void **state)
     refuse("torchtitan", "model llama-3.1-8b clip 1 accumulate 2 units torchtitan",
            "--accumulate-sync last (it would be each)");
     refuse("torchtitan", "model llama-3.1-8b clip 1", "--units blocks (it would be torchtitan)");
+    refuse("accelerate", "strategy fsdp1 model llama-3.1-8b",
+           "accelerate cannot say --autocast none (it would be bf16), --outputs same (it would be "
+           "fp32); a plan with --autocast bf16 --outputs fp32 can be exported");
+    refuse("accelerate", "strategy ddp model llama-3.1-8b autocast bf16",
+           "--outputs same (it would be fp32)");
     refuse("accelerate", "model llama-3.1-8b",
            "--units blocks (fsdp_config.fsdp_auto_wrap_policy: of fsdp_version 2 only "
            "TRANSFORMER_BASED_WRAP is planned, which is --units torchtitan");

@@ -370,7 +370,7 @@ static void accelerates_file_gives_its_job(void **state)
     import_free(&f.import);
 
     take_file(&f, DATA "accelerate_ddp.yaml");
-    expect(&f, "strategy ddp, gpus 4, autocast bf16");
+    expect(&f, "strategy ddp, gpus 4, autocast bf16, outputs fp32");
     import_free(&f.import);
 
     take_text(&f, SYNTAX_YAML,

@@ -26,7 +26,7 @@ static void training_arguments_give_their_job(void **state)
     import_free(&f.import);
 
     take_text(&f, SYNTAX_JSON, "{\"per_device_train_batch_size\": 4, \"bf16\": true}");
-    expect(&f, "strategy ddp, micro-batch 4, autocast bf16");
+    expect(&f, "strategy ddp, micro-batch 4, autocast bf16, outputs fp32");
     import_free(&f.import);
 }
 
@@ -55,7 +55,8 @@ static void other_systems_have_their_names(void **state)
     (void)state;
     struct fixture f;
     if (take_planned(&f, DATA "accelerate_fsdp1.yaml", SYSTEM_FSDP1)) {
-        expect(&f, "gpus 2, param-dtype bf16, reduce-dtype bf16, offload none");
+        expect(&f, "gpus 2, param-dtype bf16, reduce-dtype bf16, offload none, autocast bf16, "
+                   "outputs fp32");
         import_free(&f.import);
     }
     if (take_planned(&f, DATA "accelerate_deepspeed.yaml", SYSTEM_ZERO3)) {
@@ -105,13 +106,14 @@ static void one_process_trains_alone(void **state)
         const char *text, *alone, *together;
     } cases[] = {
         {SYNTAX_JSON, "{\"bf16\": true, \"per_device_train_batch_size\": 2}",
-         "strategy single, autocast bf16", "strategy ddp, autocast bf16"},
+         "strategy single, autocast bf16, outputs fp32",
+         "strategy ddp, autocast bf16, outputs fp32"},
         {SYNTAX_JSON, "{\"fsdp\": \"full_shard\", \"per_device_train_batch_size\": 2}",
          "strategy fsdp2", "strategy fsdp2"},
         {SYNTAX_TOML, "[model]\nname = \"llama3\"\n[training]\nseq_len = 2048\n",
          "strategy single, autocast bf16", "strategy fsdp2, param-dtype bf16"},
         {SYNTAX_YAML, "distributed_type: 'NO'\nmixed_precision: bf16\n",
-         "strategy single, gpus 1, autocast bf16", NULL},
+         "strategy single, gpus 1, autocast bf16, outputs fp32", NULL},
     };
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++)
@@ -260,7 +262,8 @@ static void other_trainers_have_their_names(void **state)
               "  - full_shard\n  - auto_wrap\nfsdp_config:\n  fsdp_offload_params: true\n"
               "  fsdp_sharding_strategy: FULL_SHARD\n  fsdp_use_orig_params: false\n");
     expect(&f, "strategy fsdp1, model llama-3.1-8b, seq 1024, micro-batch 2, accumulate 4, "
-               "param-dtype bf16, offload cpu, sharding FULL_SHARD, use-orig-params off");
+               "param-dtype bf16, autocast bf16, outputs fp32, offload cpu, sharding FULL_SHARD, "
+               "use-orig-params off");
     import_free(&f.import);
     take_text(&f, SYNTAX_YAML,
               "base_model: Qwen/Qwen3-8B\noptimizer: adamw_torch_8bit\nbf16: true\nfsdp_version: "
@@ -460,6 +463,46 @@ static void what_is_not_planned_goes_with_the_settings(void **state)
     import_free(&f.import);
 }
 
+/* Accelerator.prepare_model's native_amp, FSDP1's MixedPrecision beside it; with fp16 listed. */
+static void mixed_precision_is_around_the_forward(void **state)
+{
+#define FSDP(version) "fsdp_config:\n  fsdp_version: " version "\n"
+#define FULL "\"fsdp\": \"full_shard auto_wrap\", \"fsdp_config\": {\"version\": 1}"
+    static const struct {
+        enum document_syntax syntax;
+        const char *text, *becomes, *lists; /* NULL: nothing */
+    } cases[] = {
+        {SYNTAX_YAML, "distributed_type: FSDP\nmixed_precision: bf16\n" FSDP("1"),
+         "strategy fsdp1, param-dtype bf16, autocast bf16, outputs fp32", NULL},
+        {SYNTAX_YAML, "distributed_type: FSDP\nmixed_precision: 'no'\n" FSDP("1"),
+         "strategy fsdp1, param-dtype same, autocast none, outputs same", NULL},
+        {SYNTAX_YAML, "distributed_type: FSDP\nmixed_precision: fp16\n" FSDP("1"),
+         "strategy fsdp1, param-dtype fp16, autocast none, outputs same", "mixed_precision"},
+        {SYNTAX_YAML, "distributed_type: FSDP\nmixed_precision: bf16\n" FSDP("2"),
+         "strategy fsdp2, param-dtype bf16", NULL},
+        {SYNTAX_YAML, "distributed_type: MULTI_GPU\nmixed_precision: bf16\n",
+         "strategy ddp, autocast bf16, outputs fp32", NULL},
+        {SYNTAX_YAML, "distributed_type: MULTI_GPU\nmixed_precision: 'no'\n",
+         "strategy ddp, autocast none, outputs same", NULL},
+        {SYNTAX_JSON, "{" FULL ", \"bf16\": true}",
+         "strategy fsdp1, param-dtype bf16, autocast bf16, outputs fp32", NULL},
+        {SYNTAX_JSON, "{" FULL ", \"fp16\": true}",
+         "strategy fsdp1, param-dtype fp16, autocast none, outputs same", "fp16"},
+        {SYNTAX_JSON, "{" FULL "}", "strategy fsdp1, autocast none, outputs same", NULL},
+    };
+#undef FSDP
+#undef FULL
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        take_text(&f, cases[i].syntax, cases[i].text);
+        expect(&f, cases[i].becomes);
+        if (cases[i].lists)
+            assert_non_null(find_note(&f, NOTE_UNPLANNED, cases[i].lists));
+        import_free(&f.import);
+    }
+}
+
 /* Keys that change a step, each with why it is not planned, or what it is without effect. */
 static void other_trainers_steps_are_listed(void **state)
 {
@@ -603,6 +646,7 @@ int main(void)
         cmocka_unit_test(an_empty_key_says_nothing),
         cmocka_unit_test(gradients_add_up_in_a_dtype),
         cmocka_unit_test(units_by_size_are_fsdp1s),
+        cmocka_unit_test(mixed_precision_is_around_the_forward),
     };
     return cmocka_run_group_tests_name("import of trainers", tests, NULL, NULL);
 }

@@ -354,9 +354,6 @@ def compiled(kind, whole):
             self.graphs, self.gradients, self.hooks = Graphs(), [], 0
             around = self.s.get("around")
             self.hooked = whole and (around or kind is not record_systems.KINDS["ddp"])
-            if self.s.get("outputs") == "fp32":
-                with cuda_autocast(torch.bfloat16):     # for its lists of operators
-                    models.prepared(model, "cpu")
             for part in [] if around else [model] if whole else blocks:
                 part.compile(backend=self.graphs.backend, fullgraph=not self.hooked)
             wrapped = super().shard(model, blocks)

@@ -15,7 +15,8 @@ model: as record.py, and buffers: [[dtype, [shape]], ...] registered on the mode
 strategy.system: ddp | fsdp1 | single (nothing around the model; world 1).  For all: world, rank, accumulate,
 no_sync (default true: only the last micro-batch synchronises), clip, optimizer (adamw_foreach | adamw_fused | adamw_loop | sgd), ac, store_dtype,
 store_fp32 (glob patterns of parameters kept in fp32),
-autocast (bf16: the forward runs under it, with CUDA's lists of operators), freeze (comma-separated
+autocast (bf16: the forward runs under it, with CUDA's lists of operators), outputs (fp32: both that and
+accelerate's cast of what is returned are the model's forward's own, models.prepared), freeze (comma-separated
 glob patterns of parameter names), lora and lora_dtype (models.adapted), code (hf).
 ddp: bucket_cap_mb, gradient_as_bucket_view, static_graph, find_unused_parameters, broadcast_buffers,
 comm_hook (allreduce | bf16_compress | fp16_compress), zero_redundancy (plain | bucket_view).
@@ -86,6 +87,9 @@ class Steady(recorder.System):
         return contextlib.nullcontext() if sync or not hasattr(model, "no_sync") else model.no_sync()
 
     def prepare(self, model):
+        if self.s.get("outputs") == "fp32":
+            with cuda_autocast(torch.bfloat16):     # for its lists of operators
+                models.prepared(model, "cpu")
         for i, (dtype, shape) in enumerate(self.m.get("buffers", [])):
             model.register_buffer(f"buffer_{i}", torch.empty(shape, dtype=getattr(torch, dtype)))
         for p in recorder.matching(model, self.s.get("freeze")):
