@@ -197,16 +197,20 @@ static void what_nobody_gave_is_the_frameworks(void **state)
  * than the first. */
 static void what_no_job_has_is_no_lack_of_the_reader(void **state)
 {
-    static char *const cases[][2] = {{"torchtitan", "--replicate 4, "},
-                                     {"accelerate", "--replicate 2, "}};
-    static const char *const pairs[] = {TOY, "gpus", "4", NULL};
+    static const struct {
+        char *to;
+        const char *lacks, *pairs[8];
+    } cases[] = {
+        {"torchtitan", "--replicate 4, ", {TOY, "gpus", "4"}},
+        {"accelerate", "--replicate 2, ", {TOY, "gpus", "4", "strategy", "fsdp1"}},
+    };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct tuned t;
         struct err err = {0};
-        assert_int_equal(tune_to(pairs, cases[i][0], &t, &err), ERR_OK);
-        if (!strstr(t.space.unsaid, cases[i][1]))
-            fail_msg("%s cannot say %s", cases[i][0], t.space.unsaid);
+        assert_int_equal(tune_to(cases[i].pairs, cases[i].to, &t, &err), ERR_OK);
+        if (!strstr(t.space.unsaid, cases[i].lacks))
+            fail_msg("%s cannot say %s", cases[i].to, t.space.unsaid);
         tune_free(&t);
     }
 }
