@@ -397,6 +397,17 @@ static void reach_inputs(struct tape *tape, const struct graph_op *op)
         }
 }
 
+/* Lets go of the gradients that the node was called with. */
+static void release_given(struct tape *tape, const uint32_t *given, uint32_t count)
+{
+    for (uint32_t o = 0; o < count; o++) {
+        uint32_t *slot = &tape->slot[tape->root[given[o]]];
+        const uint32_t buffer = *slot;
+        *slot = NO_BUFFER;
+        tape_release(tape, buffer);
+    }
+}
+
 void tape_node(struct tape *tape, uint32_t index)
 {
     const struct graph *graph = tape->graph;
@@ -429,13 +440,11 @@ void tape_node(struct tape *tape, uint32_t index)
      * reverse; otherwise the gradients given die first, then release_variables() runs. */
     if (region && tape->node_holds[index])
         release_saved(tape, index, saved, saved_count, !tape_is_own_linear(tape, op));
+    if (op_class(op)->in_python) /* they went into the tuple of its arguments */
+        release_given(tape, given, given_count);
     validate_pending(tape);
-    for (uint32_t o = 0; o < given_count; o++) {
-        uint32_t *slot = &tape->slot[tape->root[given[o]]];
-        const uint32_t buffer = *slot;
-        *slot = NO_BUFFER;
-        tape_release(tape, buffer);
-    }
+    if (!op_class(op)->in_python)
+        release_given(tape, given, given_count);
     if (!region)
         release_saved(tape, index, saved, saved_count, false);
     else if (saved_count && --region->holders == 0)
