@@ -65,6 +65,15 @@ static void print_attention(struct sums *sums)
                true, truth_read_either, sums);
 }
 
+static void print_accelerate(struct sums *sums)
+{
+    print_file(
+        "accelerate_events.jsonl",
+        "Whole event lists in bf16 as accelerate runs it: autocast, and outputs in fp32, around "
+        "the model's own forward.",
+        true, truth_read_either, sums);
+}
+
 static void print_fsdp2(struct sums *sums)
 {
     print_file("visible.jsonl",
@@ -129,6 +138,7 @@ static void print_ddp(struct sums *sums)
     print_file("frozen_events.jsonl",
                "The same of models in 16 bits, with peft's adapters in fp32.", true, truth_read_hf,
                sums);
+    print_accelerate(sums);
     print_direct(sums);
     print_attention(sums);
     print_random(sums);
@@ -199,6 +209,7 @@ static void print_fsdp1(struct sums *sums)
                sums);
     print_file("offload_events.jsonl", "Whole event lists with CPUOffload(offload_params=True).",
                true, truth_read_written, sums);
+    print_accelerate(sums);
     print_direct(sums);
     print_attention(sums);
     print_random(sums);
