@@ -225,7 +225,8 @@ static void accelerate_takes_its_export(void **state)
            "'activation_checkpointing': true, 'offload': true, 'replicate': 4, 'shard': 4, "
            "'policy': 'transformer_auto_wrap_policy'}");
     expect(parsed("accelerate",
-                  exported("gpt2 --code hf --strategy ddp --gpus 4 --seq 64 --autocast bf16",
+                  exported("gpt2 --code hf --strategy ddp --gpus 4 --seq 64 --autocast bf16 "
+                           "--outputs fp32",
                            "accelerate", "ddp.yaml"),
                   4),
            "{'distributed_type': 'MULTI_GPU', 'num_processes': 4, 'mixed_precision': 'bf16'}");
