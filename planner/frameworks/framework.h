@@ -157,6 +157,10 @@ const char *import_given(const struct import *im, const char *setting);
 /* Whether an option says that one process is started, which trains alone. */
 bool import_is_alone(const struct import *import);
 
+/* Whether the model is a recording, which has its code, what is cast in it and what it returns, and
+ * of which blocks may be units; false also where no model is known yet. */
+bool import_is_recorded(const struct import *import);
+
 /* Whether the keys of the file that this one names have been read. */
 bool import_has_named(const struct import *import);
 

@@ -237,6 +237,12 @@ static enum err_code read_policy(struct import *im, const struct key_row *row,
 {
     const char *policy = node ? node->text : "NO_WRAP";
     const bool second = im->settings->job.strategy.system == SYSTEM_FSDP2;
+    if (strcmp(policy, "TRANSFORMER_BASED_WRAP") == 0 && second && import_is_recorded(im)) {
+        import_list(im, node, row->path,
+                    "embeddings and [norm, head] as units: of a recorded model planned with its "
+                    "blocks");
+        return import_set(im, "units", "blocks", row, NULL, err);
+    }
     if (strcmp(policy, "TRANSFORMER_BASED_WRAP") == 0)
         return import_set(im, "units", second ? "torchtitan" : "blocks", row, node, err);
     if (strcmp(policy, "NO_WRAP") == 0 && !second)

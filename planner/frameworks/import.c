@@ -236,12 +236,18 @@ static enum err_code take_row(struct import *im, const struct key_row *row, stru
 
 /* ---- behind the rows ---- */
 
+/* Of a recorded model, what its recording has. */
+static bool is_in_recording(const struct import *im, const char *setting)
+{
+    return (strcmp(setting, "code") == 0 || strcmp(setting, "seq") == 0) && import_is_recorded(im);
+}
+
 static enum err_code take_implied(struct import *im, struct err *err)
 {
     for (const struct implied_setting *s = im->framework->implied; s && s->setting; s++) {
         const struct setting *target = settings_find(im->settings, s->setting, NULL);
         if ((s->systems && !(s->systems >> im->settings->job.strategy.system & 1U)) || !target ||
-            import_is_set(im, target))
+            import_is_set(im, target) || is_in_recording(im, s->setting))
             continue;
         TRY(import_set(im, s->setting, s->value, NULL, NULL, err));
         if (s->source && import_has(im, s->setting) && !import_given(im, s->setting))
@@ -307,7 +313,8 @@ static void note_unsaid(struct import *im)
     char buffer[NUMBER_TEXT];
     for (const struct script_setting *s = im->framework->script; s && s->setting; s++) {
         const struct setting *row = settings_find(im->settings, s->setting, NULL);
-        if (!row || import_has(im, s->setting) || (row->kind == SETTING_TEXT && !row->positional))
+        if (!row || import_has(im, s->setting) || is_in_recording(im, s->setting) ||
+            (row->kind == SETTING_TEXT && !row->positional))
             continue;
         const char *value = setting_read(row, im->settings, buffer);
         import_note(im, NOTE_UNSAID, NULL, NULL,

@@ -130,6 +130,18 @@ const char *import_value(const struct import *im, const char *setting, char buff
     return given ? given : settings_get(im->settings, setting, buffer);
 }
 
+bool import_is_recorded(const struct import *im)
+{
+    struct model_config config;
+    char buffer[NUMBER_TEXT];
+    const char *name = import_value(im, "model", buffer);
+    if (!name || model_find(name, &config, NULL) != ERR_OK)
+        return false; /* whoever reads the model says so */
+    const bool recorded = config.recording != NULL;
+    model_release(&config);
+    return recorded;
+}
+
 bool import_is_given(const struct import *im, const char *setting)
 {
     return import_given(im, setting) != NULL;

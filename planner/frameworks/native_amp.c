@@ -20,33 +20,23 @@ bool native_amp_is(const struct import *im, const char *dtype)
     return is(im, system_in(im) == SYSTEM_FSDP1 ? "param-dtype" : "autocast", dtype);
 }
 
-/* What a recorded model returns is in its recording; false also where no model is known yet. */
-static bool is_recorded(const struct import *im)
-{
-    struct model_config config;
-    char buffer[NUMBER_TEXT];
-    const char *name = import_value(im, "model", buffer);
-    if (!name || model_find(name, &config, NULL) != ERR_OK)
-        return false; /* whoever reads the model says so */
-    const bool recorded = config.recording != NULL;
-    model_release(&config);
-    return recorded;
-}
-
 enum err_code native_amp_set(struct import *im, const struct key_row *row, const char *path,
                              const struct node *node, struct err *err)
 {
     const uint32_t systems = FOR_SYSTEM(DDP) | FOR_SYSTEM(SINGLE) | FOR_SYSTEM(FSDP1);
-    const bool first = system_in(im) == SYSTEM_FSDP1;
+    const bool first = system_in(im) == SYSTEM_FSDP1, recorded = import_is_recorded(im);
     if (!(systems >> system_in(im) & 1))
         return ERR_OK;
     if (first && native_amp_is(im, "fp16"))
         import_list(im, node, path, "autocast to this dtype around the forward: planned without");
-    if (first && native_amp_is(im, "bf16"))
+    if (first && native_amp_is(im, "bf16") && recorded)
+        import_list(im, node, path,
+                    "autocast around the forward of a recorded model: planned without");
+    else if (first && native_amp_is(im, "bf16"))
         TRY(import_set(im, "autocast", "bf16", row, node, err));
     if (!is(im, "autocast", "bf16"))
         return ERR_OK;
-    if (!is_recorded(im))
+    if (!recorded)
         return import_set(im, "outputs", "fp32", row, node, err);
     import_list(im, node, path, "what is returned is cast to fp32: planned as it was recorded");
     return ERR_OK;

@@ -309,6 +309,28 @@ static void an_export_says_what_it_cannot(void **state)
     prints("\"written_for\": \"torch 2.4 and later\"");
 }
 
+/* Its code and its sequences are what they were when it was recorded, and its casts. */
+static void a_recorded_model_goes_with_a_file(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *says;
+    } cases[] = {
+        {"accelerate_fsdp1.yaml",
+         "autocast around the forward of a recorded model: planned without"},
+        {"accelerate_fsdp2.yaml", "of a recorded model planned with its blocks"},
+        {"training_arguments.json", "of a recorded model planned with its blocks"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(shardplan("fit tests/data/recorded/gpt2.stream.json.gz --gpus 4 "
+                                   "--micro-batch 2 --from tests/data/frameworks/%s",
+                                   cases[i].file),
+                         0);
+        prints(cases[i].says);
+        assert_null(strstr(program_output(), "left open    --code"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -323,6 +345,7 @@ int main(void)
         cmocka_unit_test(a_model_may_be_in_the_file_or_on_the_line),
         cmocka_unit_test(an_exported_plan_comes_back_whole),
         cmocka_unit_test(an_export_says_what_it_cannot),
+        cmocka_unit_test(a_recorded_model_goes_with_a_file),
     };
     return cmocka_run_group_tests_name("frameworks (command line)", tests, make_folders,
                                        drop_folders);
