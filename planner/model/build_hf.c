@@ -411,13 +411,13 @@ void hf_return(struct graph *graph, uint32_t logits, uint32_t other)
 {
     const uint32_t made[] = {graph->loss, logits, other}; /* of the output, in order */
     const uint32_t count = other == GRAPH_NONE ? 2 : 3;
-    uint32_t fields[3], returned[3];
-    if (graph->outputs_fp32)
+    uint32_t fields[3], returned[3] = {GRAPH_NONE};
+    if (graph->outputs_fp32) {
         graph_leave_autocast(graph);
-    if (graph->outputs_fp32 && graph->loss_breaks)
-        graph_mark(graph, MARK_BREAK);
-    if (graph->outputs_fp32)
+        if (graph->loss_breaks)
+            graph_mark(graph, MARK_BREAK);
         graph_mark(graph, MARK_FRAME); /* where others break the root's: a function of its own */
+    }
     for (uint32_t i = 0; i < count; i++)
         fields[i] = build_widened(graph, made[i]);
     if (graph->outputs_fp32)
