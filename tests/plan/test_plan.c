@@ -399,7 +399,8 @@ static void every_index_is_checked(void **state)
                  "a number is fp32, bf16, fp16 or int64");
     OUT_OF_RANGE(plan->module_buffers[0].values.layout = ROPE_LAYOUT_COUNT,
                  "RoPE of layout 3, scaling 0");
-    OUT_OF_RANGE(plan->module_buffers[0].values.rope.scaling = 6, "RoPE of layout 0, scaling 6");
+    OUT_OF_RANGE(plan->module_buffers[0].values.rope.scaling = ROPE_SCALING_COUNT,
+                 "RoPE of layout 0, scaling 7");
     OUT_OF_RANGE(plan->params[2].init.kind = INIT_COUNT, "parameter 2: init 5");
     OUT_OF_RANGE(plan->params[0].init.number = (double)NAN, "parameter 0: init spreads over nan");
     OUT_OF_RANGE((plan->params[2].init = (struct param_init){INIT_NORMAL, 1, 0.05}),

@@ -243,6 +243,10 @@ ROPES = [
                                              "short_factor": [1.0] * 8, "long_factor": [2.0] * 8,
                                              "original_max_position_embeddings": 2048},
      "head_dim": 16},
+    {"rope_parameters": {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25},
+     "head_dim": 64},
+    {"rope_parameters": {"rope_type": "proportional", "rope_theta": 1e4, "partial_rotary_factor": 0.7,
+                         "factor": 8.0}, "head_dim": 40},
 ]
 ROPE_SEQ = 4096
 
