@@ -24,9 +24,10 @@ enum err_code native_amp_set(struct import *im, const struct key_row *row, const
                              const struct node *node, struct err *err)
 {
     const uint32_t systems = FOR_SYSTEM(DDP) | FOR_SYSTEM(SINGLE) | FOR_SYSTEM(FSDP1);
-    const bool first = system_in(im) == SYSTEM_FSDP1, recorded = import_is_recorded(im);
+    const bool first = system_in(im) == SYSTEM_FSDP1;
     if (!(systems >> system_in(im) & 1))
         return ERR_OK;
+    const bool recorded = import_is_recorded(im);
     if (first && native_amp_is(im, "fp16"))
         import_list(im, node, path, "autocast to this dtype around the forward: planned without");
     if (first && native_amp_is(im, "bf16") && recorded)
