@@ -78,6 +78,7 @@ struct compare_time {
     const struct compare_gap *gaps; /* longest first */
     uint32_t gap_count;
     double predicted_step_s, predicted_exposed_s; /* NAN: the plan has no times */
+    double predicted_low_s, predicted_high_s;     /* what the prediction leaves open of its step */
     struct run_steps steps;                       /* of the run, if its trace tells */
     enum machine_busy busy;                       /* likewise */
     const char

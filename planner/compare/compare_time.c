@@ -238,8 +238,8 @@ static void judge_steps(const struct join *join, const json_t *time, struct comp
 {
     struct busy_evidence evidence = {
         .steps = run_steps_read(join->trace),
-        .low_s = member(time, "step_low_s"),
-        .high_s = member(time, "step_high_s"),
+        .low_s = out->predicted_low_s,
+        .high_s = out->predicted_high_s,
         .profile = out->profile,
         .device = trace_get_info(join->trace, "device"),
     };
@@ -260,6 +260,8 @@ enum err_code compare_time(const struct join *join, const json_t *time, struct c
 {
     *out = (struct compare_time){
         .predicted_step_s = member(time, "step_s"),
+        .predicted_low_s = member(time, "step_low_s"),
+        .predicted_high_s = member(time, "step_high_s"),
         .predicted_exposed_s = member(time, "exposed_communication_s"),
         .profile = json_string_value(json_object_get(time, "profile")),
     };

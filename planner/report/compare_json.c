@@ -98,8 +98,10 @@ static json_t *time_json(const struct plan *plan, const struct compare_time *t,
 {
     json_t *time = json_object();
     json_object_set_new(time, "step",
-                        json_pack("{s:o, s:f, s:o}", "predicted_s",
-                                  number_json(t->predicted_step_s), "recorded_s", t->step_s,
+                        json_pack("{s:o, s:o, s:o, s:f, s:o}", "predicted_s",
+                                  number_json(t->predicted_step_s), "predicted_low_s",
+                                  number_json(t->predicted_low_s), "predicted_high_s",
+                                  number_json(t->predicted_high_s), "recorded_s", t->step_s,
                                   "error_percent", error_json(t->predicted_step_s, t->step_s)));
     json_object_set_new(
         time, "steps",

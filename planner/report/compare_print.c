@@ -198,6 +198,19 @@ static void print_steps(FILE *file, const struct style *s, const struct compare_
                 s->bad, said[t->busy], s->off);
 }
 
+/* What the prediction leaves open: where that is much, a hit or a miss says little. */
+static void print_range(FILE *file, const struct compare_time *t)
+{
+    const double step_s = t->steps.count ? t->steps.median_s : t->step_s;
+    char low[32], high[32];
+    if (isnan(t->predicted_low_s) || isnan(t->predicted_high_s))
+        return;
+    fprintf(file, "  %-34s %s to %s: the %s is %s\n", "  predicted range",
+            compare_seconds(t->predicted_low_s, low), compare_seconds(t->predicted_high_s, high),
+            t->steps.count ? "median" : "step",
+            step_s < t->predicted_low_s || step_s > t->predicted_high_s ? "outside" : "inside");
+}
+
 static void print_totals(FILE *file, const struct style *s, const struct compare_time *t)
 {
     char busy[32];
@@ -207,6 +220,7 @@ static void print_totals(FILE *file, const struct style *s, const struct compare
                 t->step_s);
     fprintf(file, "%s\n", s->off);
     print_steps(file, s, t);
+    print_range(file, t);
     print_total(file, "compute lane busy", NAN, t->compute_s);
     fprintf(file, "  %.1f %% of the step\n", t->step_s > 0 ? 100 * t->compute_s / t->step_s : 0.0);
     print_total(file, "exposed communication", t->predicted_exposed_s, t->exposed_s);

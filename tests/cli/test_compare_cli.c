@@ -20,8 +20,8 @@
 
 static char folder[64];
 
-static const char *const names[] = {"plan.json",  "true.json",      "wrong.json",
-                                    "timed.json", "predicted.json", "other.json"};
+static const char *const names[] = {"plan.json", "true.json",      "wrong.json", "timed.json",
+                                    "wide.json", "predicted.json", "other.json"};
 
 static char *path_of(const char *name, char path[128])
 {
@@ -49,6 +49,24 @@ static void write_recording(const struct plan *plan, const struct fault *fault, 
     trace_free(trace);
 }
 
+/* A plan whose step is predicted 10 % too long, and no shorter than `low` microseconds a kernel,
+ * which are recorded to take one each. */
+static void write_timed(const struct plan *plan, double low, const char *name)
+{
+    char path[128];
+    struct err err = {0};
+    uint32_t kernels = 0;
+    for (uint32_t i = 0; i < plan->instruction_count; i++)
+        kernels += plan_op_is_kernel((enum plan_op)plan->instructions[i].op) &&
+                   !(plan->instructions[i].flags & PLAN_FIRST_STEP);
+    const struct plan_json_extra extra = {
+        .time = json_pack("{s:f, s:f, s:f}", "step_s", 1.1e-6 * kernels, "step_low_s",
+                          1e-6 * low * kernels, "step_high_s", 1.2e-6 * kernels),
+    };
+    assert_int_equal(plan_write_json(plan, &extra, path_of(name, path), &err), ERR_OK);
+    json_decref(extra.time);
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -65,15 +83,8 @@ static int make_folder(void **state)
     fault = no_fault;
     fault.process = "rank 0 (predicted)";
     write_recording(plan, &fault, "predicted.json");
-    uint32_t kernels = 0; /* a microsecond each */
-    for (uint32_t i = 0; i < plan->instruction_count; i++)
-        kernels += plan_op_is_kernel((enum plan_op)plan->instructions[i].op) &&
-                   !(plan->instructions[i].flags & PLAN_FIRST_STEP);
-    const struct plan_json_extra extra = {
-        .time = json_pack("{s:f}", "step_s", 1.1e-6 * kernels), /* 10 % too much */
-    };
-    assert_int_equal(plan_write_json(plan, &extra, path_of("timed.json", path), &err), ERR_OK);
-    json_decref(extra.time);
+    write_timed(plan, 1.05, "timed.json");
+    write_timed(plan, 0.9, "wide.json");
     plan_free(plan);
     struct job longer = small_job(ARCH_LLAMA);
     longer.model.seq *= 2;
@@ -105,6 +116,8 @@ static void the_exit_status_tells_equal_from_different_from_bad_input(void **sta
         {"%/plan.json %/other.json", 1, "is the trace this plan's"},
         {"%/timed.json %/true.json --tolerance 15", 0, "within"},
         {"%/timed.json %/true.json --tolerance 5", 1, "not within"},
+        {"%/timed.json %/true.json", 0, ": the step is outside"},
+        {"%/wide.json %/true.json", 0, ": the step is inside"},
         {"%/plan.json %/true.json --tolerance 5", 2, "predicts no times"},
         {"%/plan.json %/true.json --tolerance five", 2, "percentages"},
         {"%/plan.json %/predicted.json", 2, "predicted trace"},
