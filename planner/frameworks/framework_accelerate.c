@@ -5,6 +5,7 @@
  * With fsdp_version 2 a wrap policy by layer class makes the units that --units torchtitan has
  * (embedding, each block, [norm, head]; since 1.14), and reshard_after_forward leaves that tail
  * unsharded. Batch, sequence, clipping and the optimizer are the training script's. */
+#include "frameworks/auto_wrap.h"
 #include "frameworks/dynamo.h"
 #include "frameworks/native_amp.h"
 
@@ -237,14 +238,10 @@ static enum err_code read_policy(struct import *im, const struct key_row *row,
 {
     const char *policy = node ? node->text : "NO_WRAP";
     const bool second = im->settings->job.strategy.system == SYSTEM_FSDP2;
-    if (strcmp(policy, "TRANSFORMER_BASED_WRAP") == 0 && second && import_is_recorded(im)) {
-        import_list(im, node, row->path,
-                    "embeddings and [norm, head] as units: of a recorded model planned with its "
-                    "blocks");
-        return import_set(im, "units", "blocks", row, NULL, err);
-    }
-    if (strcmp(policy, "TRANSFORMER_BASED_WRAP") == 0)
-        return import_set(im, "units", second ? "torchtitan" : "blocks", row, node, err);
+    bool known;
+    TRY(auto_wrap_set(im, policy, row, node, &known, err));
+    if (known)
+        return ERR_OK;
     if (strcmp(policy, "NO_WRAP") == 0 && !second)
         return import_set(im, "units", "none", row, node, err);
     if (strcmp(policy, "SIZE_BASED_WRAP") == 0 && !second)

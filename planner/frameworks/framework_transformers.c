@@ -2,6 +2,7 @@
  * alone: keys and defaults of training_args.py (5.23), read in the sources. Its Trainer runs
  * accelerate, which framework_accelerate.c knows. */
 #include "frameworks/framework_transformers.h"
+#include "frameworks/auto_wrap.h"
 #include "frameworks/dynamo.h"
 #include "frameworks/native_amp.h"
 
@@ -104,14 +105,10 @@ static enum err_code read_policy(struct import *im, const struct key_row *row,
     const char *policy = node ? node->text : "TRANSFORMER_BASED_WRAP";
     const bool second = im->settings->job.strategy.system == SYSTEM_FSDP2;
     const long long least = import_integer(im, "fsdp_config.min_num_params", 0);
-    if (strcmp(policy, "TRANSFORMER_BASED_WRAP") == 0 && second && import_is_recorded(im)) {
-        import_list(im, node, row->path,
-                    "embeddings and [norm, head] as units: of a recorded model planned with its "
-                    "blocks");
-        return import_set(im, "units", "blocks", row, NULL, err);
-    }
-    if (strcmp(policy, "TRANSFORMER_BASED_WRAP") == 0)
-        return import_set(im, "units", second ? "torchtitan" : "blocks", row, node, err);
+    bool known;
+    TRY(auto_wrap_set(im, policy, row, node, &known, err));
+    if (known)
+        return ERR_OK;
     if (!second)
         return import_set(im, "units",
                           strcmp(policy, "SIZE_BASED_WRAP") == 0 && least > 0
