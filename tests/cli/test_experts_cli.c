@@ -1,5 +1,6 @@
 /* test_experts_cli.c - mixtures of experts from the command line: what padding costs where ranks
  * outnumber experts, what views of gathered experts hold, and what every family is good for. */
+#include "tests/support/folder.h"
 #include "tests/support/program.h"
 #include "tests/support/temp_folder.h"
 
@@ -182,7 +183,7 @@ static void every_family_is_planned_and_run(void **state)
 static int make_folder(void **state)
 {
     (void)state;
-    return temp_folder_make("experts_cli");
+    return temp_folder_make("experts_cli") != 0 ? -1 : folder_draws_at_once(path_of("."));
 }
 
 static int remove_folder(void **state)

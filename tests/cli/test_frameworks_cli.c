@@ -27,13 +27,14 @@ static int make_folders(void **state)
     folder = folder_new("from");
     for (int i = 0; i < PLANS; i++)
         plans[i] = folder_new("plan");
-    return 0;
+    return folder_draws_at_once(folder);
 }
 
 static int drop_folders(void **state)
 {
     (void)state;
-    folder_drop(folder);
+    folder_remove(folder); /* with a program's folder in it */
+    free(folder);
     for (int i = 0; i < PLANS; i++)
         folder_drop(plans[i]);
     return 0;

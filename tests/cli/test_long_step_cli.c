@@ -1,5 +1,6 @@
 /* test_long_step_cli.c - steps of very many micro-batches, whose files have few: what may be done
  * with them, and that it is the same as with all. SHARDPLAN names the program. */
+#include "tests/support/folder.h"
 #include "tests/support/program.h"
 
 #include <math.h>
@@ -22,7 +23,7 @@ static char folder[] = "/tmp/shardplan_long.XXXXXX";
 static int make_plans(void **state)
 {
     (void)state;
-    if (!mkdtemp(folder))
+    if (folder_make(folder) != 0 || folder_draws_at_once(folder) != 0)
         return -1;
     return shardplan("plan " JOB "--accumulate 4096 -o %s/long", folder);
 }

@@ -140,5 +140,6 @@ int main(void)
         cmocka_unit_test(words_of_others_are_shown_where_no_rank_says_why),
         cmocka_unit_test(mpirun_works_in_a_folder_of_the_runs_own),
     };
-    return cmocka_run_group_tests_name("run_cli", tests, folder_set_up(folder), folder_tear_down);
+    return cmocka_run_group_tests_name("run_cli", tests, folder_set_up_undrawn(folder),
+                                       folder_tear_down);
 }

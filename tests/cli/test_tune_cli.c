@@ -1,4 +1,5 @@
 /* test_tune_cli.c - shardplan tune as people and scripts call it. SHARDPLAN names the program. */
+#include "tests/support/folder.h"
 #include "tests/support/program.h"
 
 #include <jansson.h>
@@ -15,6 +16,19 @@
 #include <cmocka.h>
 
 #define TOY "tests/data/configs/toy-llama --gpus 4 --seq 256 --strategy fsdp2 --units blocks"
+
+static char group[] = "/tmp/shardplan_tune.XXXXXX";
+
+/* A profile of a GPU that has so many bytes. */
+static const char *with_memory(const char *bytes)
+{
+    char text[128];
+    snprintf(text, sizeof text, "{\"capacity_bytes\": {\"value\": %s, \"source\": \"a test\"}}",
+             bytes);
+    const char *path = file_in(group, "profile.json");
+    file_write(path, text, strlen(text));
+    return path;
+}
 
 static double number(const json_t *object, const char *key)
 {
@@ -86,31 +100,36 @@ static void an_impossible_wish_exits_with_1_and_says_what_is_near(void **state)
     json_decref(none);
 }
 
-#define LARGE "mixtral-8x7b --gpus 64 --seq 4096 --strategy zero3"
-
-/* What is said where nothing fits is what `fit` says of the same settings. */
+/* Four of Mixtral's blocks, on GPUs that are as much too small for them. What is said where nothing
+ * fits is what `fit` says of the same settings. */
 static void what_takes_least_is_judged_as_by_fit(void **state)
 {
     (void)state;
-    expect(shardplan("tune " LARGE), 1, "of headroom, without giving cached memory back:");
+    char job[256];
+    assert_int_equal(shell("sed 's/\"num_hidden_layers\": 32/\"num_hidden_layers\": 4/' "
+                           "tests/data/configs/mixtral-8x7b/config.json >%s/four.json",
+                           group),
+                     0);
+    snprintf(job, sizeof job, "%s/four.json --gpus 64 --seq 4096 --strategy zero3 --profile %s",
+             group, with_memory("22.8e9"));
+    expect(shardplan("tune %s", job), 1, "of headroom, without giving cached memory back:");
     expect(1, 1, "fits, tight");
     expect(1, 1, "only by giving cached memory back, slower steps");
-    assert_int_equal(shardplan("tune " LARGE " --json"), 1);
+    assert_int_equal(shardplan("tune %s --json", job), 1);
     json_t *none = program_object();
     const json_t *least = json_object_get(none, "least"), *tight = json_object_get(none, "tight");
     const double limit = number(none, "limit_bytes");
     assert_true(json_is_true(json_object_get(least, "proven")));
     assert_int_equal(
-        shardplan("fit " LARGE " %s --json", json_string_value(json_object_get(least, "change"))),
-        0);
+        shardplan("fit %s %s --json", job, json_string_value(json_object_get(least, "change"))), 0);
     json_t *fit = program_object();
+    assert_true(number(json_object_get(fit, "model"), "parameters") > 5e9);
     assert_true(number(json_object_get(fit, "device"), "unconstrained_bytes") ==
                 number(least, "device_bytes"));
     assert_true(number(least, "device_bytes") > limit);
     json_decref(fit);
     assert_int_equal(
-        shardplan("fit " LARGE " %s --json", json_string_value(json_object_get(tight, "change"))),
-        0);
+        shardplan("fit %s %s --json", job, json_string_value(json_object_get(tight, "change"))), 0);
     fit = program_object();
     assert_true(json_is_true(json_object_get(fit, "tight")));
     assert_true(json_is_true(json_object_get(fit, "fits_after_releasing_cached_segments")));
@@ -124,7 +143,7 @@ static void what_takes_least_is_judged_as_by_fit(void **state)
                                          "--expandable-segments on --checkpointing full",
                                          "--optimizer-impl fused"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        shardplan("fit " LARGE " %s --json", others[i]);
+        shardplan("fit %s %s --json", job, others[i]);
         fit = program_object();
         assert_true(number(json_object_get(fit, "device"), "unconstrained_bytes") >=
                     number(least, "device_bytes"));
@@ -204,12 +223,15 @@ static void kept_units_are_exported(void **state)
                               "--micro-batch 1 --expandable-segments on";
     char folder[] = "/tmp/shardplan_tune.XXXXXX", counted[64];
     assert_non_null(mkdtemp(folder));
-    assert_int_equal(shardplan("tune %s --json --to fsdp2 -o %s", job, folder), 0);
-    json_t *tuned = program_object();
+    assert_int_equal(shardplan("tune %s --to fsdp2 -o %s", job, folder), 0);
+    json_t *tuned = json_load_file(file_in(folder, "tune.json"), 0, NULL);
+    assert_non_null(tuned);
     const json_t *chosen = json_object_get(tuned, "chosen");
     const json_t *units = json_object_get(tuned, "per_unit");
     assert_string_equal(json_string_value(json_object_get(units, "state")), "searched");
     assert_true(json_is_true(json_object_get(units, "taken")));
+    snprintf(counted, sizeof counted, "reshard=never on %.0f of 46 units", number(units, "kept"));
+    assert_non_null(strstr(program_output(), counted));
     assert_true(json_equal(json_object_get(chosen, "settings"),
                            json_object_get(json_object_get(tuned, "fastest"), "settings")));
     const json_t *front = json_object_get(tuned, "pareto"), *before = NULL, *at;
@@ -231,9 +253,7 @@ static void kept_units_are_exported(void **state)
                                json_object_get(json_object_get(chosen, "settings"), names[i])));
     json_decref(again);
     shell("test `grep -c '\\], False, ' %s/fsdp2.py` = %.0f", folder, number(units, "kept"));
-    snprintf(counted, sizeof counted, "reshard=never on %.0f of 46 units", number(units, "kept"));
     json_decref(tuned);
-    expect(shardplan("tune %s", job), 0, counted);
     expect(shardplan("tune %s --to torchtitan -o %s", job, folder), 2, "torchtitan cannot say");
     shell("rm -r %s", folder);
 }
@@ -242,9 +262,10 @@ static void kept_units_are_exported(void **state)
 static void what_spends_memory_is_taken_back(void **state)
 {
     (void)state;
-    expect(shardplan("fit llama-3.1-70b --gpus 32 --seq 8192 --checkpointing selective "
-                     "--checkpoint-blocks every-2"),
-           1, "--checkpointing full --checkpoint-blocks all");
+    expect(shardplan("fit llama-3.2-1b --gpus 8 --seq 8192 --checkpointing selective "
+                     "--checkpoint-blocks every-2 --profile %s",
+                     with_memory("20e9")),
+           1, "  --checkpointing full --checkpoint-blocks all\n");
 }
 
 /* One of FSDP2's flags, which a training loop has to set: where it was allowed there are twice the
@@ -272,11 +293,15 @@ static void what_is_not_searched_is_opened_or_said(void **state)
 {
     (void)state;
     expect(shardplan("tune " TOY " --allow zero-redundancy"), 0, "chosen");
-    expect(shardplan("fit llama-3.1-8b --gpus 8 --seq 8192 --compile model --optimize-ddp off "
-                     "--strategy ddp --store-dtype bf16"),
+    expect(shardplan("fit llama-3.2-1b --gpus 8 --seq 512 --compile model --optimize-ddp off "
+                     "--strategy ddp --store-dtype bf16 --profile %s",
+                     with_memory("12e9")),
            1, "--zero-redundancy ");
     assert_null(strstr(program_output(), "not searched"));
-    expect(shardplan("fit llama-3.1-70b --gpus 1 --seq 8192 --static-graph on --strategy ddp"), 1,
+    expect(shardplan("fit llama-3.2-1b --gpus 1 --seq 2048 --static-graph on --strategy ddp "
+                     "--profile %s",
+                     with_memory("2e9")),
+           1,
            "no change of up to 5 of the settings searched makes it fit without giving cached "
            "memory back\n  not searched, of ddp: ");
     assert_non_null(strstr(program_output(), "--find-unused-parameters"));
@@ -349,5 +374,5 @@ int main(void)
         cmocka_unit_test(what_allow_would_open_is_said),
         cmocka_unit_test(flags_are_opened_by_allow),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, folder_set_up_undrawn(group), folder_tear_down);
 }
