@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#define SMALL "llama-3.2-1b --seq 2048"
 #define TOY "tests/data/configs/toy-llama --seq 128"
 #define LLAMA "llama-3.1-8b --gpus 8 --seq 4096 --offload cpu"
 
@@ -101,12 +102,14 @@ static void a_rack_has_many_hosts(void **state)
 static void a_profile_says_what_a_host_has(void **state)
 {
     (void)state;
-    const char *own = file_of("own.json", "{\"host_capacity_bytes\": {\"value\": 1e11, "
+    const char *own = file_of("own.json", "{\"host_capacity_bytes\": {\"value\": 2e10, "
                                           "\"source\": \"free -b\"}}"),
                *wrong = file_of("wrong.json", "{\"host_capacity_bytes\": -1}"),
                *near = file_of("near.json", "{\"host_capacity\": 1e11}");
-    expect(shardplan("fit " LLAMA " --profile %s", own), 1, "of 93.13, 8 ranks (free -b)");
-    assert_int_equal(shardplan("fit " LLAMA " --profile %s --host-memory 1TiB", own), 0);
+    expect(shardplan("fit " SMALL " --offload cpu --gpus 8 --profile %s", own), 1,
+           "of 18.63, 8 ranks (free -b)");
+    assert_int_equal(
+        shardplan("fit " SMALL " --offload cpu --gpus 8 --profile %s --host-memory 1TiB", own), 0);
     expect(shardplan("fit " LLAMA " --profile %s", wrong), 2,
            "wrong.json: \"host_capacity_bytes\": expected a number 0 ... 1.1259e+15");
     expect(shardplan("fit " LLAMA " --profile %s", near), 2, "did you mean host_capacity_bytes?");
@@ -162,8 +165,9 @@ static void searches_heed_the_host(void **state)
     json_decref(root);
     expect(shardplan("%s --host-memory 1MiB", job), 1, "of a host, which has 0.00\n");
     expect(1, 1, "as it is, without --fix");
-    expect(shardplan("tune " TOY " --gpus 4 --max-memory 1GiB --host-memory 1MiB"), 1,
-           "        others fit no host: they take 0.05 GiB or more of a host, which has 0.00\n");
+    expect(shardplan("tune " TOY " --gpus 4 --strategy fsdp2 --units blocks --max-memory 1GiB "
+                     "--host-memory 1MiB"),
+           1, "        others fit no host: they take 0.05 GiB or more of a host, which has 0.00\n");
     expect(shardplan("sweep " TOY " --gpus 4 --over offload --host-memory 1MiB"), 0, " host ");
     expect(0, 0, "host: what does not fit there needs up to 0.");
 }
@@ -172,21 +176,23 @@ static void searches_heed_the_host(void **state)
 static void remedies_heed_the_host(void **state)
 {
     (void)state;
-    static const char *const job = "fit llama-3.1-8b --gpus 2 --gpu a100-40gb --seq 2048";
+    const char *small = file_of("small.json", "{\"capacity_bytes\": 14e9}");
     uint32_t offloaded[2] = {0};
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(shardplan("%s --json --host-memory %s", job, i ? "64GiB" : "1TiB"), 1);
+        assert_int_equal(shardplan("fit " SMALL " --gpus 2 --profile %s --json --host-memory %s",
+                                   small, i ? "6GiB" : "1TiB"),
+                         1);
         json_t *root = program_object(), *remedy;
         size_t k;
         json_array_foreach(json_object_get(root, "remedies"), k, remedy)
         {
             const char *change = json_string_value(json_object_get(remedy, "change"));
             const double needed = json_number_value(json_object_get(remedy, "host_needed_bytes"));
-            assert_true(needed <= (i ? 64 : 1024) * 0x1p30);
+            assert_true(needed <= (i ? 6 : 1024) * 0x1p30);
             if (!strstr(change, "--offload cpu"))
                 continue;
             assert_non_null(strstr(json_string_value(json_object_get(remedy, "cost")),
-                                   i ? " of 64.00 GiB of a host" : " of 1024.00 GiB of a host"));
+                                   i ? " of 6.00 GiB of a host" : " of 1024.00 GiB of a host"));
             offloaded[i]++;
         }
         json_decref(root);
