@@ -1,18 +1,28 @@
-/* emulate.c - threads of a block as fibers: each has a stack and runs until it waits at a barrier,
- * exchanges with its warp, or ends; then the next one's turn comes.
+/* emulate.c - threads of a block as fibers: each runs until it waits at a barrier, exchanges with
+ * its warp, or ends; then the next one's turn comes.
  *
  *     barrier    passes when every thread that has not ended waits at it
  *     exchange   passes when every lane of the warp waits at it
  *
- * If a whole round moves nobody, the kernel would hang on a GPU (or its lanes disagree about a
- * shuffle): that ends the program. */
+ * A warp goes on as far as it can before the next one's turn comes: its stacks are in the cache. A
+ * thread that ends leaves its stack to the next one that begins, so that a kernel in which nobody
+ * waits is a loop on one stack.
+ *
+ * If nobody can go on, the kernel would hang on a GPU (or its lanes disagree about a shuffle): that
+ * ends the program. */
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Stacks are no power of two apart: of those that are, all tops are in one set of the cache. */
-enum { LANES = 32, MOST_THREADS = 1024, STACK_BYTES = (1 << 16) + 13 * 64 };
+enum {
+    LANES = 32,
+    MOST_THREADS = 1024,
+    MOST_WARPS = MOST_THREADS / LANES,
+    STACK_BYTES = (1 << 16) + 13 * 64
+};
 
 struct emulated_place {
     unsigned x, y, z;
@@ -25,24 +35,30 @@ int emulate_barrier(int flag);
 const uint64_t *emulate_exchange(uint64_t own);
 void emulate_fiber_main(void);
 
-enum state { READY, AT_BARRIER, AT_EXCHANGE, ENDED };
-
 struct fiber {
-    void *stack_pointer;
+    void *stack_pointer; /* NULL: it has not begun */
+    char *stack;
     struct emulated_place place;
-    enum state state;
-    uint64_t value; /* to exchange */
+};
+
+/* Of lanes a bit each. */
+struct warp {
+    uint32_t ready, at_barrier;
+    unsigned at_exchange, round;  /* so many lanes wait; exchanges that passed */
+    uint64_t exchanged[2][LANES]; /* in this round and in the one before, which is still read */
 };
 
 static struct {
     struct fiber fiber[MOST_THREADS];
-    char *stacks;
-    unsigned count, current, ended;
+    struct warp warp[MOST_WARPS];
+    uint32_t ready_warps;                    /* a bit each: one of its lanes is ready */
+    unsigned count, current, ended, waiting; /* at the barrier */
+    char *stacks, *spare[MOST_THREADS];
+    unsigned spare_count;
     void *scheduler; /* its stack pointer */
     void (*body)(void *context);
     void *context;
     int barrier_flag, barrier_result;
-    uint64_t exchanged[MOST_THREADS]; /* of each warp, what its lanes gave last */
 } all;
 
 /* Goes on where `to` was saved (System V, x86-64). Behind the red zone, and by a jump: a return
@@ -68,120 +84,194 @@ static inline void switch_to(void **from, void *to)
                        "memory");
 }
 
-/* The next thread, from this one on, that has nothing to wait for, or the scheduler: goes on there.
- */
-static void go_on(void **from, unsigned i)
+static unsigned warps(void)
 {
-    while (i < all.count && all.fiber[i].state != READY)
-        i++;
-    all.current = i;
-    switch_to(from, i < all.count ? all.fiber[i].stack_pointer : all.scheduler);
+    return (all.count + LANES - 1) / LANES;
 }
 
-static void give_way(enum state state)
+static unsigned lanes_of(unsigned warp)
 {
-    struct fiber *self = &all.fiber[all.current];
-    self->state = state;
-    go_on(&self->stack_pointer, all.current + 1);
+    const unsigned rest = all.count - warp * LANES;
+    return rest < LANES ? rest : LANES;
+}
+
+/* ---- whose turn it is ---- */
+
+static void make_ready(unsigned warp, uint32_t lanes)
+{
+    all.warp[warp].ready |= lanes;
+    if (lanes)
+        all.ready_warps |= 1U << warp;
+}
+
+/* All wait at the barrier who have not ended. */
+static bool pass_barrier(void)
+{
+    if (all.waiting == 0 || all.waiting + all.ended != all.count)
+        return false;
+    all.barrier_result = all.barrier_flag;
+    all.barrier_flag = 0;
+    all.waiting = 0;
+    for (unsigned w = 0; w < warps(); w++) {
+        make_ready(w, all.warp[w].at_barrier);
+        all.warp[w].at_barrier = 0;
+    }
+    return true;
+}
+
+/* Of a warp's lanes the first that is ready has its turn: false: there is none. */
+static inline bool take_lane(unsigned warp)
+{
+    const uint32_t ready = all.warp[warp].ready;
+    if (!ready)
+        return false;
+    all.warp[warp].ready = ready & (ready - 1);
+    all.current = warp * LANES + (unsigned)__builtin_ctz(ready);
+    return true;
+}
+
+/* The next one's turn, in the warp that is running before others: all.current, or false: nobody can
+ * go on. */
+static bool take_turn(unsigned warp)
+{
+    if (take_lane(warp))
+        return true;
+    do {
+        for (; all.ready_warps; all.ready_warps &= all.ready_warps - 1)
+            if (take_lane((unsigned)__builtin_ctz(all.ready_warps)))
+                return true;
+    } while (pass_barrier());
+    return false;
+}
+
+static void begin_here(struct fiber *fiber, char *stack)
+{
+    const unsigned i = all.current, x = emulated_block_size.x, y = emulated_block_size.y;
+    fiber->stack = stack;
+    fiber->place = i < x ? (struct emulated_place){i, 0, 0}
+                         : (struct emulated_place){i % x, i / x % y, i / x / y};
+    emulated_thread = fiber->place;
+}
+
+/* On a stack of its own; where that is. */
+static void *begin(struct fiber *fiber)
+{
+    char *stack = all.spare[--all.spare_count];
+    void **top = (void **)(void *)(stack + STACK_BYTES);
+    void (*entry)(void) = emulate_fiber_main;
+    *--top = NULL; /* keeps the stack aligned as at a function's entry */
+    *--top = NULL;
+    memcpy(top, &entry, sizeof entry);
+    begin_here(fiber, stack);
+    return top;
+}
+
+static inline void *entry_of(struct fiber *fiber)
+{
+    return fiber->stack_pointer ? fiber->stack_pointer : begin(fiber);
+}
+
+/* From this one to another, until its turn comes again. */
+static inline void change(struct fiber *self, void *to)
+{
+    switch_to(&self->stack_pointer, to);
     emulated_thread = self->place;
+}
+
+/* This one waits: goes on with the next, which may be itself. */
+static void give_way(struct fiber *self)
+{
+    const bool found = take_turn(all.current / LANES);
+    if (!found || &all.fiber[all.current] != self)
+        change(self, found ? entry_of(&all.fiber[all.current]) : all.scheduler);
 }
 
 void emulate_fiber_main(void)
 {
-    emulated_thread = all.fiber[all.current].place;
-    all.body(all.context);
-    all.ended++;
-    give_way(ENDED);
-    abort(); /* an ended fiber has no turn */
+    for (;;) {
+        struct fiber *self = &all.fiber[all.current];
+        char *stack = self->stack;
+        all.body(all.context);
+        all.ended++;
+        const bool found = take_turn(all.current / LANES);
+        struct fiber *next = &all.fiber[all.current];
+        if (found && !next->stack_pointer) {
+            begin_here(next, stack);
+            continue;
+        }
+        all.spare[all.spare_count++] = stack;
+        switch_to(&self->stack_pointer, found ? next->stack_pointer : all.scheduler);
+        abort(); /* who has ended has no turn */
+    }
 }
+
+/* ---- where they wait ---- */
 
 int emulate_barrier(int flag)
 {
+    struct warp *warp = &all.warp[all.current / LANES];
     all.barrier_flag |= flag != 0;
-    give_way(AT_BARRIER);
+    all.waiting++;
+    warp->at_barrier |= 1U << all.current % LANES;
+    give_way(&all.fiber[all.current]);
     return all.barrier_result;
 }
 
 /* They are there until all lanes have come to the next exchange. */
 const uint64_t *emulate_exchange(uint64_t own)
 {
-    all.fiber[all.current].value = own;
-    give_way(AT_EXCHANGE);
-    return &all.exchanged[all.current / LANES * LANES];
-}
-
-static void start_fiber(unsigned i)
-{
-    struct fiber *fiber = &all.fiber[i];
-    void **top = (void **)(void *)(all.stacks + (size_t)(i + 1) * STACK_BYTES);
-    void (*entry)(void) = emulate_fiber_main;
-    *--top = NULL; /* keeps the stack aligned as at a function's entry */
-    *--top = NULL;
-    memcpy(top, &entry, sizeof entry);
-    fiber->stack_pointer = top;
-    fiber->state = READY;
-    const unsigned x = emulated_block_size.x, y = emulated_block_size.y;
-    fiber->place = (struct emulated_place){i % x, i / x % y, i / x / y};
-}
-
-/* Lets every warp whose lanes all wait go on, with what they gave. */
-static int pass_exchanges(void)
-{
-    int moved = 0;
-    for (unsigned first = 0; first < all.count; first += LANES) {
-        unsigned waiting = 0;
-        for (unsigned i = first; i < first + LANES && i < all.count; i++)
-            waiting += all.fiber[i].state == AT_EXCHANGE;
-        if (waiting != LANES)
-            continue;
-        for (unsigned i = first; i < first + LANES; i++) {
-            all.exchanged[i] = all.fiber[i].value;
-            all.fiber[i].state = READY;
-        }
-        moved = 1;
+    const unsigned current = all.current;
+    struct warp *warp = &all.warp[current / LANES];
+    struct fiber *self = &all.fiber[current];
+    uint64_t *exchanged = warp->exchanged[warp->round % 2];
+    exchanged[current % LANES] = own;
+    if (++warp->at_exchange == LANES) {
+        warp->at_exchange = 0;
+        warp->round++;
+        make_ready(current / LANES, UINT32_MAX);
     }
-    return moved;
+    if (take_lane(current / LANES))
+        change(self, entry_of(&all.fiber[all.current]));
+    else
+        give_way(self);
+    return exchanged;
 }
 
-static int pass_barrier(void)
-{
-    unsigned waiting = 0, ended = 0;
-    for (unsigned i = 0; i < all.count; i++) {
-        waiting += all.fiber[i].state == AT_BARRIER;
-        ended += all.fiber[i].state == ENDED;
-    }
-    if (waiting == 0 || waiting + ended != all.count)
-        return 0;
-    all.barrier_result = all.barrier_flag;
-    all.barrier_flag = 0;
-    for (unsigned i = 0; i < all.count; i++)
-        if (all.fiber[i].state == AT_BARRIER)
-            all.fiber[i].state = READY;
-    return 1;
-}
+/* ---- blocks ---- */
 
 static void run_block(void)
 {
-    all.ended = 0;
+    all.ended = all.waiting = 0;
     for (unsigned i = 0; i < all.count; i++)
-        start_fiber(i);
-    go_on(&all.scheduler, 0);
-    while (all.ended < all.count) {
-        const int exchanged = pass_exchanges();
-        if (!pass_barrier() && !exchanged) {
-            fprintf(stderr, "emulate: a block hangs: its threads wait for each other\n");
-            abort();
-        }
-        go_on(&all.scheduler, 0);
+        all.fiber[i].stack_pointer = NULL;
+    for (unsigned w = 0; w < warps(); w++) {
+        all.warp[w].at_barrier = all.warp[w].at_exchange = 0;
+        make_ready(w, UINT32_MAX >> (LANES - lanes_of(w)));
     }
+    all.spare_count = MOST_THREADS;
+    take_turn(0);
+    switch_to(&all.scheduler, entry_of(&all.fiber[all.current]));
+    if (all.ended < all.count) {
+        fprintf(stderr, "emulate: a block hangs: its threads wait for each other\n");
+        abort();
+    }
+}
+
+static void make_stacks(void)
+{
+    all.stacks = malloc((size_t)MOST_THREADS * STACK_BYTES);
+    if (!all.stacks)
+        abort();
+    for (size_t i = 0; i < MOST_THREADS; i++)
+        all.spare[MOST_THREADS - 1 - i] = all.stacks + i * STACK_BYTES;
 }
 
 void emulate_grid(struct emulated_place blocks, struct emulated_place threads,
                   void (*body)(void *context), void *context)
 {
     if (!all.stacks)
-        all.stacks = malloc((size_t)MOST_THREADS * STACK_BYTES);
-    if (!all.stacks || threads.x * threads.y * threads.z > MOST_THREADS)
+        make_stacks();
+    if (threads.x * threads.y * threads.z > MOST_THREADS)
         abort();
     all.count = threads.x * threads.y * threads.z;
     all.body = body;
