@@ -3,15 +3,23 @@
  *
  * A layer is given as `forward`: inputs in double to one output in double. For random weights r of
  * the output the gradient of Σ r · output by an input is (f(x + e) - f(x - e)) / 2e; what the
- * kernel makes of dy = r must agree for a sample of each input's elements. */
+ * kernel makes of dy = r must agree for a sample of each input's elements. Rows of the output that
+ * do not depend on an element are the same in both, and need not be computed again. */
 #include "tests/support/work_check.h"
 
 #include <stdio.h>
 
-enum { INPUTS = 3, SAMPLES = 48 };
+enum { INPUTS = 3, SAMPLES = 48, KERNELS = 2 };
+
+struct element { /* of an input: one that is changed */
+    uint32_t input;
+    uint64_t at;
+};
 
 struct layer {
-    void (*forward)(const struct layer *layer, double *const in[INPUTS], double *out);
+    /* The rows of `out` that depend on `changed`; NULL: all. */
+    void (*forward)(const struct layer *layer, const struct element *changed,
+                    double *const in[INPUTS], double *out);
     enum work_kind kind;      /* of an elementwise function */
     uint32_t rows, h;         /* norms, losses */
     uint32_t b, s, s_k, a, d; /* attention */
@@ -65,7 +73,7 @@ static void check_output(const struct layer *layer, const struct work_operand *i
     assert_non_null(out);
     for (uint32_t i = 0; i < ins; i++)
         x[i] = doubles_of(&in[i]);
-    layer->forward(layer, x, out);
+    layer->forward(layer, NULL, x, out);
     const double most = largest(out, count);
     for (uint64_t i = 0; i < count; i++)
         expect_near(value(y, i), out[i], most, room_of((enum dtype)y->dtype), "output", i);
@@ -74,26 +82,31 @@ static void check_output(const struct layer *layer, const struct work_operand *i
     free(out);
 }
 
-static double weighted(const struct layer *layer, double *const x[INPUTS], const double *r,
-                       uint64_t count, double *out)
+static double weighted(const struct layer *layer, const struct element *changed,
+                       double *const x[INPUTS], const double *r, uint64_t count, double *out)
 {
-    layer->forward(layer, x, out);
+    layer->forward(layer, changed, x, out);
     double sum = 0;
     for (uint64_t i = 0; i < count; i++)
         sum += r[i] * out[i];
     return sum;
 }
 
-/* dx[i] is a kernel's gradient of in[i]; one without data was not asked for. */
-static void expect_slope(const struct work_operand *dx, uint64_t at, double slope)
+static double largest_of(const struct work_operand *x)
 {
-    double *all = doubles_of(dx);
-    const double most = largest(all, shape_elements(&dx->shape));
-    expect_near(all[at], slope, most, room_of((enum dtype)dx->dtype), "gradient", at);
+    double *all = doubles_of(x);
+    const double most = largest(all, shape_elements(&x->shape));
     free(all);
+    return most;
 }
 
-/* The gradients of so many `kernels`, one after the other. */
+static void expect_slope(const struct work_operand *dx, uint64_t at, double slope, double most)
+{
+    expect_near(value(dx, at), slope, most, room_of((enum dtype)dx->dtype), "gradient", at);
+}
+
+/* dx[i] is a kernel's gradient of in[i]; one without data was not asked for. The gradients of so
+ * many `kernels`, one after the other. */
 static void check_gradients_of(const struct layer *layer, const struct work_operand *in,
                                uint32_t ins, const struct work_operand *dy,
                                const struct work_operand *dx, uint32_t kernels)
@@ -109,15 +122,19 @@ static void check_gradients_of(const struct layer *layer, const struct work_oper
         const uint64_t count = shape_elements(&dx[i].shape);
         const double e = 1e-4;
         const uint64_t step = count > SAMPLES ? count / SAMPLES : 1;
+        double most[KERNELS];
+        for (uint32_t k = 0; k < kernels; k++)
+            most[k] = largest_of(&dx[k * ins + i]);
         for (uint64_t at = 0; at < count; at += step) {
+            const struct element changed = {i, at};
             const double here = x[i][at];
             x[i][at] = here + e;
-            const double above = weighted(layer, x, r, outs, out);
+            const double above = weighted(layer, &changed, x, r, outs, out);
             x[i][at] = here - e;
-            const double below = weighted(layer, x, r, outs, out);
+            const double below = weighted(layer, &changed, x, r, outs, out);
             x[i][at] = here;
             for (uint32_t k = 0; k < kernels; k++)
-                expect_slope(&dx[k * ins + i], at, (above - below) / (2 * e));
+                expect_slope(&dx[k * ins + i], at, (above - below) / (2 * e), most[k]);
         }
     }
     for (uint32_t i = 0; i < ins; i++)
@@ -142,8 +159,10 @@ static void run_attr(enum work_kind kind, struct kernel_attr attr, uint32_t ins,
 
 /* ---- elementwise ---- */
 
-static void activate(const struct layer *layer, double *const in[INPUTS], double *out)
+static void activate(const struct layer *layer, const struct element *changed,
+                     double *const in[INPUTS], double *out)
 {
+    (void)changed;
     for (uint32_t i = 0; i < layer->rows; i++) {
         const double x = in[0][i];
         if (layer->kind == WORK_SILU)
@@ -184,8 +203,10 @@ static void activations_and_their_slopes(void **state)
 
 /* ---- norms ---- */
 
-static void normalize(const struct layer *layer, double *const in[INPUTS], double *out)
+static void normalize(const struct layer *layer, const struct element *changed,
+                      double *const in[INPUTS], double *out)
 {
+    (void)changed;
     const uint32_t h = layer->h;
     for (uint32_t row = 0; row < layer->rows; row++) {
         const double *x = in[0] + (size_t)row * h;
@@ -279,11 +300,26 @@ static void layer_norm_and_its_gradients(void **state)
 
 /* ---- attention ---- */
 
-static void attend(const struct layer *l, double *const in[INPUTS], double *out)
+/* An element of q changes one row, of k and v those of its head that see it. */
+static bool attends_otherwise(const struct layer *l, const struct element *changed, uint32_t row)
+{
+    if (!changed)
+        return true;
+    const uint32_t at = (uint32_t)(changed->at / l->d); /* of whose tokens and heads */
+    if (changed->input == 0)
+        return at == row;
+    return at % l->a == row % l->a && at / l->a / l->s_k == row / l->a / l->s &&
+           (!l->causal || at / l->a % l->s_k <= row / l->a % l->s);
+}
+
+static void attend(const struct layer *l, const struct element *changed, double *const in[INPUTS],
+                   double *out)
 {
     double *p = calloc(l->s_k, sizeof *p);
     assert_non_null(p);
     for (uint32_t row = 0; row < l->b * l->s * l->a; row++) {
+        if (!attends_otherwise(l, changed, row))
+            continue;
         const uint32_t b = row / (l->s * l->a), i = row / l->a % l->s, head = row % l->a;
         const uint32_t seen = l->causal && i + 1 < l->s_k ? i + 1 : l->s_k;
         const double *q = in[0] + (size_t)row * l->d;
@@ -426,15 +462,19 @@ static void attention_refuses_what_it_has_no_form_for(void **state)
 
 /* ---- loss ---- */
 
-static void log_softmax(const struct layer *layer, double *const in[INPUTS], double *out)
+static void log_softmax(const struct layer *layer, const struct element *changed,
+                        double *const in[INPUTS], double *out)
 {
     for (uint32_t row = 0; row < layer->rows; row++) {
+        if (changed && changed->at / layer->h != row)
+            continue;
         const double *x = in[0] + (size_t)row * layer->h;
         double sum = 0;
         for (uint32_t i = 0; i < layer->h; i++)
             sum += exp(x[i]);
+        const double logarithm = log(sum);
         for (uint32_t i = 0; i < layer->h; i++)
-            out[row * layer->h + i] = x[i] - log(sum);
+            out[row * layer->h + i] = x[i] - logarithm;
     }
 }
 
@@ -465,8 +505,10 @@ static void log_softmax_and_its_gradient(void **state)
     }
 }
 
-static void mean_loss(const struct layer *layer, double *const in[INPUTS], double *out)
+static void mean_loss(const struct layer *layer, const struct element *changed,
+                      double *const in[INPUTS], double *out)
 {
+    (void)changed;
     uint32_t count = 0;
     *out = 0;
     for (uint32_t row = 0; row < layer->rows; row++)
