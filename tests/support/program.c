@@ -1,6 +1,7 @@
 /* program.c - see program.h. */
 #include "tests/support/program.h"
 
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -20,6 +23,42 @@ static const char *program(void)
 {
     const char *named = getenv("SHARDPLAN");
     return named ? named : "build/shardplan";
+}
+
+int program_seconds(void)
+{
+    const char *given = getenv("TEST_SECONDS");
+    const int seconds = given ? atoi(given) : 0;
+    return seconds > 0 ? seconds : 300;
+}
+
+void program_beside(const char *name, char *path, size_t size)
+{
+    const int folder = (int)(strrchr(program(), '/') - program());
+    snprintf(path, size, "%.*s/%s", folder, program(), name);
+}
+
+bool program_read(int from, int seconds)
+{
+    const time_t end = time(NULL) + seconds;
+    struct pollfd pipe = {.fd = from, .events = POLLIN};
+    char rest[4096]; /* more than there is room for */
+    size_t used = 0;
+    for (ssize_t got = 1; got > 0;) {
+        const bool full = used == sizeof output - 1;
+        const time_t left = end - time(NULL);
+        if (left <= 0)
+            break;
+        if (poll(&pipe, 1, (int)left * 1000) <= 0)
+            continue;
+        got = full ? read(from, rest, sizeof rest)
+                   : read(from, output + used, sizeof output - 1 - used);
+        used += full || got < 0 ? 0 : (size_t)got;
+        output[used] = '\0';
+        if (got == 0)
+            return true;
+    }
+    return false;
 }
 
 static int run(const char *command)

@@ -4,6 +4,8 @@
 #define SHARDPLAN_TESTS_PROGRAM_H
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 /* Runs "shardplan ARGUMENTS", within PROGRAM_LIMITS. Returns its exit status, -1 when it was
  * ended; what it printed, on both streams, is in program_output(). */
@@ -21,6 +23,16 @@ int shell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
  * four times that by the clock, as the machine may be others', too. */
 #define PROGRAM_LIMITS                                                                             \
     "ulimit -t ${TEST_SECONDS:-300}; exec timeout -k 2 $((4 * ${TEST_SECONDS:-300})) "
+
+/* TEST_SECONDS. */
+int program_seconds(void);
+
+/* The path of the program of that name in the folder of the programs. */
+void program_beside(const char *name, char *path, size_t size);
+
+/* What programs that a test has started itself write to a pipe, as what the last run said. False:
+ * it had not ended after so many seconds. */
+bool program_read(int from, int seconds);
 
 /* The Python that tests run beside: SHARDPLAN_PYTHON, else (not set, or empty) python3. */
 const char *program_python(void);
