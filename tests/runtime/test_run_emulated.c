@@ -1,6 +1,7 @@
 /* test_run_emulated.c - several ranks of the cuda backend over tests/emulate: NCCL's collectives
  * among processes, and what becomes of a run whose peers fail, stop, or hang. */
 #include "tests/support/folder.h"
+#include "tests/support/local_ranks.h"
 #include "tests/support/program.h"
 
 #include <math.h>
@@ -21,6 +22,7 @@ enum { STEPS = 2 };
 #define FP32 "--param-dtype fp32 --reduce-dtype fp32 "
 
 static char folder[] = "/tmp/shardplan_run_emulated.XXXXXX";
+static int ranks; /* of the plan that was made last */
 
 /* Skips where mpirun or the emulated backend is not there. */
 static void need_ranks(void)
@@ -42,14 +44,21 @@ static void make_plan(int gpus, const char *options)
                   gpus, options, folder);
     if (status != 0)
         fail_msg("%s", program_output());
+    ranks = gpus;
 }
 
 static int run(const char *options)
 {
+    return local_ranks(ranks, "%s/plan.json --steps %d --json %s", folder, STEPS, options);
+}
+
+static int run_by_mpirun(const char *options)
+{
     return shardplan("run %s/plan.json --steps %d --json %s", folder, STEPS, options);
 }
 
-static int run_emulated(const char *options)
+/* By either of these. */
+static int run_emulated(int (*start)(const char *options), const char *options)
 {
     char kept[4096], all[512];
     const char *before = getenv("SHARDRUN_CUDA"), *file = getenv("SHARDRUN_EMULATED");
@@ -57,7 +66,7 @@ static int run_emulated(const char *options)
     snprintf(all, sizeof all, "--device cuda --share-gpu %s", options);
     setenv("SHARDRUN_CUDA", file ? file : "", 1);
     setenv("SHARDRUN_EMULATED_FOLDER", folder, 1);
-    const int status = run(all);
+    const int status = start(all);
     if (before)
         setenv("SHARDRUN_CUDA", kept, 1);
     else
@@ -102,7 +111,7 @@ static void ranks_over_nccl_train_as_they_do_on_the_host(void **state)
         if (run("") != 0)
             fail_msg("%s", program_output());
         read_steps(host);
-        if (run_emulated(cases[i].run) != 0)
+        if (run_emulated(i == 0 ? run_by_mpirun : run, cases[i].run) != 0)
             fail_msg("%s: %s", cases[i].options, program_output());
         read_steps(cuda);
         for (int k = 0; k < 2 * STEPS; k++) /* sums in another order */
@@ -117,7 +126,7 @@ static void ranks_over_nccl_train_as_they_do_on_the_host(void **state)
 static void train(const char *fastest, const char *options, double out[2 * STEPS])
 {
     setenv("SHARDRUN_EMULATED_FASTEST", fastest, 1);
-    const int status = run_emulated(options);
+    const int status = run_emulated(run, options);
     unsetenv("SHARDRUN_EMULATED_FASTEST");
     if (status != 0)
         fail_msg("%s, %s: exit %d: %s", fastest, options, status, program_output());
@@ -156,11 +165,11 @@ static void all_ranks_and_runs_have_one_kernel_for_a_product(void **state)
     train("0 0", file, got);
     assert_memory_not_equal(got, first, sizeof got);
     assert_int_equal(shell("sed -i s/130000/120900/ %s/products", folder), 0);
-    assert_int_equal(run_emulated(file), 3);
+    assert_int_equal(run_emulated(run_by_mpirun, file), 3);
     assert_non_null(strstr(program_output(), "its first line is \"shardrun's products of cuBLASLt "
                                              "120900 on emulated\""));
     snprintf(other, sizeof other, "--products %s/plan.json", folder);
-    assert_int_equal(run_emulated(other), 3);
+    assert_int_equal(run_emulated(run_by_mpirun, other), 3);
     assert_non_null(strstr(program_output(), "not shardrun's products"));
 }
 
@@ -171,7 +180,7 @@ static void all_ranks_and_runs_have_one_kernel_for_a_product(void **state)
 static void expect_end(const char *fault, const char *options, const char *says)
 {
     setenv("SHARDRUN_EMULATED_NCCL", fault, 1);
-    const int status = run_emulated(options);
+    const int status = run_emulated(run_by_mpirun, options);
     unsetenv("SHARDRUN_EMULATED_NCCL");
     const char *found = strstr(program_output(), says);
     if (status != 3 || !found || strstr(found + 1, says))

@@ -30,8 +30,9 @@ void reference_plan(const json_t *reference, const struct variation *variation, 
 /* What the run in the folder's run/ recorded is what was planned, rank by rank, to the byte. */
 void reference_check_memory(int ranks, const char *what);
 
-/* Plans and runs every reference in every variation (the first by mpirun): losses and gradient
- * norms of 20 steps are PyTorch's within `tolerance`, memory is the planned. */
+/* Plans and runs every reference in every variation (the first reference by mpirun): losses and
+ * gradient norms are PyTorch's within `tolerance`, memory is the planned. All recorded steps of the
+ * first reference, and of the others in the first variation; elsewhere TRAJECTORY_SOME. */
 void reference_check_all(const struct variation *variations, size_t count, const char *dtypes,
                          double tolerance);
 /* The same of some steps (TRAJECTORY_SOME) of both models in each variation, one of them clipped,
