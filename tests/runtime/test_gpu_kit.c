@@ -55,6 +55,9 @@ static void stages_run_one_by_one_and_the_report_says_which(void **state)
     /* a python without torch is said, and is no failure */
     expect(0, "pytorch    skipped", DRY "PYTHON=/bin/false tools/gpu-truth pytorch");
     expect(0, "## pytorch: skipped", "cd kit && tools/gpu-report");
+    /* of a time that is spent nothing is left to begin with */
+    expect(1, "worlds     not begun: no time is left", DRY "BUDGET=5 tools/gpu-truth worlds");
+    expect(0, "## worlds: passed", "cd kit && tools/gpu-report");
     expect(2, "no stage dance", DRY "tools/gpu-truth dance");
     /* without a card, what needs one fails, and is not taken for passed */
     expect(1, "suite      failed",
