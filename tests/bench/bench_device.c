@@ -4,8 +4,10 @@
  *     bench_device [--small]      one JSON object a line; --small: shapes for a dry run
  *
  * Each kernel runs as a plan has it, on operands of random numbers that together exceed the caches;
- * a time is the median of those of TIMES launches, by the device's own events. */
+ * a time is the median of those of TIMES launches, by the device's own events, once the kernel has
+ * run for long enough that a GPU which was idle is back at its clock. */
 #include "base/arena.h"
+#include "runtime/device/clock.h"
 #include "runtime/device/device.h"
 #include "runtime/execution/values.h"
 #include "runtime/loader/cuda_load.h"
@@ -16,12 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WARM_UP = 3, TIMES = 15, MOST_OPERANDS = 6 };
+enum { TIMES = 15, MOST_OPERANDS = 6 };
+static const double WARM_UP_S = 0.1;
 
 struct bench {
     struct device *dev;
     double copy_rate; /* bytes read and written a second */
-    double seconds[WARM_UP + TIMES];
+    double seconds[TIMES];
     uint32_t count;
 };
 
@@ -43,30 +46,40 @@ static void end_with(const struct err *err)
 
 /* ---- operands ---- */
 
-/* Numbers around 0, or small ids. */
+/* Numbers around 0, or small ids: some that are made here, and copies of them, as the device makes
+ * billions of them the faster. */
 static void fill(struct bench *bench, uint64_t address, const struct shape *shape, enum dtype dtype,
                  struct err *err)
 {
     enum { CHUNK = 1 << 22 };
     const struct param_init init = {.kind = INIT_NORMAL, .number = 1};
-    const uint64_t count = shape_elements(shape), size = dtype_bytes(dtype);
-    float *values = xmalloc(CHUNK * sizeof *values);
-    int64_t *ids = xmalloc(CHUNK * sizeof *ids);
-    for (uint64_t first = 0; first < count; first += CHUNK) {
-        const uint64_t some = count - first < CHUNK ? count - first : CHUNK;
-        const void *from = values;
-        values_of_param(&init, 1, first, some, values);
-        for (uint64_t i = 0; i < some; i++) {
-            uint32_t bits;
-            memcpy(&bits, &values[i], sizeof bits);
-            ids[i] = bits >> 8 & 1023;
-            if (dtype == DTYPE_BF16) /* cut off: any number will do */
-                ((uint16_t *)ids)[i] = (uint16_t)(bits >> 16);
-        }
-        if (dtype == DTYPE_BF16 || dtype == DTYPE_INT64)
-            from = ids;
-        if (device_write(bench->dev, address + first * size, from, some * size, err) != ERR_OK)
+    const uint64_t bytes = shape_bytes(shape, dtype), size = dtype_bytes(dtype);
+    const uint64_t some = bytes / size < CHUNK ? bytes / size : CHUNK;
+    float *values = xmalloc(2 * some * sizeof *values); /* of a complex number two */
+    int64_t *ids = xmalloc(some * sizeof *ids);
+    values_of_param(&init, 1, 0, 2 * some, values);
+    for (uint64_t i = 0; i < some; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        ids[i] = bits >> 8 & 1023;
+        if (dtype == DTYPE_BF16) /* cut off: any number will do */
+            ((uint16_t *)ids)[i] = (uint16_t)(bits >> 16);
+    }
+    const bool is_other = dtype == DTYPE_BF16 || dtype == DTYPE_INT64;
+    const void *from = is_other ? (const void *)ids : values;
+    if (device_write(bench->dev, address, from, some * size, err) != ERR_OK)
+        end_with(err);
+    for (uint64_t done = some * size; done < bytes;) {
+        const uint64_t more = done < bytes - done ? done : bytes - done;
+        const struct shape run = SHAPE((uint32_t)(more / size));
+        const struct work_operand copy[] = {
+            {.data = (void *)(uintptr_t)address, .shape = run, .dtype = (uint8_t)dtype},
+            {.data = (void *)(uintptr_t)(address + done), .shape = run, .dtype = (uint8_t)dtype}};
+        const struct work work = {
+            .kind = WORK_COPY, .ins = 1, .outs = 1, .operand = copy, .group = -1};
+        if (device_launch(bench->dev, LANE_COMPUTE, &work, err) != ERR_OK)
             end_with(err);
+        done += more;
     }
     free(values);
     free(ids);
@@ -77,7 +90,7 @@ static void take_time(void *context, uint32_t instruction, uint8_t stream, doubl
 {
     struct bench *bench = context;
     (void)instruction, (void)stream;
-    if (bench->count < WARM_UP + TIMES)
+    if (bench->count < TIMES)
         bench->seconds[bench->count++] = end_s - begin_s;
 }
 
@@ -111,6 +124,32 @@ static void print_row(const struct bench *bench, const struct row *row, double s
         printf(", \"of_copy\": %.3f", (double)bytes / seconds / bench->copy_rate);
     printf("}\n");
     fflush(stdout);
+}
+
+static void launch_some(struct bench *bench, const struct work *work)
+{
+    struct err err = {0};
+    for (uint32_t i = 0; i < TIMES; i++)
+        if (device_launch(bench->dev, LANE_COMPUTE, work, &err) != ERR_OK)
+            end_with(&err);
+    if (device_sync(bench->dev, &err) != ERR_OK)
+        end_with(&err);
+}
+
+/* The median of the work's times. */
+static double time_work(struct bench *bench, const struct work *work)
+{
+    const double start = clock_now_s();
+    device_time_work(bench->dev, false);
+    while (clock_now_s() - start < WARM_UP_S)
+        launch_some(bench, work);
+    device_time_work(bench->dev, true);
+    bench->dev->ops->take_times(bench->dev, drop_time, NULL); /* of what filled operands */
+    launch_some(bench, work);
+    bench->count = 0;
+    bench->dev->ops->take_times(bench->dev, take_time, bench);
+    qsort(bench->seconds, TIMES, sizeof bench->seconds[0], by_size);
+    return bench->seconds[TIMES / 2];
 }
 
 /* Times one row; returns bytes moved a second. */
@@ -153,18 +192,9 @@ static double run_row(struct bench *bench, const struct row *row)
     }
     if (row->kind == WORK_ADAMW) /* all four are read, three are written */
         total = total / 4 * 7;
-    bench->count = 0;
-    bench->dev->ops->take_times(bench->dev, drop_time, NULL);
     if (work_is_matmul(row->kind) && device_prepare(bench->dev, &work, 1, &err) != ERR_OK)
         end_with(&err);
-    for (uint32_t i = 0; i < WARM_UP + TIMES; i++)
-        if (device_launch(bench->dev, LANE_COMPUTE, &work, &err) != ERR_OK)
-            end_with(&err);
-    if (device_sync(bench->dev, &err) != ERR_OK)
-        end_with(&err);
-    bench->dev->ops->take_times(bench->dev, take_time, bench);
-    qsort(bench->seconds + WARM_UP, TIMES, sizeof bench->seconds[0], by_size);
-    const double seconds = bench->seconds[WARM_UP + TIMES / 2];
+    const double seconds = time_work(bench, &work);
     print_row(bench, row, seconds, total);
     for (uint32_t i = 0; i < row->ins + row->outs; i++)
         device_segment_drop(bench->dev, (uint64_t)(uintptr_t)operand[i].data, sizes[i]);
