@@ -117,11 +117,14 @@ static uint8_t alignment_of(const void *data)
     return alignment;
 }
 
-static uint8_t least_alignment(const struct operands *at)
+static uint8_t least_alignment(const struct work *work)
 {
-    const uint8_t first = alignment_of(at->first->data), second = alignment_of(at->second->data);
-    const uint8_t inputs = first < second ? first : second, out = alignment_of(at->out->data);
-    return inputs < out ? inputs : out;
+    uint8_t least = alignment_of(work_out(work, 0)->data);
+    for (uint32_t i = 0; i < work->ins; i++) { /* a bias among them */
+        const uint8_t alignment = alignment_of(work_in(work, i)->data);
+        least = alignment < least ? alignment : least;
+    }
+    return least;
 }
 
 static struct shape_key key_of(const struct work *work)
@@ -139,7 +142,7 @@ static struct shape_key key_of(const struct work *work)
     key.out_pitch = pitch_of(at.out);
     key.dtype = at.first->dtype;
     key.out_dtype = at.out->dtype;
-    key.alignment = least_alignment(&at);
+    key.alignment = least_alignment(work);
     key.workspace_bytes = work->workspace ? work->workspace_bytes : 0;
     return key;
 }
@@ -173,8 +176,9 @@ static enum err_code make_product(const struct work *work, struct product *produ
                  cublasLtMatmulDescSetAttribute(product->what, CUBLASLT_MATMUL_DESC_EPILOGUE,
                                                 &epilogue, sizeof epilogue),
                  "epilogue");
-        TRY_BLAS(work, err, set_bias(product, work_in(work, 2)->data), /* a choice may look at it */
-                 "bias");
+        /* A choice goes by the pointer's alignment and serves every bias of this key: it is shown
+         * none that is better aligned. Nothing reads what is there. */
+        TRY_BLAS(work, err, set_bias(product, (const void *)(uintptr_t)key->alignment), "bias");
     }
     TRY_BLAS(work, err,
              cublasLtMatrixLayoutCreate(&product->first, data_type(key->dtype),

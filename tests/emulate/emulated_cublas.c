@@ -5,6 +5,9 @@
  *     1   two halves of the sum, added: other bits
  *     2   refuses when it is to run
  *
+ * Each is for operands that are aligned as the preferences say, and a bias that is aligned as the
+ * one it was asked with: on others a GPU's kernel would fault, and here it is refused.
+ *
  * SHARDRUN_EMULATED_FASTEST: "1 0" has kernel 1 fastest on rank 0 and kernel 0 on rank 1, the
  * others by far slower; otherwise time is what it is. */
 #include "runtime/work/half.h"
@@ -24,6 +27,10 @@ struct what {
     cublasOperation_t op[2];
     cublasLtEpilogue_t epilogue;
     const void *bias;
+};
+
+struct preference {
+    uint32_t alignment; /* of every matrix */
 };
 
 struct layout {
@@ -105,7 +112,9 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
 {
-    *out = malloc(1);
+    struct preference *preference = malloc(sizeof *preference);
+    *preference = (struct preference){.alignment = 256};
+    *out = (cublasLtMatmulPreference_t)(void *)preference;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -119,11 +128,24 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     cublasLtMatmulPreferenceAttributes_t name,
                                                     const void *value, size_t bytes)
 {
-    (void)preference;
-    (void)value;
+    struct preference *all = (struct preference *)(void *)preference;
+    uint32_t alignment;
+    if (bytes == sizeof alignment && name >= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES &&
+        name <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES) {
+        memcpy(&alignment, value, bytes);
+        all->alignment = alignment < all->alignment ? alignment : all->alignment;
+    }
     return bytes == (name == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? 8 : 4)
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+static uint64_t alignment_of(const void *address)
+{
+    uint64_t alignment = 256;
+    while ((uintptr_t)address % alignment)
+        alignment /= 2;
+    return alignment;
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t what,
@@ -132,10 +154,15 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatmulPreference_t preference, int asked,
                                               cublasLtMatmulHeuristicResult_t *results, int *found)
 {
-    (void)handle, (void)what, (void)a, (void)b, (void)c, (void)d, (void)preference;
+    const struct what *asked_with = (const struct what *)(const void *)what;
+    const struct preference *wishes = (const struct preference *)(const void *)preference;
+    (void)handle, (void)a, (void)b, (void)c, (void)d;
     memset(results, 0, (size_t)asked * sizeof *results);
-    for (*found = 0; *found < KERNELS && *found < asked; (*found)++)
+    for (*found = 0; *found < KERNELS && *found < asked; (*found)++) {
         results[*found].algo.data[0] = (uint64_t)*found;
+        results[*found].algo.data[1] = wishes->alignment;
+        results[*found].algo.data[2] = alignment_of(asked_with->bias);
+    }
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -252,6 +279,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t comp
     (void)handle, (void)alpha, (void)beta, (void)C, (void)c;
     if (p.kernel >= KERNELS - 1)
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (((uintptr_t)A | (uintptr_t)B | (uintptr_t)D) % algorithm->data[1] ||
+        (p.what.epilogue == CUBLASLT_EPILOGUE_BIAS && (uintptr_t)p.what.bias % algorithm->data[2]))
+        return CUBLAS_STATUS_INVALID_VALUE;
     if ((turned[0] ? p.first.columns : p.first.rows) != p.out.rows ||
         (turned[1] ? p.second.columns : p.second.rows) != k ||
         (turned[1] ? p.second.rows : p.second.columns) != p.out.columns)
