@@ -25,6 +25,20 @@ static const struct size sizes[] = {
 static const struct size quick_sizes[] = {
     {32, 4, 96, 100, 32, 1}, {64, 4, 160, 200, 48, 1}, {96, 4, 256, 300, 64, 1}};
 
+/* On a GPU, where a kernel of those takes as long as its launch: from what a second cache of tens
+ * of MiB holds to what it does not, with heads as models have them. Sequences are short for the
+ * sake of attention in fp32, which has no tensor cores. */
+static const struct size gpu_sizes[] = {
+    {1024, 8, 2816, 16000, 512, 1},
+    {2048, 16, 5632, 32000, 1024, 2},
+    {4096, 32, 11008, 32000, 2048, 1},
+    {4096, 32, 14336, 64000, 1024, 4},
+};
+
+static const struct size gpu_quick_sizes[] = {{1024, 8, 2816, 16000, 512, 1},
+                                              {2048, 16, 5632, 32000, 1024, 1},
+                                              {4096, 32, 14336, 64000, 2048, 1}};
+
 /* What a plan is made for, beside its size: together they show every kernel that the plans of these
  * models may hold, forward and backward, in both precisions. */
 struct variant {
@@ -60,6 +74,16 @@ enum {
     MICRO_BATCHES = 4,
     LAYERS = 2
 };
+
+_Static_assert(sizeof gpu_sizes == sizeof sizes, "as many sizes on a GPU");
+_Static_assert(sizeof gpu_quick_sizes == sizeof quick_sizes, "and of the quick ones");
+
+static const struct size *size_of(const struct suite_options *options, uint32_t i)
+{
+    if (options->quick)
+        return options->gpu ? &gpu_quick_sizes[i] : &quick_sizes[i];
+    return options->gpu ? &gpu_sizes[i] : &sizes[i];
+}
 
 static struct job job_of(const struct variant *v, const struct size *size, uint32_t ranks)
 {
@@ -97,7 +121,7 @@ static enum err_code make_model(const struct suite_options *options, uint32_t i,
 {
     const uint32_t count = options->quick ? QUICK_SIZES : SIZES;
     const struct variant *v = &variants[i / count];
-    const struct size *size = options->quick ? &quick_sizes[i % count] : &sizes[i % count];
+    const struct size *size = size_of(options, i % count);
     const struct job job = job_of(v, size, options->ranks);
     out->purpose = SUITE_KERNELS;
     snprintf(out->name, sizeof out->name, "%s %u x %u, %s, %u rank%s", arch_name(v->arch),

@@ -43,6 +43,7 @@ struct suite_options {
     uint32_t ranks;         /* 1 ... 64 */
     uint64_t largest_bytes; /* of a collective */
     bool quick;             /* one small model of each size only: minutes become seconds */
+    bool gpu;               /* models are as large as a GPU's kernels need to be */
 };
 
 struct suite_item {

@@ -68,6 +68,7 @@ static enum err_code measure(struct calibrate_command *c, struct calibration *ou
     struct calibrate_options options = {
         .suite = {.ranks = s->ranks ? s->ranks : 2,
                   .quick = s->quick,
+                  .gpu = c->settings.cuda,
                   .largest_bytes = (uint64_t)(s->largest_mib ? s->largest_mib : largest_mib) << 20},
         .device = device_of(c),
         .base = c->settings.gpu,

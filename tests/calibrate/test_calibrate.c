@@ -197,6 +197,47 @@ static void suite_finds_a_made_up_machine(void **state)
     calibrate_free(&c);
 }
 
+/* The most operations of a product, and bytes of an operand, of a plan's kernels. */
+static void find_largest(const struct plan *plan, double *flops, double *bytes)
+{
+    *flops = *bytes = 0;
+    for (uint32_t id = 0; id < plan->instruction_count; id++) {
+        if (plan->instructions[id].op != PLAN_COMPUTE)
+            continue;
+        const struct kernel *kernel = plan_kernel(plan, plan->instructions[id].arg);
+        *flops = fmax(*flops, kernel->flops);
+        for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++)
+            *bytes = fmax(*bytes, (double)shape_bytes(&kernel->operands[i].shape,
+                                                      (enum dtype)kernel->operands[i].dtype));
+    }
+}
+
+/* A launch takes microseconds, and a second cache holds up to a hundred MB: of models whose kernels
+ * take no longer, or fit there, nothing follows for larger ones. */
+static void models_are_as_large_as_a_gpu_needs(void **state)
+{
+    (void)state;
+    for (int quick = 0; quick < 2; quick++) {
+        const struct suite_options options = {.ranks = 1, .quick = quick, .gpu = true};
+        uint32_t beyond_cache = 0, models = 0;
+        for (uint32_t i = 0; i < suite_count(&options); i++) {
+            struct suite_item item;
+            struct err err = {0};
+            double flops, bytes;
+            if (suite_make(&options, i, &item, &err) != ERR_OK)
+                fail_msg("%s", err.text);
+            find_largest(item.plan, &flops, &bytes);
+            plan_free(item.plan);
+            if (item.purpose != SUITE_KERNELS)
+                continue;
+            assert_true(flops / 1e15 > 10e-6); /* on a GPU of 1000 TFLOP/s */
+            beyond_cache += bytes > 2e8;
+            models++;
+        }
+        assert_true(models > 5 && beyond_cache >= models / 3 && beyond_cache < models);
+    }
+}
+
 /* ---- ranks that differ ---- */
 
 /* A trace whose kernels take `factor` times as long as on the made-up machine. */
@@ -570,6 +611,7 @@ int main(void)
         cmocka_unit_test(fit_has_no_negative_terms),
         cmocka_unit_test(fit_of_one_size_is_that_size),
         cmocka_unit_test(suite_finds_a_made_up_machine),
+        cmocka_unit_test(models_are_as_large_as_a_gpu_needs),
         cmocka_unit_test(what_ranks_differ_by_is_found),
         cmocka_unit_test(profile_gives_the_times_back),
         cmocka_unit_test(most_specific_kernel_holds),
