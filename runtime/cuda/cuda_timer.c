@@ -22,15 +22,15 @@ struct span {
 
 struct cuda_timer {
     bool on;
-    double opened_s, base_s; /* host's clock: at the start, at the first span */
-    struct span *spans;      /* (cap), those below `made` have events, those below `count` a use */
+    double base_s;      /* host's clock, at the first span */
+    struct span *spans; /* (cap), those below `made` have events, those below `count` a use */
     uint32_t count, made, cap;
 };
 
 struct cuda_timer *cuda_timer_new(void)
 {
     struct cuda_timer *timer = xmalloc(sizeof *timer);
-    *timer = (struct cuda_timer){.on = true, .opened_s = clock_now_s()};
+    *timer = (struct cuda_timer){.on = true};
     return timer;
 }
 
@@ -77,7 +77,7 @@ enum err_code cuda_timer_begin(struct cuda_timer *timer, uint8_t id, cudaStream_
     span->instruction = instruction;
     span->stream = id;
     if (timer->count == 0)
-        timer->base_s = clock_now_s() - timer->opened_s;
+        timer->base_s = clock_now_s();
     TRY_CUDA(err, cudaEventRecord(span->begin, stream));
     return ERR_OK;
 }

@@ -11,7 +11,7 @@
 
 struct cuda_timer;
 
-/* The clock starts now, and work is timed from now on. */
+/* Work is timed from now on. */
 struct cuda_timer *cuda_timer_new(void);
 void cuda_timer_free(struct cuda_timer *timer); /* NULL is allowed */
 

@@ -24,7 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { DEVICE_OPS_VERSION = 6 };
+enum { DEVICE_OPS_VERSION = 7 };
 
 struct device;
 
@@ -57,8 +57,8 @@ struct device_ops {
     /* Whether work that is launched from now on is timed, which costs a GPU two events each; at
      * first it is. NULL: times cost nothing and are always taken. */
     void (*time_work)(struct device *dev, bool on);
-    /* Begin and end of a piece of timed work that ran since the last call, seconds on a clock that
-     * starts when the device is opened; called for each after a sync. */
+    /* Begin and end of a piece of timed work that ran since the last call, seconds on clock.h's
+     * clock, as the host sees when it issues what; called for each after a sync. */
     void (*take_times)(struct device *dev,
                        void (*take)(void *context, uint32_t instruction, uint8_t stream,
                                     double begin_s, double end_s),

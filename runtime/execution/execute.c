@@ -196,6 +196,8 @@ static void take_time(void *context, uint32_t instruction, uint8_t stream, doubl
     struct execution *e = context;
     struct step_record *record = &e->record[instruction];
     (void)stream;
+    begin_s -= e->start_s;
+    end_s -= e->start_s;
     if (record->end_s > 0) { /* our own small work shares an instruction's id, on any lane */
         record->begin_s = begin_s < record->begin_s ? begin_s : record->begin_s;
         record->end_s = end_s > record->end_s ? end_s : record->end_s;
@@ -305,7 +307,7 @@ enum err_code execution_step(struct execution *e, uint32_t step, struct step_res
     TRY(device_sync(e->device, err));
     e->device->ops->take_times(e->device, drop_time, NULL);
     device_time_work(e->device, e->recorded);
-    const double start = clock_now_s();
+    const double start = e->start_s = clock_now_s();
     e->step = step;
     e->micro_batch = 0;
     e->status->step = step;

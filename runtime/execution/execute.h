@@ -40,8 +40,8 @@ struct step_result {
 /* What happened at an instruction of the last step. Memory is bytes after it, 0 where it does not
  * change memory; times are 0 where it ran nothing. */
 struct step_record {
-    double begin_s, end_s;             /* on the device */
-    double issue_begin_s, issue_end_s; /* on the host's thread, from the step's start */
+    double begin_s, end_s;             /* on the device; all from the step's start on */
+    double issue_begin_s, issue_end_s; /* on the host's thread */
     uint64_t allocated, reserved;
     uint32_t fused_into; /* 1 + the instruction that it ran as a part of; 0: by itself */
 };

@@ -50,6 +50,7 @@ struct execution {
     uint32_t *norm_at; /* (normed_count) the first instruction that scales or uses it */
     volatile struct rank_status *status;
     struct rank_status own_status;
+    double start_s; /* of the step, on clock.h's clock */
     bool first_step;
     bool recorded; /* the next steps */
 };

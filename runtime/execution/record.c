@@ -14,7 +14,6 @@ struct recording {
     uint32_t lanes[LANES_MOST], issue, track;
     struct arena arena;   /* of the next */
     const char **modules; /* (instructions) names */
-    double start_s;
 };
 
 static void open_trace(struct recording *r, const struct record_about *about, uint32_t step)
@@ -53,15 +52,6 @@ static void open_trace(struct recording *r, const struct record_about *about, ui
     r->track = trace_add_track(r->trace, process, "memory recorded", 3, series);
 }
 
-static double first_begin(const struct recording *r)
-{
-    double first = -1.0;
-    for (uint32_t i = 0; i < r->plan->instruction_count; i++)
-        if (r->records[i].end_s > 0 && (first < 0 || r->records[i].begin_s < first))
-            first = r->records[i].begin_s;
-    return first < 0 ? 0.0 : first;
-}
-
 /* Whether a chain (NULL: none) ran as one. */
 static bool is_fused(const struct recording *r, const struct fuse_chain *chain)
 {
@@ -82,8 +72,8 @@ static void add_part(struct recording *r, uint32_t id)
         .kind = TRACE_SPAN,
         .name = name,
         .category = plan_profiled_category(instruction),
-        .begin_s = r->records[into].begin_s - r->start_s,
-        .end_s = r->records[into].begin_s - r->start_s,
+        .begin_s = r->records[into].begin_s,
+        .end_s = r->records[into].begin_s,
         .module = r->modules[id],
         .op = plan_op_name((enum plan_op)instruction->op),
     };
@@ -107,8 +97,8 @@ static void add_work(struct recording *r, uint32_t id)
         .kind = TRACE_SPAN,
         .name = plan_profiled_name(r->plan, instruction, what, name, sizeof name),
         .category = plan_profiled_category(instruction),
-        .begin_s = r->records[id].begin_s - r->start_s,
-        .end_s = r->records[id].end_s - r->start_s,
+        .begin_s = r->records[id].begin_s,
+        .end_s = r->records[id].end_s,
         .bytes = (uint64_t)kernel->bytes,
         .module = r->modules[id],
         .op = plan_op_name((enum plan_op)instruction->op),
@@ -141,7 +131,6 @@ enum err_code record_write(const struct plan *plan, const struct execution *exec
         .plan = plan, .execution = execution, .records = execution_records(execution)};
     open_trace(&r, about, step);
     r.modules = plan_module_names(plan, &r.arena);
-    r.start_s = first_begin(&r);
     double time_s = 0.0; /* of memory: that of the last work issued before it */
     for (uint32_t id = 0; id < plan->instruction_count; id++) {
         const struct plan_instruction *instruction = &plan->instructions[id];
@@ -150,7 +139,7 @@ enum err_code record_write(const struct plan *plan, const struct execution *exec
         if (plan_op_is_kernel((enum plan_op)instruction->op)) {
             add_work(&r, id);
             add_issue(&r, id);
-            const double begin_s = r.records[id].begin_s - r.start_s;
+            const double begin_s = r.records[id].begin_s;
             time_s = begin_s > time_s ? begin_s : time_s;
         } else if (instruction->op == PLAN_ALLOC || instruction->op == PLAN_FREE ||
                    instruction->op == PLAN_MARK) {

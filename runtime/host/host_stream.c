@@ -17,6 +17,7 @@
 
 #include "base/arena.h"
 #include "base/ending_signals.h"
+#include "runtime/device/clock.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -54,7 +55,6 @@ struct stream {
 
 struct host_streams {
     struct host_runner runner;
-    struct timespec opened;
     pthread_mutex_t lock;
     pthread_cond_t ended; /* a thread has */
     uint32_t live;        /* threads that have not ended */
@@ -64,13 +64,6 @@ struct host_streams {
     uint32_t count;
     struct stream stream[LANES_MOST];
 };
-
-static double seconds_since(const struct timespec *start)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - start->tv_sec) + 1e-9 * (double)(now.tv_nsec - start->tv_nsec);
-}
 
 /* ---- on a stream's thread; the lock is held on entry and on return ---- */
 
@@ -124,9 +117,9 @@ static void run_work(struct stream *stream, const struct entry *entry)
     if (skip) {
         all->runner.skip(all->runner.context, &entry->work, entry->ticket);
     } else {
-        ran.begin_s = seconds_since(&all->opened);
+        ran.begin_s = clock_now_s();
         code = all->runner.run(all->runner.context, &entry->work, entry->ticket, &err);
-        ran.end_s = seconds_since(&all->opened);
+        ran.end_s = clock_now_s();
     }
     pthread_mutex_lock(&all->lock);
 
@@ -214,7 +207,6 @@ enum err_code host_streams_open(const struct host_runner *runner, struct lane_li
     struct host_streams *all = xcalloc(1, sizeof *all);
     all->runner = *runner;
     all->count = lanes.count;
-    clock_gettime(CLOCK_MONOTONIC, &all->opened);
     pthread_mutex_init(&all->lock, NULL);
     monotonic_cond(&all->ended);
     for (uint32_t i = 0; i < all->count; i++) {

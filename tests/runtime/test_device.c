@@ -3,6 +3,7 @@
  * Each test runs on every backend of tests/support/backends.h. Numbers are small
  * integers in fp32, so that every check is equality. Streams are kept busy with fills of random
  * sizes, so that an order that nobody asked for is seldom the order one happens to get. */
+#include "runtime/device/clock.h"
 #include "tests/support/backends.h"
 #include "tests/support/lanes.h"
 
@@ -492,6 +493,7 @@ static void closing_drops_what_is_pending(void **state)
 
 struct times {
     uint32_t count, last[TEST_LANES];
+    double launched_s, synced_s; /* on the host's clock: the first, and all of it */
     double end_s[TEST_LANES];
 };
 
@@ -500,6 +502,7 @@ static void take_time(void *context, uint32_t instruction, uint8_t stream, doubl
 {
     struct times *times = context;
     assert_true(begin_s >= times->end_s[stream] && end_s >= begin_s);
+    assert_true(begin_s >= times->launched_s && end_s <= times->synced_s);
     assert_int_equal(instruction, times->last[stream] + 1);
     times->last[stream] = instruction;
     times->end_s[stream] = end_s;
@@ -511,10 +514,12 @@ static void every_piece_of_work_has_its_time_once(void **state)
     struct fixture *f = *state;
     struct times times = {0};
     for (uint32_t step = 0; step < 3; step++) {
+        times.launched_s = clock_now_s();
         for (uint32_t i = 0; i < 300; i++)
             launch(f, (uint8_t)(i % 3), WORK_FILL, step * 100 + i / 3 + 1, at(0, 1),
                    at(cell(f, i % 3), 1), 1);
         sync_all(f);
+        times.synced_s = clock_now_s();
         f->dev->ops->take_times(f->dev, take_time, &times);
         assert_int_equal(times.count, 300 * (step + 1));
         f->dev->ops->take_times(f->dev, take_time, &times);
