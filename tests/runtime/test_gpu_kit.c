@@ -71,9 +71,21 @@ static void stages_run_one_by_one_and_the_report_says_which(void **state)
     expect(0, "| copy | float32 65536 float32 65536 |", "cd kit && tools/gpu-report");
 }
 
+/* What runs on each backend runs where a card is. */
+static void every_test_of_backends_is_taken_along(void **state)
+{
+    (void)state;
+    if (shell("for tool in gpu-kit gpu-truth check-gpu; do"
+              "  for test in $(grep -l '[o]n_backends(' tests/runtime/test_*.c); do"
+              "    name=${test##*/test_}; grep -qw \"${name%%.c}\" tools/$tool || echo $tool $test;"
+              "  done; done | { ! grep .; }") != 0)
+        fail_msg("not there: %s", program_output());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_test_of_backends_is_taken_along),
         cmocka_unit_test(stages_run_one_by_one_and_the_report_says_which),
     };
     return cmocka_run_group_tests_name("gpu_kit", tests, folder_set_up(folder), folder_tear_down);
