@@ -14,9 +14,10 @@ static __global__ void read_clock(uint64_t *ns)
     *ns = clock_ns();
 }
 
+/* Multiprocessors may be a little behind each other: then less than nothing has passed. */
 static __global__ void hold(const uint64_t *begin, uint64_t nanoseconds)
 {
-    while (clock_ns() - *begin < nanoseconds)
+    while ((int64_t)(clock_ns() - *begin) < (int64_t)nanoseconds)
         __nanosleep(500);
 }
 
