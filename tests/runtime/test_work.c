@@ -148,28 +148,6 @@ static void matmuls_are_sums_of_products(void **state)
     }
 }
 
-/* The bias is a part of x, from element `first` on: one that is aligned, then one that is not. */
-static void a_bias_may_begin_anywhere(void **state)
-{
-    (void)state;
-    enum { T = 5, H = 16, O = 24 };
-    FOR_DTYPES()
-    {
-        const struct work_operand x = filled(dtype, SHAPE(T, H)), w = filled(dtype, SHAPE(O, H));
-        const struct work_operand y = empty(dtype, SHAPE(T, O));
-        for (uint32_t first = 0; first < 3; first++) {
-            struct work_operand bias = x;
-            bias.data = (char *)x.data + first * dtype_bytes(dtype);
-            bias.shape = SHAPE(O);
-            run_kind(WORK_MATMUL_NT_BIAS, 3, 1, (struct work_operand[]){x, w, bias, y});
-            for (uint32_t i = 0; i < T * O; i++)
-                close_to(&y, i,
-                         value(&x, first + i % O) + dot(&x, i / O * H, 1, &w, i % O * H, 1, H), 16);
-        }
-        drop_all(3, (struct work_operand[]){x, w, y});
-    }
-}
-
 /* The matrix (rows, columns) that lies as `x` (columns, rows of a pitch) does. */
 static struct work_operand turned(const struct work_operand *x, struct strides *room)
 {
@@ -781,7 +759,6 @@ int main(void)
         cmocka_unit_test(sixteen_bits_are_read_as_they_are),
         cmocka_unit_test(stores_round_to_nearest_even),
         cmocka_unit_test(matmuls_are_sums_of_products),
-        cmocka_unit_test(a_bias_may_begin_anywhere),
         cmocka_unit_test(factors_may_lie_in_columns),
         cmocka_unit_test(a_matmul_over_nothing_is_zero),
         cmocka_unit_test(add_and_mul_broadcast_from_the_right),

@@ -413,9 +413,32 @@ static void scores_have_a_bias_and_a_scale(void **state)
     drop_all(6, (struct work_operand[]){q, k, v, bias, o, logsumexp});
 }
 
+/* The bias is a part of x, from element `first` on: one that is aligned, then one that is not. */
+static void a_bias_may_begin_anywhere(void **state)
+{
+    (void)state;
+    enum { T = 5, H = 16, O = 24 };
+    FOR_DTYPES()
+    {
+        const struct work_operand x = filled(dtype, SHAPE(T, H)), w = filled(dtype, SHAPE(O, H));
+        const struct work_operand y = empty(dtype, SHAPE(T, O));
+        for (uint32_t first = 0; first < 3; first++) {
+            struct work_operand bias = x;
+            bias.data = (char *)x.data + first * dtype_bytes(dtype);
+            bias.shape = SHAPE(O);
+            run_kind(WORK_MATMUL_NT_BIAS, 3, 1, (struct work_operand[]){x, w, bias, y});
+            for (uint32_t i = 0; i < T * O; i++)
+                close_to(&y, i,
+                         value(&x, first + i % O) + dot(&x, i / O * H, 1, &w, i % O * H, 1, H), 16);
+        }
+        drop_all(3, (struct work_operand[]){x, w, y});
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_bias_may_begin_anywhere),
         cmocka_unit_test(elementwise_work_reads_any_strides_and_broadcasts),
         cmocka_unit_test(truths_are_bytes_that_choose),
         cmocka_unit_test(slices_are_put_back_where_they_were),
