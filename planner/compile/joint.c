@@ -273,13 +273,54 @@ static bool whole_of(const struct operand *operand, uint64_t row, struct shape *
     return true;
 }
 
+/* Heads (b, a, s, d) that are part of each row of a wider product, or a part of each of them: the
+ * part of the row that has them, as heads. */
+static bool heads_of(const struct operand *operand, struct operand *part, uint32_t *width)
+{
+    const struct shape *s = &operand->shape;
+    const struct strides *layout = operand->layout;
+    if (s->rank != 4 || !layout || layout_is_unknown(layout) || layout->of[3] != 1 ||
+        layout->of[2] != operand->pitch || layout->of[1] >= operand->pitch)
+        return false;
+    *width = (uint32_t)layout->of[1];
+    *part = *operand;
+    part->layout = NULL;
+    part->offset -= operand->offset % *width;
+    part->shape = SHAPE(s->dim[0], s->dim[2], s->dim[1] * *width);
+    return true;
+}
+
+static uint32_t part_of_heads(struct joint *joint, const struct operand *operand, uint32_t rows,
+                              uint32_t width)
+{
+    struct shape heads = operand->shape;
+    heads.dim[3] = width;
+    const uint32_t all = joint_view(joint, rows, heads);
+    if (width == operand->shape.dim[3])
+        return all;
+    return joint_node(joint, &(struct joint_want){.name = JOINT_SLICE,
+                                                  .dtype = (enum dtype)joint->nodes[rows].dtype,
+                                                  .shape = operand->shape,
+                                                  .args = 1,
+                                                  .arg = {all},
+                                                  .detail = (uint32_t)(operand->offset % width)});
+}
+
 /* Part of each row: split gives several such, slice one. */
-static enum err_code slice_of(struct joint *joint, const struct operand *operand, uint32_t base,
-                              uint32_t *out, struct err *err)
+static enum err_code slice_of( // NOLINT(misc-no-recursion): once, of the part that has the heads
+    struct joint *joint, const struct operand *operand, uint32_t base, uint32_t *out,
+    struct err *err)
 {
     const enum dtype dtype = (enum dtype)joint->nodes[base].dtype;
     const uint64_t row = shape_row(&operand->shape, operand->pitch);
+    struct operand heads;
     struct shape wide;
+    uint32_t width;
+    if (heads_of(operand, &heads, &width)) {
+        TRY(slice_of(joint, &heads, base, out, err));
+        *out = part_of_heads(joint, operand, *out, width);
+        return ERR_OK;
+    }
     if (row == 0 || !whole_of(operand, row, &wide) ||
         shape_elements(&wide) != shape_elements(&joint->nodes[base].shape))
         return err_set(
@@ -307,6 +348,54 @@ static enum err_code slice_of(struct joint *joint, const struct operand *operand
     return ERR_OK;
 }
 
+/* Of every element of the last dim of a row how many places are to the next one. */
+static uint32_t step_of(const struct operand *operand)
+{
+    const struct strides *layout = operand->layout;
+    return layout && !layout_is_unknown(layout) && operand->shape.rank > 2
+               ? (uint32_t)layout->of[operand->shape.rank - 1]
+               : 1;
+}
+
+/* Every step-th element of each row, or of the part of it that these are of. */
+static enum err_code steps_of(struct joint *joint, const struct operand *operand, uint32_t base,
+                              uint32_t step, uint32_t *out, struct err *err)
+{
+    struct operand part = *operand;
+    const uint32_t first = (uint32_t)(operand->offset % step);
+    part.layout = NULL;
+    part.offset -= first;
+    part.shape.dim[part.shape.rank - 1] *= step;
+    if (shape_elements(&part.shape) == shape_elements(&joint->nodes[base].shape))
+        *out = joint_view(joint, base, part.shape);
+    else
+        TRY(slice_of(joint, &part, base, out, err));
+    *out = joint_node(joint, &(struct joint_want){.name = JOINT_SLICE,
+                                                  .dtype = (enum dtype)joint->nodes[base].dtype,
+                                                  .shape = operand->shape,
+                                                  .args = 1,
+                                                  .arg = {*out},
+                                                  .detail = JOINT_STEP * step + first});
+    return ERR_OK;
+}
+
+/* One of each group of `step` elements that lie together, (..., d, step): (..., d). */
+static uint32_t one_of_each(struct joint *joint, const struct operand *operand, uint32_t base,
+                            uint32_t step)
+{
+    struct shape groups = operand->shape, one = operand->shape;
+    groups.dim[groups.rank++] = step;
+    one.dim[one.rank++] = 1;
+    const uint32_t part =
+        joint_node(joint, &(struct joint_want){.name = JOINT_SLICE,
+                                               .dtype = (enum dtype)joint->nodes[base].dtype,
+                                               .shape = one,
+                                               .args = 1,
+                                               .arg = {one_view(joint, base, groups)},
+                                               .detail = (uint32_t)(operand->offset % step)});
+    return one_view(joint, part, operand->shape);
+}
+
 enum err_code joint_operand(struct joint *joint, const struct operand *operand, uint32_t *out,
                             struct err *err)
 {
@@ -328,10 +417,23 @@ enum err_code joint_operand(struct joint *joint, const struct operand *operand, 
         set_value(joint, operand->place, base);
     }
     const uint64_t all = shape_elements(&joint->nodes[base].shape);
+    if (shape_elements(s) == 0) { /* a part of no elements */
+        *out = joint_node(joint, &(struct joint_want){.name = JOINT_FULL,
+                                                      .dtype = (enum dtype)operand->dtype,
+                                                      .shape = *s});
+        return ERR_OK;
+    }
     if (operand->offset && !operand->pitch && !operand->layout && s->rank == 1 && s->dim[0] < all) {
         struct operand part = *operand; /* of the only row */
         part.pitch = (uint32_t)all;
         return slice_of(joint, &part, base, out, err);
+    }
+    const uint32_t step = step_of(operand);
+    if (step > 1 && operand->pitch > step)
+        return steps_of(joint, operand, base, step, out, err);
+    if (step > 1 && operand->pitch == step && shape_elements(s) * step == all) {
+        *out = one_of_each(joint, operand, base, step);
+        return ERR_OK;
     }
     if (operand->pitch && (operand->offset || shape_elements(&operand->shape) < all))
         return slice_of(joint, operand, base, out, err);
@@ -343,6 +445,18 @@ enum err_code joint_operand(struct joint *joint, const struct operand *operand, 
     if (turned)
         *out = joint_transposed(joint, *out);
     return ERR_OK;
+}
+
+bool joint_is_nothing(const struct joint *joint, uint32_t node)
+{
+    const struct joint_node *n = &joint->nodes[node];
+    return n->name == JOINT_CAST && n->dtype == joint->nodes[n->arg[0]].dtype;
+}
+
+void joint_leave_out(struct joint *joint, uint32_t node)
+{
+    assert(joint_is_nothing(joint, node));
+    joint->nodes[node].name = JOINT_VIEW;
 }
 
 uint32_t joint_apart(struct joint *joint, uint32_t node) // NOLINT: as deep as views of views

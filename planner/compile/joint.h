@@ -120,6 +120,10 @@ struct joint_node {
 };
 
 enum { JOINT_HEADS_FIRST = 1, JOINT_TRANSPOSED = 2 }; /* details of PERMUTE */
+enum {
+    JOINT_STEP = 1 << 24
+}; /* detail of SLICE and PUT_SLICE: where they begin, and with steps
+      this times their length, too */
 
 struct joint;
 
@@ -167,6 +171,11 @@ enum joint_checkpoint { CHECKPOINT_NOT, CHECKPOINT_AGAIN, CHECKPOINT_SELECTIVE }
  * the region before hands to it, to be saved. */
 void joint_checkpoint(struct joint *joint, enum joint_checkpoint how, uint32_t first, uint32_t end,
                       uint16_t number, const struct kernel *kernels);
+
+/* Whether it is a cast to the dtype that its argument has. */
+bool joint_is_nothing(const struct joint *joint, uint32_t node);
+/* Such a cast is its argument from here on. */
+void joint_leave_out(struct joint *joint, uint32_t node);
 
 /* The same value in memory of its own: what is given out twice is computed twice. */
 uint32_t joint_apart(struct joint *joint, uint32_t node);

@@ -358,10 +358,19 @@ static void twice(const struct works *w)
     write(w, 0, joint_view(w->joint, of_one(w, JOINT_CLONE, both, 0), shape));
 }
 
+static bool is_empty(const struct works *w, uint32_t x)
+{
+    return shape_elements(&at(w, x)->shape) == 0;
+}
+
 static void join(const struct works *w)
 {
     if (w->kernel->ins == 1) {
         twice(w);
+        return;
+    }
+    if (w->kernel->ins == 2 && is_empty(w, w->in[1])) {
+        write(w, 0, w->in[0]);
         return;
     }
     struct joint_want want = {.name = JOINT_CAT,
@@ -377,20 +386,42 @@ static void join(const struct works *w)
     write(w, 0, joint_node(w->joint, &want));
 }
 
-/* slice_scatter into zeros */
-static void slice_backward(const struct works *w)
+/* Elements in turn: (..., d) and (..., d) as (..., d, 2); of a tensor with itself, each one twice.
+ */
+static void interleave(const struct works *w)
+{
+    const struct shape shape = result(w, 0)->shape;
+    struct shape one = shape;
+    one.dim[one.rank - 1] = 1;
+    if (w->in[0] != w->in[1]) {
+        join(w);
+        return;
+    }
+    const uint32_t x = joint_view(w->joint, w->in[0], one);
+    const uint32_t both =
+        element(w, JOINT_EXPAND, (enum dtype)at(w, x)->dtype, shape, x, JOINT_NONE, 0);
+    write(w, 0, of_one(w, JOINT_CLONE, both, 0));
+}
+
+/* slice_scatter into zeros, in steps of `step` */
+static void slice_backward(const struct works *w, uint32_t step)
 {
     const enum dtype dtype = (enum dtype)result(w, 0)->dtype;
     const struct shape shape = result(w, 0)->shape;
     const uint32_t zeros = joint_node(
         w->joint, &(struct joint_want){.name = JOINT_FULL, .dtype = dtype, .shape = shape});
+    if (is_empty(w, w->in[0])) {
+        write(w, 0, zeros);
+        return;
+    }
     write(w, 0,
           joint_node(w->joint, &(struct joint_want){.name = JOINT_PUT_SLICE,
                                                     .dtype = dtype,
                                                     .shape = shape,
                                                     .args = 2,
                                                     .arg = {zeros, w->in[0]},
-                                                    .detail = w->kernel->attr.first}));
+                                                    .detail = w->kernel->attr.first +
+                                                              (step > 1 ? JOINT_STEP * step : 0)}));
 }
 
 /* The conjugate is lazy: a copy where it is used. */
@@ -489,26 +520,39 @@ static void product(const struct works *w)
     write(w, 0, element(w, JOINT_MUL, dtype, result(w, 0)->shape, w->in[0], w->in[1], 0));
 }
 
+static bool is_zeros(const struct works *w, uint32_t x)
+{
+    return at(w, x)->name == JOINT_FULL && at(w, x)->number == 0;
+}
+
+static uint32_t sum_of(const struct works *w, uint32_t x, uint32_t y)
+{
+    return is_zeros(w, x) ? y : is_zeros(w, y) ? x : of_two(w, JOINT_ADD, x, y);
+}
+
 /* x, y -> y += x: a new y. */
 static enum err_code add_in_place(const struct works *w, struct err *err)
 {
     uint32_t y;
     TRY(joint_operand(w->joint, result(w, 0), &y, err));
-    joint_write(w->joint, result(w, 0), of_two(w, JOINT_ADD, y, w->in[0]));
+    joint_write(w->joint, result(w, 0), sum_of(w, y, w->in[0]));
     return ERR_OK;
 }
 
 /* x, y -> x + y in x */
 static void add_to(const struct works *w)
 {
-    joint_write(w->joint, &w->kernel->operands[0], of_two(w, JOINT_ADD, w->in[0], w->in[1]));
+    joint_write(w->joint, &w->kernel->operands[0], sum_of(w, w->in[0], w->in[1]));
 }
 
 static bool elementwise(const struct works *w)
 {
     switch ((enum work_kind)w->kernel->work) {
     case WORK_ADD:
-        two(w, JOINT_ADD);
+        if (is_zeros(w, w->in[0]) || is_zeros(w, w->in[1]))
+            write(w, 0, sum_of(w, w->in[0], w->in[1]));
+        else
+            two(w, JOINT_ADD);
         return true;
     case WORK_SUB:
         two(w, JOINT_SUB);
@@ -649,7 +693,13 @@ static bool fused(const struct works *w)
         join(w);
         return true;
     case WORK_SLICE_BACKWARD:
-        slice_backward(w);
+        slice_backward(w, 1);
+        return true;
+    case WORK_STRIDE_BACKWARD:
+        slice_backward(w, w->kernel->attr.dim);
+        return true;
+    case WORK_INTERLEAVE:
+        interleave(w);
         return true;
     case WORK_CONJUGATE:
         conjugate(w);

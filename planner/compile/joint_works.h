@@ -52,10 +52,28 @@ static inline uint32_t of_two(const struct works *w, enum joint_name name, uint3
     return element(w, name, wide ? DTYPE_FP32 : (enum dtype)at(w, x)->dtype, shape, x, y, 0);
 }
 
+static inline bool is_wide_or_half(enum dtype dtype)
+{
+    return dtype == DTYPE_FP32 || dtype == DTYPE_FP64 || dtype == DTYPE_BF16 || dtype == DTYPE_FP16;
+}
+
+/* "pointless_convert" (joint_graph.py): numbers cast twice, first to what is not narrower, are cast
+ * once. Where they had the last dtype before, what is left changes nothing, and stays. */
+static inline bool is_cast_on(const struct works *w, uint32_t x, enum dtype dtype)
+{
+    const struct joint_node *node = at(w, x);
+    return node->name == JOINT_CAST && is_wide_or_half(dtype) &&
+           is_wide_or_half((enum dtype)node->dtype) &&
+           is_wide_or_half((enum dtype)at(w, node->arg[0])->dtype) &&
+           dtype_bytes((enum dtype)node->dtype) >= dtype_bytes(dtype);
+}
+
 static inline uint32_t cast(const struct works *w, uint32_t x, enum dtype dtype)
 {
     if (at(w, x)->dtype == dtype)
         return x;
+    if (is_cast_on(w, x, dtype))
+        x = at(w, x)->arg[0];
     return element(w, JOINT_CAST, dtype, at(w, x)->shape, x, JOINT_NONE, 0);
 }
 

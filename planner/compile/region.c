@@ -221,11 +221,44 @@ static uint32_t *nodes_of_gradients(const struct compiled_region *region)
     return nodes;
 }
 
+static void mark_homes(const struct joint *joint, const uint32_t *nodes, uint32_t count,
+                       bool *marks)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (nodes[i] != JOINT_NONE)
+            marks[program_home(joint, nodes[i])] = true;
+}
+
+/* "remove_noop_ops" (post_grad.py): what changes nothing is left out, but where results would share
+ * memory then that they did not share. */
+static void leave_out_nothings(const struct compiled_region *region, const uint32_t *gradients)
+{
+    struct joint *joint = region->joint;
+    const uint32_t count = joint_count(joint);
+    bool *given = xcalloc(count + 1, sizeof *given), *leave = xcalloc(count + 1, sizeof *leave);
+    mark_homes(joint, region->results, region->result_count, given);
+    mark_homes(joint, region->partition.saved, region->partition.saved_count, given);
+    mark_homes(joint, gradients, region->gradient_count, given);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!joint_is_nothing(joint, i))
+            continue;
+        const uint32_t from = program_home(joint, joint_at(joint, i)->arg[0]);
+        leave[i] = !given[i] || !(given[from] || joint_at(joint, from)->name == JOINT_INPUT);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        if (leave[i])
+            joint_leave_out(joint, i);
+    free(given);
+    free(leave);
+}
+
 static enum err_code split(struct compiled_region *out, struct err *err)
 {
     uint32_t *gradients = nodes_of_gradients(out);
     const enum err_code rc = partition_of(out->joint, out->result_count, out->results,
                                           out->gradient_count, gradients, &out->partition, err);
+    if (rc == ERR_OK)
+        leave_out_nothings(out, gradients);
     struct program_wants wants = {.saved = out->partition.saved,
                                   .saved_count = out->partition.saved_count,
                                   .results = out->results,

@@ -312,11 +312,9 @@ static enum err_code check_compiled_model(const struct job *job, struct err *err
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile model with --code hf is planned with blocks as units, or none: "
                        "where the embedding is one, too, what its hooks break was not recorded");
-    const char *what = job->model.lora                           ? "--lora"
-                       : job->model.float8                       ? "--float8"
-                       : copies_others(job)                      ? "--find-unused-parameters"
-                       : job->model.frozen && *job->model.frozen ? "--freeze"
-                                                                 : NULL;
+    const char *what = job->model.float8    ? "--float8"
+                       : copies_others(job) ? "--find-unused-parameters"
+                                            : NULL;
     if (what)
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile model with %s: what torch.compile makes of it was not recorded, "
@@ -331,12 +329,6 @@ static enum err_code check_compiled(const struct job *job, struct err *err)
 {
     if (!job_tape(job).compiled || job->config.recording)
         return ERR_OK;
-    if (system_trains_wide(&job->strategy))
-        return err_set(
-            err, ERR_UNSUPPORTED,
-            "--compile with --frozen-dtype %s: what torch.compile makes of two dtypes was "
-            "not recorded, and is not planned",
-            dtype_brief(job->strategy.compute));
     if (job->tape.compiled == COMPILED_MODEL)
         TRY(check_compiled_model(job, err));
     const struct tape_options tape = job_tape(job);

@@ -22,6 +22,11 @@ static bool compiles_model(const struct job *job)
     return job->tape.compiled == COMPILED_MODEL;
 }
 
+static bool compiles_frozen(const struct job *job)
+{
+    return compiles(job) && (job->model.lora || (job->model.frozen && *job->model.frozen));
+}
+
 static bool compiles_under_zero(const struct job *job)
 {
     return compiles(job) && is_zero(job);
@@ -91,6 +96,8 @@ static const struct recorded_under rows[] = {
     {"--compile", 14, 15, compiles, false, "compile*.jsonl, version_compile_steps.jsonl"},
     {"--compile model", 14, 14, compiles_model, false,
      "compile_model.jsonl, compile_model_hf.jsonl, compile_steps_frames.jsonl"},
+    {"--compile with parameters that are not trained", 14, 14, compiles_frozen, false,
+     "compile_frozen.jsonl, compile_steps_frozen.jsonl"},
     {"--compile under ZeRO", 14, 14, compiles_under_zero, false, "compile_steps_zero.jsonl"},
     {"--compile with --autocast under FSDP1", 14, 14, compiles_autocast, false,
      "compile_steps.jsonl"},

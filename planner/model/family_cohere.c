@@ -53,5 +53,6 @@ const struct family family_cohere = {
     .padding = 0 + 1,
     .parameters = count_cohere,
     .code = CODE_HF,
+    .traced = true,
     .builder = {[CODE_HF] = build},
 };

@@ -48,5 +48,6 @@ const struct family family_glm4 = {
     .parameters = parameters,
     .padding = 151329 + 1,
     .code = CODE_HF,
+    .traced = true,
     .builder = {[CODE_HF] = build_hf_glm4},
 };

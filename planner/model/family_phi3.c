@@ -98,5 +98,6 @@ const struct family family_phi3 = {
     .parameters = count_llama,
     .padding = 32000 + 1,
     .code = CODE_HF,
+    .traced = true,
     .builder = {[CODE_HF] = build_hf_phi3},
 };

@@ -26,7 +26,8 @@ static const char *const paths[] = {"tests/data/truth/compile_steps.jsonl",
                                     "tests/data/truth/compile_steps_hf.jsonl",
                                     "tests/data/truth/version_compile_steps.jsonl",
                                     "tests/data/truth/compile_steps_accelerate.jsonl",
-                                    "tests/data/truth/compile_steps_more.jsonl"};
+                                    "tests/data/truth/compile_steps_more.jsonl",
+                                    "tests/data/truth/compile_steps_frozen.jsonl"};
 
 /* Programs' own memory is Inductor's business (test_program.c). */
 static bool is_border(const struct plan *plan, const struct plan_instruction *i)
@@ -152,12 +153,15 @@ static struct graph *graph_of(const json_t *row, enum dtype compute, bool autoca
 {
     struct err err = {0};
     struct model_config config = {0};
-    struct model_job job = {.compute = compute,
-                            .autocast = autocast,
-                            .outputs_fp32 =
-                                *truth_text(json_object_get(row, "strategy"), "outputs", ""),
-                            .attention = ATTENTION_FLASH,
-                            .traced = is_model(row)};
+    struct model_job job = {
+        .compute = compute,
+        .autocast = autocast,
+        .outputs_fp32 = *truth_text(json_object_get(row, "strategy"), "outputs", ""),
+        .attention = ATTENTION_FLASH,
+        .frozen = truth_text(json_object_get(row, "strategy"), "freeze", NULL),
+        .lora = truth_text(json_object_get(row, "strategy"), "lora", NULL),
+        .wide_trained = *truth_text(json_object_get(row, "strategy"), "lora_dtype", ""),
+        .traced = is_model(row)};
     struct graph *graph;
     assert_true((is_hf(row) ? truth_read_hf : truth_read_written)(row, &config, &job));
     assert_int_equal(model_build(&config, &job, &graph, &err), ERR_OK);

@@ -153,7 +153,10 @@ static bool saves_the_same(const struct compiled_block *block)
 {
     struct tensors recorded, planned;
     const char *name = truth_text(block->row, "name", ""), *shown = getenv("SHARDPLAN_JOINT");
-    planned_saved(&block->region, json_object_get(block->row, "part") != NULL, &planned);
+    planned_saved(
+        &block->region,
+        strcmp(truth_text(json_object_get(block->row, "strategy"), "compile", ""), "model") == 0,
+        &planned);
     read_saved(block->row, &recorded);
     if (shown && strcmp(shown, name) == 0)
         show(&block->region);

@@ -10,10 +10,13 @@
 
 #include <cmocka.h>
 
-static const char *const files[] = {
-    "tests/data/truth/compile.jsonl", "tests/data/truth/compile_float8.jsonl",
-    "tests/data/truth/compile_model.jsonl", "tests/data/truth/compile_model_hf.jsonl",
-    "tests/data/truth/compile_parts.jsonl"};
+static const char *const files[] = {"tests/data/truth/compile.jsonl",
+                                    "tests/data/truth/compile_float8.jsonl",
+                                    "tests/data/truth/compile_model.jsonl",
+                                    "tests/data/truth/compile_model_hf.jsonl",
+                                    "tests/data/truth/compile_parts.jsonl",
+                                    "tests/data/truth/compile_frozen.jsonl",
+                                    "tests/data/truth/compile_model_frozen.jsonl"};
 
 enum { BLOCKS_MOST = 64 };
 
@@ -35,6 +38,7 @@ static struct graph *graph_of(const json_t *row)
         .autocast = *truth_text(json_object_get(row, "strategy"), "autocast", ""),
         .frozen = truth_text(json_object_get(row, "strategy"), "freeze", NULL),
         .lora = truth_text(json_object_get(row, "strategy"), "lora", NULL),
+        .wide_trained = *truth_text(json_object_get(row, "strategy"), "lora_dtype", ""),
         .outputs_fp32 = *truth_text(json_object_get(row, "strategy"), "outputs", ""),
         .float8 = truth_float8(truth_text(json_object_get(row, "strategy"), "float8", "")),
         .float8_gather = truth_float8_gather(

@@ -166,7 +166,8 @@ class Fsdp2(recorder.System):
         titan = s.get("units") == "torchtitan"
         names = ("model.embed_tokens", "model.norm", "lm_head") if s.get("code") == "hf" else \
             ("tok_embeddings" if hasattr(model, "tok_embeddings") else "embedding", "norm", "output")
-        embedding, norm, head = (model.get_submodule(name) if titan else None for name in names)
+        inside = model.get_base_model() if s.get("lora") else model
+        embedding, norm, head = (inside.get_submodule(name) if titan else None for name in names)
         tied = titan and head.weight is embedding.weight
         if tied:        # torchtitan's apply_fsdp, and accelerate's fsdp2_prepare_model: one unit
             fully_shard([embedding, norm, head], **tail)

@@ -23,6 +23,8 @@ import argparse
 import ast
 import contextlib
 import fnmatch
+import functools
+import importlib.util
 import json
 import os
 import pathlib
@@ -106,6 +108,33 @@ FLOAT8_CASES = (        # torchao's Float8Linear
     ("float8-gather-selective", LLAMA, {**GATHERED, "ac": "selective"}),
     ("float8-gather-8b-selective", BIG, {**GATHERED, "ac": "selective"}),
 )
+HF_GQA = {**HF_LLAMA, "num_key_value_heads": 2}
+HF_WIDE = {**HF_LLAMA, "hidden_size": 1024, "intermediate_size": 2816, "num_attention_heads": 16, "num_key_value_heads": 4,
+           "vocab_size": 1000, "batch": 1, "seq": 512}
+ALL_LINEAR = {**HFB, "lora": "8,all-linear"}
+FROZEN_CASES = (        # adapters, and what else has parameters that are not trained: of each block a row
+    ("lora-llama", HF_LLAMA, {**HFB, "lora": "8"}),
+    ("lora-llama-gqa", HF_GQA, ALL_LINEAR),
+    ("lora-llama-wide", HF_WIDE, ALL_LINEAR),
+    ("lora-llama-fp32", {**HF_LLAMA, "batch": 1}, {"store_dtype": "fp32", "code": "hf", "lora": "4,q_proj,v_proj"}),
+    ("lora-llama-full", HF_GQA, {**ALL_LINEAR, "ac": "full"}),
+    ("lora-llama-autocast", HF_GQA, {**AUTOCAST, "code": "hf", "lora": "8,all-linear"}),
+    ("lora-llama-two", HF_GQA, {**HFB, "lora": "8", "lora_dtype": "fp32"}),
+    ("lora-llama-two-full", {**HF_GQA, "batch": 1}, {**ALL_LINEAR, "lora_dtype": "fp32", "ac": "full"}),
+    ("lora-llama-two-wide", HF_WIDE, {**ALL_LINEAR, "lora_dtype": "fp32"}),
+    ("lora-llama-two-autocast", HF_GQA, {**ALL_LINEAR, "lora_dtype": "fp32", "autocast": "bf16"}),
+    ("lora-qwen2", {**HF_GQA, "model_type": "qwen2"}, {**HFB, "lora": "8"}),
+    ("lora-qwen3", {**HF_GQA, "model_type": "qwen3", "head_dim": 32}, ALL_LINEAR),
+    ("lora-gpt2", HF_GPT2, {**HFB, "lora": "8,c_attn"}),
+    ("frozen-llama-embedding", LLAMA, {**BF16, "freeze": "tok_embeddings.*"}),
+    ("frozen-llama-norms", LLAMA, {**BF16, "freeze": "*norm*"}),
+    ("frozen-llama-first", LLAMA, {**BF16, "freeze": "tok_embeddings.*,layers.0.*"}),
+    ("frozen-llama-first-full", LLAMA, {**BF16, "freeze": "tok_embeddings.*,layers.0.*", "ac": "full"}),
+    ("frozen-llama-attention", LLAMA, {**BF16, "freeze": "tok_embeddings.*,*.wq.*,*.wk.*,*.w2.*"}),
+    ("frozen-hf-llama", HF_GQA, {**HFB, "freeze": "*embed_tokens*,*mlp*"}),
+    ("frozen-hf-llama-fp32", HF_LLAMA, {"store_dtype": "fp32", "code": "hf", "freeze": "*self_attn*"}),
+    ("frozen-hf-gpt2-biases", HF_GPT2, {**HFB, "freeze": "*.wte.*,*.wpe.*,*.bias"}),
+)
 ALIASES = ("view_as_complex", "view_as_real", "_conj")      # fallback kernels that return their operand
 
 
@@ -139,6 +168,7 @@ from triton.backends.compiler import GPUTarget          # noqa: E402
 from triton.runtime.driver import driver                # noqa: E402
 
 import models                                   # noqa: E402
+import recorder as recorder_of                  # noqa: E402
 
 H100 = types.SimpleNamespace(
     name="NVIDIA H100 80GB HBM3", major=9, minor=0, multi_processor_count=132, total_memory=85520809984,
@@ -168,6 +198,13 @@ class Driver:
 
     def get_active_torch_device(self):
         return torch.device("cuda", 0)
+
+
+def first_use_of_peft():
+    """It keeps tensors for good when it is first used, which have to be real; without it, models have no
+    adapters."""
+    if importlib.util.find_spec("peft"):
+        import peft  # noqa: F401
 
 
 def pretend_gpu():
@@ -204,6 +241,7 @@ def pretend_gpu():
     inductor_config.force_disable_caches = True
     inductor_config.compile_threads = 1
     aot_config.enable_autograd_cache = False
+    first_use_of_peft()
 
 
 def pretend_transformers():
@@ -336,6 +374,7 @@ class Recorder:
     def __init__(self):
         self.texts = []
         self.graphs = []        # (graph, is_backward)
+        self.blocks = []        # of each graph the block that it is of, where they are kept apart
         self.joint = None
         GraphLowering.save_output_code = staticmethod(self.text)
         self.solve = partitioners.solve_min_cut
@@ -361,7 +400,8 @@ class Recorder:
         self.joint = "\n".join(lines) + "\n"
         return saved, banned
 
-    def inner(self, graph, inputs, **kwargs):
+    def inner(self, graph, inputs, block=None, **kwargs):
+        self.blocks.append(block)
         self.graphs.append((graph, kwargs.get("is_backward", False), kwargs.get("static_input_idxs", ())))
         count = len(self.texts)
         import copy
@@ -374,6 +414,17 @@ class Recorder:
 
     def backend(self, graph, inputs):
         return compile_fx.compile_fx(graph, inputs, inner_compile=self.inner)
+
+    def backend_of(self, block):
+        """Which no other block shares: what is compiled of one is not used again for the next."""
+        inner = functools.partial(self.inner, block=block)
+        return lambda graph, inputs: compile_fx.compile_fx(graph, inputs, inner_compile=inner)
+
+    def of_block(self, block):
+        """What was recorded of it alone."""
+        out = Recorder.__new__(Recorder)
+        out.graphs, out.texts = ([x for x, b in zip(of, self.blocks) if b == block] for of in (self.graphs, self.texts))
+        return out
 
 
 def dtype_of(tensor):
@@ -398,9 +449,14 @@ def input_names(forward, static):
 
 
 def described(recorder):
-    (forward, is_backward, static), (backward, is_second, _) = recorder.graphs[:2]
-    assert not is_backward and is_second, "one forward and one backward graph"
+    """Of what nothing is trained in, and nothing before it, there is no backward."""
+    forward, is_backward, static = recorder.graphs[0]
+    assert not is_backward, "the first is of forward"
     names = input_names(forward, set(static))
+    if len(recorder.graphs) == 1:
+        return {"saved": [], "parameters": 0, "forward": Program(recorder.texts[0], names).events, "backward": []}
+    backward, is_second, _ = recorder.graphs[1]
+    assert is_second, "one forward and one backward graph"
     saved, parameters = [], 0
     back = {}
     for n in placeholders(backward):
@@ -441,10 +497,13 @@ def record(name, m, s, joint=None):
             model, blocks = models.make(m, s)
             if s.get("float8_all_gather"):
                 gathered(model)
+            for p in recorder_of.matching(model, s.get("freeze")):
+                p.requires_grad_(False)
+            apart = is_frozen(s)
             if s.get("ac"):
                 blocks = models.checkpointed(model, blocks, s["ac"], True)
-            for block in blocks:
-                block.compile(backend=recorder.backend, fullgraph=True)
+            for i, block in enumerate(blocks):
+                block.compile(backend=recorder.backend_of(i) if apart else recorder.backend, fullgraph=True)
             with torch.autocast("cuda", torch.bfloat16, enabled=s.get("autocast") == "bf16"):
                 if s.get("code") == "hf":
                     loss = model(**models.make_inputs(m, s)).loss
@@ -452,14 +511,25 @@ def record(name, m, s, joint=None):
                     tokens, targets = models.make_inputs(m, s)
                     loss = models.loss_of(model(tokens), targets)
             loss.backward()
-        row = {"name": name, "model": m, "strategy": s, **described(recorder)}
+        row = {"name": name, "model": m, "strategy": s}
+        if apart:
+            rows = [{**row, "part": i, "parts": len(blocks), **described(recorder.of_block(i))} for i, _ in enumerate(blocks)]
+        else:
+            rows = [{**row, **described(recorder)}]
     finally:
         partitioners.solve_min_cut = recorder.solve
         if joint:
             pathlib.Path(joint, name + ".txt").write_text(recorder.joint or "")
             for text, way in zip(recorder.texts, ("forward", "backward")):
                 pathlib.Path(joint, f"{name}.{way}.py").write_text(text)
-    return row
+            for i, graph in enumerate(recorder.graphs):
+                pathlib.Path(joint, f"{name}.{i}.graph").write_text(str(graph[0].graph))
+    return rows
+
+
+def is_frozen(s):
+    """Whether blocks may differ in what is trained, and in whether what comes to them has a gradient."""
+    return bool(s.get("freeze") or s.get("lora"))
 
 
 def main():
@@ -468,6 +538,7 @@ def main():
     parser.add_argument("--check")
     parser.add_argument("--only")
     parser.add_argument("--float8", action="store_true", help="the cases in float8, which need torchao")
+    parser.add_argument("--frozen", action="store_true", help="the cases with adapters and frozen parameters, which need peft")
     parser.add_argument("--joint", help="also writes each joint graph and program there, to be read")
     args = parser.parse_args()
     pretend_gpu()
@@ -475,17 +546,18 @@ def main():
         wrong = 0
         for line in open(args.check):
             row = json.loads(line)
-            same = record(row["name"], row["model"], row["strategy"]) == row
+            same = row in record(row["name"], row["model"], row["strategy"])
             wrong += not same
             print(row["name"], "same" if same else "DIFFERS")
         return wrong > 0
     rows = []
-    for name, m, s in FLOAT8_CASES if args.float8 else CASES:
+    for name, m, s in FLOAT8_CASES if args.float8 else FROZEN_CASES if args.frozen else CASES:
         if args.only and not fnmatch.fnmatch(name, args.only):
             continue
         try:
-            rows.append(record(name, m, s, args.joint))
-            print(name, len(rows[-1]["saved"]), "saved", flush=True)
+            made = record(name, m, s, args.joint)
+            rows += made
+            print(name, *[len(row["saved"]) for row in made], "saved", flush=True)
         except Exception as error:
             if not args.joint:
                 raise

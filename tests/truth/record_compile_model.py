@@ -110,6 +110,17 @@ HF_CASES = (
     ("model-hf-gemma", {**HF_GQA, "model_type": "gemma", "head_dim": 32}, HF_WHOLE),
     ("model-hf-gemma3", {**HF_GQA, "model_type": "gemma3_text", "head_dim": 32, "sliding_window": 64,
                          "layer_types": ["sliding_attention", "full_attention"]}, HF_WHOLE),
+    ("model-hf-glm4", {**HF_GQA, "model_type": "glm4", "head_dim": 32, "pad_token_id": 0}, HF_WHOLE),
+    ("model-hf-glm", {**HF_GQA, "model_type": "glm", "head_dim": 32, "pad_token_id": 0}, HF_WHOLE),
+    ("model-hf-cohere", {**HF_GQA, "model_type": "cohere"}, HF_WHOLE),
+    ("model-hf-ernie4_5", {**HF_GQA, "model_type": "ernie4_5", "head_dim": 32}, HF_WHOLE),
+    ("model-hf-helium", {**HF_GQA, "model_type": "helium", "head_dim": 32}, HF_WHOLE),
+    ("model-hf-phi3", {**HF_GQA, "model_type": "phi3", "pad_token_id": 0, "sliding_window": None}, HF_WHOLE),
+    ("model-hf-gemma2", {**HF_GQA, "model_type": "gemma2", "head_dim": 32, "query_pre_attn_scalar": 32, "sliding_window": 64,
+                         "layer_types": ["sliding_attention", "full_attention"]}, HF_WHOLE),
+    ("model-hf-gptj", {"kind": "hf", "model_type": "gptj", "vocab_size": 251, "n_positions": 128, "n_embd": 256, "n_layer": 2,
+                       "n_head": 4, "rotary_dim": 32, "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0, "batch": 2,
+                       "seq": 128}, HF_WHOLE),
     ("model-hf-llama-accelerate", HF_GQA, ACCELERATE),
     ("model-hf-llama-accelerate-full", HF_GQA, {**ACCELERATE, "ac": "full"}),
     ("model-hf-llama-accelerate-tied", {**HF_GQA, "tie_word_embeddings": True, "batch": 1}, ACCELERATE),
@@ -136,6 +147,38 @@ PARTS_CASES = (
     ("parts-gpt2-full", {**GPT2, "layers": 4}, {**WHOLE, **ONE, "ac": "full"}),
     ("parts-gpt2-124m", {"kind": "gpt2", "dim": 768, "heads": 12, "vocab": 50304, "layers": 3, "batch": 4, "seq": 1024},
      {**AUTOCAST, **MODEL, "bucket_cap_mb": 25}),
+)
+
+LORA = {**HF_WHOLE, "lora": "8,all-linear"}
+HF_MIDDLE = {**HF_GQA, "hidden_size": 1024, "intermediate_size": 2816, "num_attention_heads": 16, "num_key_value_heads": 4,
+             "vocab_size": 32000, "batch": 1, "seq": 512}
+HF_QWEN3 = {**HF_GQA, "model_type": "qwen3", "head_dim": 32}
+FROZEN_CASES = (        # adapters, and what else has parameters that are not trained
+    ("model-lora-llama", HF_GQA, LORA),
+    ("model-lora-llama-qv", HF_LLAMA, {**HF_WHOLE, "lora": "8"}),
+    ("model-lora-llama-one", {**HF_GQA, "batch": 1}, LORA),
+    ("model-lora-llama-middle", HF_MIDDLE, LORA),
+    ("model-lora-llama-fp32", HF_GQA, {**LORA, "store_dtype": "fp32"}),
+    ("model-lora-llama-full", HF_GQA, {**LORA, "ac": "full"}),
+    ("model-lora-llama-accelerate", HF_GQA, {**ACCELERATE, "lora": "8,all-linear"}),
+    ("model-lora-llama-accelerate-full", {**HF_GQA, "batch": 1}, {**ACCELERATE, "lora": "8", "ac": "full"}),
+    ("model-lora-llama-two", HF_GQA, {**LORA, "lora_dtype": "fp32"}),
+    ("model-lora-llama-two-middle", HF_MIDDLE, {**LORA, "lora_dtype": "fp32"}),
+    ("model-lora-llama-two-accelerate", HF_GQA, {**LORA, "lora_dtype": "fp32", "autocast": "bf16", "outputs": "fp32"}),
+    ("model-lora-llama-two-full", HF_GQA, {**LORA, "lora_dtype": "fp32", "ac": "full"}),
+    ("model-lora-qwen2", {**HF_GQA, "model_type": "qwen2"}, {**HF_WHOLE, "lora": "8"}),
+    ("model-lora-qwen3", HF_QWEN3, LORA),
+    ("model-lora-gemma", {**HF_GQA, "model_type": "gemma", "head_dim": 32}, LORA),
+    ("model-lora-gpt2", HF_GPT2, {**HF_WHOLE, "lora": "8,c_attn"}),
+    ("model-frozen-llama", LLAMA, {**WHOLE, "freeze": "tok_embeddings.*,layers.0.*"}),
+    ("model-frozen-llama-norms", LLAMA, {**WHOLE, "freeze": "*norm*", "ac": "full"}),
+    ("model-frozen-llama-head", LLAMA, {**WHOLE, "freeze": "*.wq.*,*.w2.*,output.*"}),
+    ("model-frozen-gpt2", GPT2, {**WHOLE, "freeze": "wte.*,wpe.*,*.bias"}),
+    ("model-frozen-hf-llama", HF_GQA, {**HF_WHOLE, "freeze": "*embed_tokens*,*layers.0.*"}),
+    ("model-frozen-hf-llama-mlp", HF_GQA, {**ACCELERATE, "freeze": "*mlp*,*lm_head*"}),
+    ("model-frozen-hf-gemma-tied", {**HF_GQA, "model_type": "gemma", "head_dim": 32}, {**HF_WHOLE, "freeze": "*embed_tokens*,*norm*"}),
+    ("parts-lora-llama", {**HF_GQA, "num_hidden_layers": 4}, {**HF_WHOLE, "lora": "64,all-linear", **ONE}),
+    ("parts-frozen-llama", DEEP, {**WHOLE, **ONE, "freeze": "tok_embeddings.*,layers.0.*,*.wq.*"}),
 )
 
 INSIDE_CASES = (
@@ -218,7 +261,8 @@ def record(name, m, s, texts=None):
                 pathlib.Path(texts, f"{name}.{i}.graph").write_text(str(g[0].graph))
             pathlib.Path(texts, name + ".txt").write_text(recorder.joint or "")
     forward, backward = pairs(recorder)
-    assert len(forward) == len(backward)
+    if len(forward) != len(backward):
+        raise ValueError(f"{len(forward)} graphs of forward, {len(backward)} of backward")
     parts = [part_of(f, b) for f, b in zip(forward, backward)]
     return [{"name": name, "model": m, "strategy": s, "part": i, "parts": len(parts), **part}
             for i, part in enumerate(parts)]
@@ -270,6 +314,7 @@ def main():
     parser.add_argument("--only", default="*")
     parser.add_argument("--parts", action="store_true", help="models that DDPOptimizer splits")
     parser.add_argument("--hf", action="store_true", help="models of transformers, which return logits and loss")
+    parser.add_argument("--frozen", action="store_true", help="models with adapters and frozen parameters, which need peft")
     parser.add_argument("--inside", action="store_true", help="models with their loss inside")
     parser.add_argument("--texts", help="also writes each graph and program there, to be read")
     args = parser.parse_args()
@@ -290,7 +335,7 @@ def main():
             print(row["name"], "same" if is_same else "DIFFERS")
         return not all(same)
     rows = []
-    for case in PARTS_CASES if args.parts else HF_CASES if args.hf else CASES:
+    for case in PARTS_CASES if args.parts else HF_CASES if args.hf else FROZEN_CASES if args.frozen else CASES:
         if fnmatch.fnmatch(case[0], args.only):
             try:
                 made = record(*case, args.texts)

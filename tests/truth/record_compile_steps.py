@@ -293,6 +293,55 @@ HF_FRAMES_CASES = (
     ("frames-hf-fsdp2-phi", {**HF_GQA, "model_type": "phi", "embd_pdrop": 0.0, "resid_pdrop": 0.0,
                              "attention_dropout": 0.0}, HF_FRAMES),
 )
+ALL_LINEAR = {"code": "hf", "lora": "8,all-linear"}
+TWO = {"store_dtype": "bf16", "lora_dtype": "fp32"}     # adapters in fp32 beside a model in bf16
+LORA_DDP = {"system": "ddp", "world": 4, **ALL_LINEAR}
+SINGLE = {"system": "single", "world": 1}
+WHOLE_LORA = {**ALL_LINEAR, **FRAMES}
+ACCELERATE_LORA = {**ACCELERATE, "lora": "8,all-linear"}
+HF_WIDE = {**HF_GQA, "hidden_size": 1024, "intermediate_size": 2816, "num_attention_heads": 16, "num_key_value_heads": 4,
+           "vocab_size": 1000, "num_hidden_layers": 3, "batch": 1, "seq": 512}
+FROZEN_CASES = (        # adapters, and what else has parameters that are not trained
+    ("lora-single", HF_GQA, {**SINGLE, **ALL_LINEAR, "store_dtype": "bf16"}),
+    ("lora-single-two-autocast", HF_GQA, {**SINGLE, **ALL_LINEAR, **TWO, "autocast": "bf16"}),
+    ("lora-single-two-ac", HF_WIDE, {**SINGLE, **ALL_LINEAR, **TWO, "ac": "full"}),
+    ("lora-ddp", HF_GQA, {**LORA_DDP, "store_dtype": "bf16"}),
+    ("lora-ddp-two-autocast", HF_FOUR, {**LORA_DDP, **TWO, "autocast": "bf16"}),
+    ("lora-ddp-accumulate", HF_GQA, {**LORA_DDP, "lora": "8", "store_dtype": "bf16", "accumulate": 2}),
+    ("lora-fsdp2", HF_GQA, {"world": 4, **ALL_LINEAR, **BF16}),
+    ("lora-fsdp2-two", HF_GQA, {"world": 4, **ALL_LINEAR, **BF16, **TWO}),
+    ("lora-fsdp2-ac", HF_FOUR, {"world": 4, **ALL_LINEAR, **BF16, "ac": "full"}),
+    ("lora-fsdp2-qwen3-accumulate", {**HF_GQA, "model_type": "qwen3", "head_dim": 32},
+     {"world": 2, **ALL_LINEAR, **BF16, "accumulate": 2, "clip": True}),
+    ("lora-fsdp1", HF_GQA, {**FSDP1, "world": 4, **ALL_LINEAR, **BF16}),
+    ("lora-fsdp1-autocast", HF_GQA, {**FSDP1, "world": 4, **ALL_LINEAR, **BF16, "autocast": "bf16"}),
+    ("lora-zero2", HF_GQA, {**ZERO, "stage": 2, **ALL_LINEAR}),
+    ("frozen-fsdp2", LLAMA, {"world": 4, **BF16, "freeze": "tok_embeddings.*,layers.0.*"}),
+    ("frozen-fsdp2-ac", LLAMA, {"world": 4, **BF16, "freeze": "*.wq.*,*.w2.*", "ac": "full"}),
+    ("frozen-ddp", LLAMA, {**DDP, "freeze": "tok_embeddings.*,layers.0.*"}),
+    ("frozen-ddp-norms", LLAMA, {**DDP, "freeze": "*norm*"}),
+    ("frozen-fsdp1", LLAMA, {**FSDP1, "world": 4, **BF16, "freeze": "tok_embeddings.*,*.wk.*"}),
+    ("frozen-zero1", LLAMA, {**ZERO, "stage": 1, "freeze": "tok_embeddings.*,layers.0.*"}),
+    ("model-lora-single", HF_GQA, {**SINGLE, **WHOLE_LORA, "store_dtype": "bf16"}),
+    ("model-lora-single-two", HF_WIDE, {**SINGLE, **WHOLE_LORA, **TWO}),
+    ("model-lora-ddp", HF_GQA, {**LORA_DDP, **FRAMES, "store_dtype": "bf16"}),
+    ("accelerate-lora-single", HF_GQA, {**ACCELERATE_LORA, **SINGLE}),
+    ("accelerate-lora-single-two", HF_GQA, {**ACCELERATE_LORA, **SINGLE, **TWO}),
+    ("accelerate-lora-single-two-ac", HF_FOUR, {**ACCELERATE_LORA, **SINGLE, **TWO, "ac": "full", "accumulate": 2}),
+    ("accelerate-lora-ddp", HF_FOUR, ACCELERATE_LORA),
+    ("accelerate-lora-ddp-two", HF_FOUR, {**ACCELERATE_LORA, **TWO}),
+    ("accelerate-lora-ddp-parts", HF_WIDE, {**ACCELERATE_LORA, "lora": "64,all-linear", "bucket_cap_mb": 1}),
+    ("accelerate-lora-fsdp2", HF_GQA, {**HF_FRAMES, **ALL_LINEAR, "units": "torchtitan"}),
+    ("accelerate-lora-fsdp2-two-ac", HF_FOUR, {**HF_FRAMES, **ALL_LINEAR, **TWO, "units": "torchtitan", "ac": "full"}),
+    ("frames-lora-fsdp2-qwen3", {**HF_GQA, "model_type": "qwen3", "head_dim": 32}, {**HF_FRAMES, "lora": "8"}),
+    ("frames-lora-fsdp1", HF_GQA, {**FSDP1, **HF_FRAMES, **ALL_LINEAR}),
+    ("accelerate-lora-fsdp1", HF_GQA, {**FSDP1, **HF_FRAMES, **ALL_LINEAR, **NATIVE_AMP}),
+    ("model-frozen-ddp", LLAMA, {**MODEL, "freeze": "tok_embeddings.*,layers.0.*"}),
+    ("parts-frozen-ddp", LLAMA, {**PARTS, "freeze": "tok_embeddings.*,*.wq.*"}),
+    ("frames-frozen-fsdp2-gpt2", GPT2, {"world": 4, **BF16, **FRAMES, "freeze": "wte.*,wpe.*,*.bias"}),
+    ("frames-frozen-hf-fsdp2", HF_GQA, {**HF_FRAMES, "freeze": "*embed_tokens*,*layers.0.*"}),
+    ("accelerate-frozen-ddp", HF_FOUR, {**ACCELERATE, "freeze": "*embed_tokens*,*mlp*"}),
+)
 LEAST = 200             # bytes: of gathers in float8, scales and lists of all scales are left out; fake tensors
                         # compose what finds them otherwise, and record_real.py has them
 GRAPH = "graph"         # the place that is inside of a program
@@ -460,6 +509,7 @@ def main():
     parser.add_argument("--accelerate", action="store_true", help="likewise as accelerate and Trainer compile them")
     parser.add_argument("--more", action="store_true", help="likewise of GPT-2 and other families")
     parser.add_argument("--float8", action="store_true", help="the cases in float8, which need torchao")
+    parser.add_argument("--frozen", action="store_true", help="adapters and frozen parameters, which need peft")
     parser.add_argument("--zero", action="store_true", help="ZeRO's, which need deepspeed")
     args = parser.parse_args()
     unfilled.Unfilled.collective = noting(unfilled.Unfilled.collective)
@@ -478,12 +528,15 @@ def main():
         return not all(same)
     rows = []
     cases = (FLOAT8_CASES if args.float8 else MODEL_CASES if args.model else FRAMES_CASES if args.frames else
-             PARTS_CASES if args.parts else ZERO_CASES if args.zero else HF_CASES if args.hf else
+             PARTS_CASES if args.parts else FROZEN_CASES if args.frozen else ZERO_CASES if args.zero else HF_CASES if args.hf else
              ACCELERATE_CASES if args.accelerate else MORE_CASES if args.more else HF_FRAMES_CASES if args.hf_frames else CASES)
     for case in cases:
         if fnmatch.fnmatch(case[0], args.only):
-            rows.append(record_case(*case))
-            print(case[0], len(rows[-1]["border"]), rows[-1]["graphs"], flush=True)
+            try:
+                rows.append(record_case(*case))
+                print(case[0], len(rows[-1]["border"]), rows[-1]["graphs"], flush=True)
+            except Exception as e:
+                import traceback; traceback.print_exc(limit=-8); print(case[0], "FAILED", str(e)[:300], flush=True)
     with open(args.out, "w") as f:
         for row in rows:
             f.write(json.dumps(row, separators=(",", ":")) + "\n")
