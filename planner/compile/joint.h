@@ -119,7 +119,7 @@ struct joint_node {
     struct shape shape;
 };
 
-enum { JOINT_HEADS_FIRST = 1, JOINT_TRANSPOSED = 2 }; /* details of PERMUTE */
+enum { JOINT_HEADS_FIRST = 1, JOINT_TRANSPOSED, JOINT_BATCHES_TURNED }; /* details of PERMUTE */
 enum {
     JOINT_STEP = 1 << 24
 }; /* detail of SLICE and PUT_SLICE: where they begin, and with steps

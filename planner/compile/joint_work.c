@@ -32,18 +32,6 @@ static uint32_t transposed(const struct works *w, uint32_t x)
                                                      .detail = JOINT_TRANSPOSED});
 }
 
-static uint32_t call(const struct works *w, uint32_t args, const uint32_t *arg, struct shape shape)
-{
-    struct joint_want want = {.name = JOINT_CALL,
-                              .dtype = (enum dtype)result(w, 0)->dtype,
-                              .shape = shape,
-                              .args = args,
-                              .of = w->index};
-    for (uint32_t i = 0; i < args; i++)
-        want.arg[i] = arg[i];
-    return joint_node(w->joint, &want);
-}
-
 /* x wᵀ, perhaps with a bias: x is flattened, and the result is seen in x's shape. */
 static void product_forward(const struct works *w, bool transposes)
 {
@@ -723,7 +711,7 @@ enum err_code joint_kernel(struct joint *joint, const struct kernel *kernel, uin
     if (kernel->work == WORK_ADD_TO)
         add_to(&w);
     else if (!joint_mask(&w) && !whole(&w) && !fused(&w) && !elementwise(&w) && !joint_loss(&w) &&
-             !joint_by_index(&w) && !joint_float8(joint, kernel, index, w.in))
+             !joint_by_index(&w) && !joint_weights(&w) && !joint_float8(joint, kernel, index, w.in))
         return err_set(err, ERR_UNSUPPORTED, "--compile: what Inductor makes of %s is not planned",
                        work_name((enum work_kind)kernel->work));
     return ERR_OK;

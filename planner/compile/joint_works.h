@@ -115,11 +115,27 @@ static inline void write(const struct works *w, uint32_t i, uint32_t node)
     joint_write(w->joint, result(w, i), cast(w, node, (enum dtype)result(w, i)->dtype));
 }
 
+/* A kernel of a library with one result. */
+static inline uint32_t call(const struct works *w, uint32_t args, const uint32_t *arg,
+                            struct shape shape)
+{
+    struct joint_want want = {.name = JOINT_CALL,
+                              .dtype = (enum dtype)result(w, 0)->dtype,
+                              .shape = shape,
+                              .args = args,
+                              .of = w->index};
+    for (uint32_t i = 0; i < args; i++)
+        want.arg[i] = arg[i];
+    return joint_node(w->joint, &want);
+}
+
 /* joint_loss.c: whether the kernel is of a loss, and then it is done. */
 bool joint_loss(const struct works *w);
 /* joint_index.c: likewise of rows by index. */
 bool joint_by_index(const struct works *w);
 /* joint_mask.c: likewise of a mask, and what else is made of positions. */
 bool joint_mask(const struct works *w);
+/* joint_weights.c: likewise of attention in single functions. */
+bool joint_weights(const struct works *w);
 
 #endif

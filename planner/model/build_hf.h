@@ -22,9 +22,9 @@ uint32_t hf_window_mask(struct graph *graph, const struct model_job *job, uint32
 
 /* The mask where the model is traced (model_job.traced): whether sequences are packed is not asked,
  * but computed, and the mask (b, 1, s, s) has it: causal within each sequence, and within a window
- * as above. */
+ * as above. `added`: as it is added to scores (hf_eager_mask). */
 uint32_t hf_traced_mask(struct graph *graph, const struct model_job *job, uint32_t positions,
-                        uint32_t window);
+                        uint32_t window, bool added);
 
 /* Llama 4's: whether several sequences begin with padding (none does) is asked first, and then a
  * mask (b, 1, s, s), causal within chunks of so many tokens, is made where a sequence is as long as

@@ -136,7 +136,7 @@ void hf_gpt2_build(struct graph *graph, const struct model_config *c, const stru
     if (!way->asks_first && !job->traced)
         hf_packed_test(graph, job, positions);
     const uint32_t mask =
-        job->traced ? hf_traced_mask(graph, job, positions, HF_NO_WINDOW) : GRAPH_NONE;
+        job->traced ? hf_traced_mask(graph, job, positions, HF_NO_WINDOW, false) : GRAPH_NONE;
     x = hf_dropout_beside(graph, x, c->embedding_dropout, wte, "drop");
 
     for (uint32_t i = 0; i < c->layers; i++) {

@@ -145,10 +145,11 @@ static void make_traced_masks(struct graph *graph, const struct model_config *c,
     const struct hf_decoder *way = in->way;
     const bool windows = any_layer(c, true), full = any_layer(c, false);
     const bool one_mask = windows && !full && !way->masks_by_layer;
+    const bool added = hf_is_eager(graph, way);
     if (!one_mask && (full || !way->masks_of_types))
-        in->mask = hf_traced_mask(graph, job, in->positions, HF_NO_WINDOW);
+        in->mask = hf_traced_mask(graph, job, in->positions, HF_NO_WINDOW, added);
     if (windows)
-        in->window_mask = hf_traced_mask(graph, job, in->positions, c->sliding_window);
+        in->window_mask = hf_traced_mask(graph, job, in->positions, c->sliding_window, added);
 }
 
 /* Sinks are never asked whether sequences are packed. */

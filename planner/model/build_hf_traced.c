@@ -102,7 +102,7 @@ static uint32_t causal_mask(struct graph *graph, struct shape square, struct bot
 }
 
 uint32_t hf_traced_mask(struct graph *graph, const struct model_job *job, uint32_t positions,
-                        uint32_t window)
+                        uint32_t window, bool added)
 {
     const uint32_t b = job->batch, s = job->seq;
     const struct shape square = SHAPE(b, 1, s, s);
@@ -122,6 +122,7 @@ uint32_t hf_traced_mask(struct graph *graph, const struct model_job *job, uint32
     graph_drop(graph, sequence);
     graph_drop(graph, range);
     graph_drop(graph, rows);
+    const uint32_t out = added ? hf_eager_mask(graph, job, mask) : mask;
     graph_mark(graph, MARK_FRAME_END);
-    return mask;
+    return out;
 }

@@ -43,5 +43,6 @@ const struct family family_ernie4_5 = {
     .padding = 0 + 1,
     .parameters = count_llama,
     .code = CODE_HF,
+    .traced = true,
     .builder = {[CODE_HF] = build},
 };

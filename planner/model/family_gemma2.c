@@ -57,5 +57,6 @@ const struct family family_gemma2 = {
     .parameters = count_gemma,
     .padding = 0 + 1,
     .code = CODE_HF,
+    .traced = true,
     .builder = {[CODE_HF] = build_hf_gemma2},
 };

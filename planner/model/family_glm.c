@@ -22,5 +22,6 @@ const struct family family_glm = {
     .parameters = count_llama,
     .padding = 151329 + 1,
     .code = CODE_HF,
+    .traced = true,
     .builder = {[CODE_HF] = build_hf_glm},
 };

@@ -32,5 +32,6 @@ const struct family family_helium = {
     .padding = 3 + 1,
     .parameters = count_llama,
     .code = CODE_HF,
+    .traced = true,
     .builder = {[CODE_HF] = build},
 };

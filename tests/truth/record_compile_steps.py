@@ -213,6 +213,18 @@ HF_OPT = {**HF, "model_type": "opt", "hidden_size": 256, "num_hidden_layers": 2,
 HF_GEMMA = {**HF_GQA, "model_type": "gemma", "head_dim": 32}
 HF_GEMMA3 = {**HF_GQA, "model_type": "gemma3_text", "head_dim": 32, "sliding_window": 64,
              "layer_types": ["sliding_attention", "full_attention"]}
+HF_PHI3 = {**HF_GQA, "model_type": "phi3", "pad_token_id": 0, "sliding_window": None}
+HF_GEMMA2 = {**HF_GEMMA3, "model_type": "gemma2", "query_pre_attn_scalar": 32}
+HF_GLM4 = {**HF_GQA, "model_type": "glm4", "head_dim": 32, "pad_token_id": 0}
+FAMILIES_CASES = tuple(case for name, m in (("gemma2", HF_GEMMA2), ("phi3", HF_PHI3), ("glm4", HF_GLM4),
+                                            ("cohere", {**HF_GQA, "model_type": "cohere"})) for case in (
+    (f"model-hf-ddp-{name}", m, {**HF_MODEL, "around": True}),
+    (f"accelerate-ddp-{name}", {**m, "num_hidden_layers": 4, **({"layer_types": m["layer_types"] * 2} if "layer_types" in m else {})},
+     {**ACCELERATE, "bucket_cap_mb": 1, "ac": "full"}),
+    (f"frames-hf-fsdp2-{name}", m, HF_FRAMES),
+    (f"accelerate-fsdp1-{name}", m, {**FSDP1, **HF_FRAMES, **NATIVE_AMP}),
+)) + tuple((f"frames-hf-fsdp2-{name}", {**HF_GQA, "model_type": name, "head_dim": 32, "pad_token_id": 0}, HF_FRAMES)
+           for name in ("glm", "ernie4_5", "helium"))
 MORE_CASES = (
     ("model-hf-ddp-opt", HF_OPT, {**HF_MODEL, "around": True}),
     ("accelerate-ddp-opt", {**HF_OPT, "num_hidden_layers": 4}, {**ACCELERATE, "bucket_cap_mb": 1, "ac": "full"}),
@@ -507,6 +519,7 @@ def main():
     parser.add_argument("--hf", action="store_true", help="models of transformers compiled whole, as one graph")
     parser.add_argument("--hf-frames", action="store_true", help="likewise under FSDP2 and FSDP1")
     parser.add_argument("--accelerate", action="store_true", help="likewise as accelerate and Trainer compile them")
+    parser.add_argument("--families", action="store_true", help="likewise of families whose heads are turned or capped otherwise")
     parser.add_argument("--more", action="store_true", help="likewise of GPT-2 and other families")
     parser.add_argument("--float8", action="store_true", help="the cases in float8, which need torchao")
     parser.add_argument("--frozen", action="store_true", help="adapters and frozen parameters, which need peft")
@@ -529,7 +542,7 @@ def main():
     rows = []
     cases = (FLOAT8_CASES if args.float8 else MODEL_CASES if args.model else FRAMES_CASES if args.frames else
              PARTS_CASES if args.parts else FROZEN_CASES if args.frozen else ZERO_CASES if args.zero else HF_CASES if args.hf else
-             ACCELERATE_CASES if args.accelerate else MORE_CASES if args.more else HF_FRAMES_CASES if args.hf_frames else CASES)
+             ACCELERATE_CASES if args.accelerate else MORE_CASES if args.more else FAMILIES_CASES if args.families else HF_FRAMES_CASES if args.hf_frames else CASES)
     for case in cases:
         if fnmatch.fnmatch(case[0], args.only):
             try:
