@@ -417,12 +417,6 @@ enum err_code joint_operand(struct joint *joint, const struct operand *operand, 
         set_value(joint, operand->place, base);
     }
     const uint64_t all = shape_elements(&joint->nodes[base].shape);
-    if (shape_elements(s) == 0) { /* a part of no elements */
-        *out = joint_node(joint, &(struct joint_want){.name = JOINT_FULL,
-                                                      .dtype = (enum dtype)operand->dtype,
-                                                      .shape = *s});
-        return ERR_OK;
-    }
     if (operand->offset && !operand->pitch && !operand->layout && s->rank == 1 && s->dim[0] < all) {
         struct operand part = *operand; /* of the only row */
         part.pitch = (uint32_t)all;

@@ -346,19 +346,10 @@ static void twice(const struct works *w)
     write(w, 0, joint_view(w->joint, of_one(w, JOINT_CLONE, both, 0), shape));
 }
 
-static bool is_empty(const struct works *w, uint32_t x)
-{
-    return shape_elements(&at(w, x)->shape) == 0;
-}
-
 static void join(const struct works *w)
 {
     if (w->kernel->ins == 1) {
         twice(w);
-        return;
-    }
-    if (w->kernel->ins == 2 && is_empty(w, w->in[1])) {
-        write(w, 0, w->in[0]);
         return;
     }
     struct joint_want want = {.name = JOINT_CAT,
@@ -378,16 +369,17 @@ static void join(const struct works *w)
  */
 static void interleave(const struct works *w)
 {
+    const struct operand *x = &w->kernel->operands[0], *y = &w->kernel->operands[1];
     const struct shape shape = result(w, 0)->shape;
     struct shape one = shape;
     one.dim[one.rank - 1] = 1;
-    if (w->in[0] != w->in[1]) {
+    if (x->place != y->place || x->offset != y->offset) {
         join(w);
         return;
     }
-    const uint32_t x = joint_view(w->joint, w->in[0], one);
+    const uint32_t single = joint_view(w->joint, w->in[0], one);
     const uint32_t both =
-        element(w, JOINT_EXPAND, (enum dtype)at(w, x)->dtype, shape, x, JOINT_NONE, 0);
+        element(w, JOINT_EXPAND, (enum dtype)at(w, single)->dtype, shape, single, JOINT_NONE, 0);
     write(w, 0, of_one(w, JOINT_CLONE, both, 0));
 }
 
@@ -398,10 +390,6 @@ static void slice_backward(const struct works *w, uint32_t step)
     const struct shape shape = result(w, 0)->shape;
     const uint32_t zeros = joint_node(
         w->joint, &(struct joint_want){.name = JOINT_FULL, .dtype = dtype, .shape = shape});
-    if (is_empty(w, w->in[0])) {
-        write(w, 0, zeros);
-        return;
-    }
     write(w, 0,
           joint_node(w->joint, &(struct joint_want){.name = JOINT_PUT_SLICE,
                                                     .dtype = dtype,
@@ -508,39 +496,26 @@ static void product(const struct works *w)
     write(w, 0, element(w, JOINT_MUL, dtype, result(w, 0)->shape, w->in[0], w->in[1], 0));
 }
 
-static bool is_zeros(const struct works *w, uint32_t x)
-{
-    return at(w, x)->name == JOINT_FULL && at(w, x)->number == 0;
-}
-
-static uint32_t sum_of(const struct works *w, uint32_t x, uint32_t y)
-{
-    return is_zeros(w, x) ? y : is_zeros(w, y) ? x : of_two(w, JOINT_ADD, x, y);
-}
-
 /* x, y -> y += x: a new y. */
 static enum err_code add_in_place(const struct works *w, struct err *err)
 {
     uint32_t y;
     TRY(joint_operand(w->joint, result(w, 0), &y, err));
-    joint_write(w->joint, result(w, 0), sum_of(w, y, w->in[0]));
+    joint_write(w->joint, result(w, 0), of_two(w, JOINT_ADD, y, w->in[0]));
     return ERR_OK;
 }
 
 /* x, y -> x + y in x */
 static void add_to(const struct works *w)
 {
-    joint_write(w->joint, &w->kernel->operands[0], sum_of(w, w->in[0], w->in[1]));
+    joint_write(w->joint, &w->kernel->operands[0], of_two(w, JOINT_ADD, w->in[0], w->in[1]));
 }
 
 static bool elementwise(const struct works *w)
 {
     switch ((enum work_kind)w->kernel->work) {
     case WORK_ADD:
-        if (is_zeros(w, w->in[0]) || is_zeros(w, w->in[1]))
-            write(w, 0, sum_of(w, w->in[0], w->in[1]));
-        else
-            two(w, JOINT_ADD);
+        two(w, JOINT_ADD);
         return true;
     case WORK_SUB:
         two(w, JOINT_SUB);

@@ -227,6 +227,7 @@ struct graph {
     uint32_t loss;      /* the tensor backward starts from */
     enum dtype compute; /* dtype of unsharded parameters and activations */
     bool wide_trained;  /* ... but for parameters that are trained, which are in fp32 */
+    bool compiled;      /* blocks or all of it, by torch.compile */
     enum dtype made;    /* the default one while the model is made */
     enum autograd autograd;
     uint32_t torch; /* 2.x, whose operators these are (base/torch.h); 0: the newest */

@@ -225,6 +225,7 @@ struct model_job job_model(const struct job *job)
     model.copies_outputs = system_copies_outputs(&job->strategy);
     model.own_experts = job->strategy.experts_replicate > 0;
     model.watched = is_watched(job);
+    model.compiled = job_tape(job).compiled != COMPILED_NOT;
     model.traced = is_traced(job);
     model.split = is_split(job);
     model.flat = is_flat(job);
@@ -311,7 +312,8 @@ static enum err_code check_compiled_model(const struct job *job, struct err *err
         job->strategy.units != UNITS_BLOCKS && job->strategy.units != UNITS_TORCHTITAN)
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile model with --code hf is planned with blocks as units, or none: "
-                       "where the embedding is one, too, what its hooks break was not recorded");
+                       "what the hooks of others break (the embedding's, adapters') was not "
+                       "recorded");
     const char *what = job->model.float8    ? "--float8"
                        : copies_others(job) ? "--find-unused-parameters"
                                             : NULL;

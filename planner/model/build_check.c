@@ -26,7 +26,8 @@ static enum err_code check_torchtitan(const struct model_config *c, const struct
 
 #define RECORDED                                                                                   \
     "(of llama, mistral, ministral, qwen2, qwen3, olmo, olmo2, olmo3, granite, stablelm, "         \
-    "starcoder2, smollm3, seed_oss, exaone4, phi, gpt2, opt, gemma and gemma3_text it is)"
+    "starcoder2, smollm3, seed_oss, exaone4, phi, phi3, gpt2, opt, gemma, gemma2, gemma3_text, "   \
+    "glm, glm4, cohere, ernie4_5 and helium it is)"
 
 const char *model_untraced(const struct model_config *config)
 {

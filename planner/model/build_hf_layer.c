@@ -481,8 +481,9 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
         .k = heads.k,
         .v = heads.v,
         .mask = mask,
-        .q_contiguous =
-            block->way->rotary != HF_ROTARY_WHOLE && block->way->rotary < HF_ROTARY_NEIGHBOURS,
+        .q_contiguous = block->way->rotary != HF_ROTARY_WHOLE &&
+                        block->way->rotary < HF_ROTARY_NEIGHBOURS &&
+                        !(graph->compiled && c->rotary_dim == c->head_dim), /* hf_join_heads */
         .both_ways = block->way->encoder,
         .dropout = c->attention_dropout,
         .scale = scale_of(c),

@@ -162,8 +162,12 @@ struct hf_cut hf_cut_heads(struct graph *graph, uint32_t x, uint32_t turned)
     return (struct hf_cut){first, op_slice_last(graph, x, turned, d - turned)};
 }
 
+/* Compiled, a cat of one that has elements is that one (torch/_inductor/decomposition.py, cat): in
+ * its order of memory, too, which the attention's result has then. */
 uint32_t hf_join_heads(struct graph *graph, uint32_t embedded, uint32_t passed)
 {
+    if (graph->compiled && shape_elements(&graph->tensors[passed].shape) == 0)
+        return embedded;
     const uint32_t out = op_cat_last(graph, embedded, passed);
     graph_drop(graph, embedded);
     return out;

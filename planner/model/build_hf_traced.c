@@ -107,9 +107,10 @@ uint32_t hf_traced_mask(struct graph *graph, const struct model_job *job, uint32
     const uint32_t b = job->batch, s = job->seq;
     const struct shape square = SHAPE(b, 1, s, s);
     graph_mark(graph, MARK_FRAME); /* a function of its own makes it */
-    const uint32_t rows = op_repeat_no_grad(
-        graph, ATEN_CLONE, graph_view(graph, positions, SHAPE(1, s)), SHAPE(b, s), 0);
-    const uint32_t sequence = sequences(graph, rows), range = hf_positions(graph, job);
+    const uint32_t row = graph_view(graph, positions, SHAPE(1, s));
+    const uint32_t rows = op_repeat_no_grad(graph, ATEN_CLONE, row, SHAPE(b, s), 0);
+    const uint32_t sequence = sequences(graph, b > 1 ? rows : row), /* one is not expanded yet */
+        range = hf_positions(graph, job);
     const struct both of = pick(graph, sequence, range);
     const uint32_t alike =
         also(graph, square, of_masks(graph, WORK_EQUAL, ATEN_EQ_TENSOR, square, of.q, of.k));

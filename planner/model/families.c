@@ -103,6 +103,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     lora_begin(graph, &lora);
     graph->own_init = job->own_init;
     graph->made = job->made;
+    graph->compiled = job->compiled;
     graph->wide_trained = job->wide_trained;
     graph->views = job->views;
     graph->own_experts = job->own_experts;

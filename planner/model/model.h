@@ -271,6 +271,7 @@ struct model_job {
     bool flat;           /* torchtitan's and nanoGPT's blocks have no modules for attention and MLP:
                             their linear layers are the block's own */
     bool watched;        /* a dispatch mode watches the blocks: checkpoints by a policy have one */
+    bool compiled;       /* blocks or all of it, by torch.compile */
     bool traced;        /* torch.compile traces the whole model: what transformers' code asks of the
                            values of tensors is not asked */
     bool split;         /* DDPOptimizer splits what is compiled where buckets end */

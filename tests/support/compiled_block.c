@@ -32,6 +32,7 @@ static struct graph *graph_of(const json_t *row)
     const char *store = truth_text(json_object_get(row, "strategy"), "store_dtype", "");
     const char *what = truth_text(json_object_get(row, "strategy"), "compile", "");
     struct model_job job = {
+        .compiled = true,
         .traced = strcmp(what, "model") == 0,
         .compute = strcmp(store, "fp32") == 0 ? DTYPE_FP32 : DTYPE_BF16,
         .attention = ATTENTION_FLASH,

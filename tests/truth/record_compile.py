@@ -33,6 +33,7 @@ import subprocess
 import sys
 import tempfile
 import types
+import unittest.mock
 
 HERE = pathlib.Path(__file__).resolve().parent
 LLAMA = {"kind": "llama", "dim": 256, "heads": 8, "kv_heads": 4, "ffn": 704, "vocab": 251, "layers": 2,
@@ -84,6 +85,25 @@ CASES = (
     ("gpt2-autocast", GPT2, AUTOCAST),
     ("hf-gpt2-autocast", HF_GPT2, {**AUTOCAST, "code": "hf"}),
     ("hf-llama-autocast", HF_LLAMA, {**AUTOCAST, "code": "hf"}),
+    ("hf-gemma2", {**HF_LLAMA, "num_key_value_heads": 4, "model_type": "gemma2", "head_dim": 32, "query_pre_attn_scalar": 32,
+                   "sliding_window": 4096, "layer_types": ["sliding_attention", "full_attention"]}, HFB),
+    ("hf-gemma2-full", {**HF_LLAMA, "num_key_value_heads": 4, "model_type": "gemma2", "head_dim": 32, "batch": 1,
+                        "query_pre_attn_scalar": 32, "sliding_window": 64}, {**HFB, "ac": "full"}),
+    ("hf-phi3", {**HF_LLAMA, "num_key_value_heads": 2, "model_type": "phi3", "pad_token_id": 0, "sliding_window": None}, HFB),
+    ("hf-glm4", {**HF_LLAMA, "num_key_value_heads": 2, "model_type": "glm4", "head_dim": 32, "pad_token_id": 0}, HFB),
+    ("hf-glm", {**HF_LLAMA, "num_key_value_heads": 2, "model_type": "glm", "head_dim": 32, "pad_token_id": 0}, HFB),
+    ("hf-cohere", {**HF_LLAMA, "num_key_value_heads": 2, "model_type": "cohere"}, HFB),
+    ("hf-ernie4_5", {**HF_LLAMA, "num_key_value_heads": 2, "model_type": "ernie4_5", "head_dim": 32}, HFB),
+    ("hf-helium", {**HF_LLAMA, "num_key_value_heads": 2, "model_type": "helium", "head_dim": 32}, HFB),
+    ("hf-gptj", {**HF, "model_type": "gptj", "vocab_size": 251, "n_positions": 128, "n_embd": 256, "n_layer": 2, "n_head": 4,
+                 "rotary_dim": 32, "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}, HFB),
+    ("hf-codegen", {**HF, "model_type": "codegen", "vocab_size": 251, "n_positions": 128, "n_ctx": 128, "n_embd": 256,
+                    "n_layer": 2, "n_head": 4, "rotary_dim": 32, "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}, HFB),
+    ("hf-gpt_neo", {**HF, "model_type": "gpt_neo", "vocab_size": 251, "max_position_embeddings": 128, "hidden_size": 256,
+                    "num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]], "window_size": 64,
+                    "resid_dropout": 0.0, "embed_dropout": 0.0, "attention_dropout": 0.0}, HFB),
+    ("hf-mpt", {**HF, "model_type": "mpt", "vocab_size": 251, "d_model": 256, "n_heads": 4, "n_layers": 2, "max_seq_len": 128},
+     HFB),
     ("hf-qwen3-gqa", {**HF_LLAMA, "model_type": "qwen3", "head_dim": 32, "num_key_value_heads": 2}, HFB),
 )
 TENSORWISE, ROWWISE, GW_HP = ({**BF16, "float8": r} for r in ("tensorwise", "rowwise", "rowwise_with_gw_hp"))
@@ -487,13 +507,26 @@ def gathered(model):
             module.weight = torch.nn.Parameter(weight, requires_grad=True)
 
 
+TENSOR = torch.tensor
+
+
+def number(value, **kwargs):
+    """torch.tensor of a number, which makes a real one of it first."""
+    return torch.full((), value, **kwargs) if isinstance(value, (int, float)) else TENSOR(value, **kwargs)
+
+
+def masks_of_numbers(m):
+    """Of a model that adds its masks: they are made of numbers, outside of its blocks."""
+    return unittest.mock.patch("torch.tensor", number) if m.get("model_type") == "gemma2" else contextlib.nullcontext()
+
+
 def record(name, m, s, joint=None):
     torch._dynamo.reset()
     recorder = Recorder()
     models.RMSNorm = lambda dim: torch.nn.RMSNorm(dim, eps=1e-5)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     try:
-        with mode, torch.device("cuda:0"), models.as_on_cuda():
+        with mode, torch.device("cuda:0"), models.as_on_cuda(), masks_of_numbers(m):
             model, blocks = models.make(m, s)
             if s.get("float8_all_gather"):
                 gathered(model)

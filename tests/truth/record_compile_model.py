@@ -118,6 +118,17 @@ HF_CASES = (
     ("model-hf-phi3", {**HF_GQA, "model_type": "phi3", "pad_token_id": 0, "sliding_window": None}, HF_WHOLE),
     ("model-hf-gemma2", {**HF_GQA, "model_type": "gemma2", "head_dim": 32, "query_pre_attn_scalar": 32, "sliding_window": 64,
                          "layer_types": ["sliding_attention", "full_attention"]}, HF_WHOLE),
+    ("model-hf-arcee", {**HF_GQA, "model_type": "arcee"}, HF_WHOLE),
+    ("model-hf-cohere2", {**HF_GQA, "model_type": "cohere2", "sliding_window": 64,
+                          "layer_types": ["sliding_attention", "full_attention"]}, HF_WHOLE),
+    ("model-hf-hunyuan_v1_dense", {**HF_GQA, "model_type": "hunyuan_v1_dense", "head_dim": 32}, HF_WHOLE),
+    ("model-hf-nemotron", {**HF_GQA, "model_type": "nemotron"}, HF_WHOLE),
+    ("model-hf-vaultgemma", {**HF_GQA, "model_type": "vaultgemma", "head_dim": 32, "query_pre_attn_scalar": 32,
+                             "sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"]}, HF_WHOLE),
+    ("model-hf-qwen3_moe", {**HF_GQA, "model_type": "qwen3_moe", "head_dim": 32, "num_experts": 8, "num_experts_per_tok": 2,
+                            "moe_intermediate_size": 128}, HF_WHOLE),
+    ("model-hf-mixtral", {**HF_GQA, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2,
+                          "sliding_window": None}, HF_WHOLE),
     ("model-hf-llama-accelerate", HF_GQA, ACCELERATE),
     ("model-hf-llama-accelerate-full", HF_GQA, {**ACCELERATE, "ac": "full"}),
     ("model-hf-llama-accelerate-tied", {**HF_GQA, "tie_word_embeddings": True, "batch": 1}, ACCELERATE),
@@ -173,7 +184,6 @@ FROZEN_CASES = (        # adapters, and what else has parameters that are not tr
     ("model-frozen-gpt2", GPT2, {**WHOLE, "freeze": "wte.*,wpe.*,*.bias"}),
     ("model-frozen-hf-llama", HF_GQA, {**HF_WHOLE, "freeze": "*embed_tokens*,*layers.0.*"}),
     ("model-frozen-hf-llama-mlp", HF_GQA, {**ACCELERATE, "freeze": "*mlp*,*lm_head*"}),
-    ("model-frozen-hf-gemma-tied", {**HF_GQA, "model_type": "gemma", "head_dim": 32}, {**HF_WHOLE, "freeze": "*embed_tokens*,*norm*"}),
     ("parts-lora-llama", {**HF_GQA, "num_hidden_layers": 4}, {**HF_WHOLE, "lora": "64,all-linear", **ONE}),
     ("parts-frozen-llama", DEEP, {**WHOLE, **ONE, "freeze": "tok_embeddings.*,layers.0.*,*.wq.*"}),
 )
@@ -219,21 +229,13 @@ def part_of(forward, backward):
     return row
 
 
-TENSOR = torch.tensor
-
-
-def number(value, **kwargs):
-    """torch.tensor of a number, which makes a real one of it first."""
-    return torch.full((), value, **kwargs) if isinstance(value, (int, float)) else TENSOR(value, **kwargs)
-
-
 def record(name, m, s, texts=None):
     torch._dynamo.reset()
     recorder = Recorder()
     models.RMSNorm = lambda dim: torch.nn.RMSNorm(dim, eps=1e-5)
     try:
         with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cuda:0"), models.as_on_cuda():
-            with unittest.mock.patch("torch.tensor", number):
+            with unittest.mock.patch("torch.tensor", record_compile.number):
                 model, blocks = models.make(m, s)
             for p in recorder_of.matching(model, s.get("freeze")):
                 p.requires_grad_(False)
