@@ -27,7 +27,8 @@ static enum err_code check_torchtitan(const struct model_config *c, const struct
 #define RECORDED                                                                                   \
     "(of llama, mistral, ministral, qwen2, qwen3, olmo, olmo2, olmo3, granite, stablelm, "         \
     "starcoder2, smollm3, seed_oss, exaone4, phi, phi3, gpt2, opt, gemma, gemma2, gemma3_text, "   \
-    "glm, glm4, cohere, ernie4_5 and helium it is)"
+    "glm, glm4, cohere, cohere2, ernie4_5, helium, arcee, hunyuan_v1_dense, nemotron and "         \
+    "vaultgemma it is)"
 
 const char *model_untraced(const struct model_config *config)
 {
@@ -88,6 +89,11 @@ static enum err_code check_hf(const struct family *family, const struct model_co
     const bool in_python = c->sinks || c->arch == ARCH_GEMMA2 || c->arch == ARCH_GPTJ ||
                            c->arch == ARCH_CODEGEN || c->arch == ARCH_GPT_NEO ||
                            c->arch == ARCH_MPT || job->attention == ATTENTION_EAGER;
+    if (job->compiled && in_python && !family->traced)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--compile: what torch.compile makes of %s's attention, which is written in "
+                       "Python, was not recorded, and is not planned",
+                       family->name);
     if (job->seq == 1 && in_python)
         return err_set(
             err, ERR_UNSUPPORTED,

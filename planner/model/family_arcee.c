@@ -38,5 +38,6 @@ const struct family family_arcee = {
     .heads_divide_hidden = true,
     .parameters = count_ungated,
     .code = CODE_HF,
+    .traced = true,
     .builder = {[CODE_HF] = build},
 };

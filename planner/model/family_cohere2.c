@@ -45,5 +45,6 @@ const struct family family_cohere2 = {
     .padding = 0 + 1,
     .parameters = count_cohere,
     .code = CODE_HF,
+    .traced = true,
     .builder = {[CODE_HF] = build},
 };

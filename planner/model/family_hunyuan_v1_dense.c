@@ -34,5 +34,6 @@ const struct family family_hunyuan_v1_dense = {
     .padding = 0 + 1,
     .parameters = count_llama,
     .code = CODE_HF,
+    .traced = true,
     .builder = {[CODE_HF] = build},
 };

@@ -36,5 +36,6 @@ const struct family family_vaultgemma = {
     .parameters = count_llama,
     .padding = 0 + 1,
     .code = CODE_HF,
+    .traced = true,
     .builder = {[CODE_HF] = build},
 };

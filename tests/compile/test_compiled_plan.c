@@ -66,7 +66,9 @@ static void blocks_keep_what_was_saved(void **state)
     for (; compiled_block_read(rows, &block); rows++) {
         struct err err = {0};
         struct stream *stream;
-        if (block.options.compiled == COMPILED_MODEL) { /* it has no borders inside */
+        const bool is_first = json_object_get(block.row, "part") &&
+                              truth_number(block.row, "part", 0) == 0; /* of several rows */
+        if (block.options.compiled == COMPILED_MODEL || is_first) {    /* no borders inside */
             compiled_block_free(&block);
             continue;
         }

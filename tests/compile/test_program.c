@@ -202,9 +202,10 @@ static void programs_are_inductors(void **state)
     print_message("%u of %u forward programs of transformers' models have as many kernels\n",
                   count.whole_fused, count.whole);
     assert_true(count.programs >= 582 && count.exact + 45 >= count.programs);
-    assert_true(2 * (count.forward + 4) >= count.programs);
+    assert_true(2 * (count.forward + 7) >= count.programs);
     assert_true(count.whole_fused >= 46);
-    assert_true(count.otherwise <= 2); /* lora-qwen3's two blocks, whose heads are normed */
+    /* lora-qwen3's two blocks, whose heads are normed, and gemma2's, whose scores are capped */
+    assert_true(count.otherwise <= 4);
     assert_true(count.worst < 0.08);
 }
 

@@ -95,15 +95,6 @@ CASES = (
     ("hf-cohere", {**HF_LLAMA, "num_key_value_heads": 2, "model_type": "cohere"}, HFB),
     ("hf-ernie4_5", {**HF_LLAMA, "num_key_value_heads": 2, "model_type": "ernie4_5", "head_dim": 32}, HFB),
     ("hf-helium", {**HF_LLAMA, "num_key_value_heads": 2, "model_type": "helium", "head_dim": 32}, HFB),
-    ("hf-gptj", {**HF, "model_type": "gptj", "vocab_size": 251, "n_positions": 128, "n_embd": 256, "n_layer": 2, "n_head": 4,
-                 "rotary_dim": 32, "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}, HFB),
-    ("hf-codegen", {**HF, "model_type": "codegen", "vocab_size": 251, "n_positions": 128, "n_ctx": 128, "n_embd": 256,
-                    "n_layer": 2, "n_head": 4, "rotary_dim": 32, "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}, HFB),
-    ("hf-gpt_neo", {**HF, "model_type": "gpt_neo", "vocab_size": 251, "max_position_embeddings": 128, "hidden_size": 256,
-                    "num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]], "window_size": 64,
-                    "resid_dropout": 0.0, "embed_dropout": 0.0, "attention_dropout": 0.0}, HFB),
-    ("hf-mpt", {**HF, "model_type": "mpt", "vocab_size": 251, "d_model": 256, "n_heads": 4, "n_layers": 2, "max_seq_len": 128},
-     HFB),
     ("hf-qwen3-gqa", {**HF_LLAMA, "model_type": "qwen3", "head_dim": 32, "num_key_value_heads": 2}, HFB),
 )
 TENSORWISE, ROWWISE, GW_HP = ({**BF16, "float8": r} for r in ("tensorwise", "rowwise", "rowwise_with_gw_hp"))

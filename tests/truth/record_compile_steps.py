@@ -224,7 +224,13 @@ FAMILIES_CASES = tuple(case for name, m in (("gemma2", HF_GEMMA2), ("phi3", HF_P
     (f"frames-hf-fsdp2-{name}", m, HF_FRAMES),
     (f"accelerate-fsdp1-{name}", m, {**FSDP1, **HF_FRAMES, **NATIVE_AMP}),
 )) + tuple((f"frames-hf-fsdp2-{name}", {**HF_GQA, "model_type": name, "head_dim": 32, "pad_token_id": 0}, HF_FRAMES)
-           for name in ("glm", "ernie4_5", "helium"))
+           for name in ("glm", "ernie4_5", "helium", "hunyuan_v1_dense")) + (
+    ("frames-hf-fsdp2-arcee", {**HF_GQA, "model_type": "arcee"}, HF_FRAMES),
+    ("frames-hf-fsdp2-nemotron", {**HF_GQA, "model_type": "nemotron"}, HF_FRAMES),
+    ("frames-hf-fsdp2-cohere2", {**HF_GQA, "model_type": "cohere2", "sliding_window": 64,
+                                 "layer_types": ["sliding_attention", "full_attention"]}, HF_FRAMES),
+    ("frames-hf-fsdp2-vaultgemma", {**HF_GEMMA2, "model_type": "vaultgemma"}, HF_FRAMES),
+)
 MORE_CASES = (
     ("model-hf-ddp-opt", HF_OPT, {**HF_MODEL, "around": True}),
     ("accelerate-ddp-opt", {**HF_OPT, "num_hidden_layers": 4}, {**ACCELERATE, "bucket_cap_mb": 1, "ac": "full"}),
