@@ -27,7 +27,7 @@ static enum err_code check_torchtitan(const struct model_config *c, const struct
 #define RECORDED                                                                                   \
     "(of llama, mistral, ministral, qwen2, qwen3, olmo, olmo2, olmo3, granite, stablelm, "         \
     "starcoder2, smollm3, seed_oss, exaone4, phi, phi3, gpt2, opt, gemma, gemma2, gemma3_text, "   \
-    "glm, glm4, cohere, cohere2, ernie4_5, helium, arcee, hunyuan_v1_dense, nemotron and "         \
+    "glm, glm4, cohere, cohere2, ernie4_5, helium, arcee, hunyuan_v1_dense and "                   \
     "vaultgemma it is)"
 
 const char *model_untraced(const struct model_config *config)

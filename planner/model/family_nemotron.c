@@ -55,6 +55,5 @@ const struct family family_nemotron = {
     PRESETS(presets),
     .parameters = count_ungated_biased,
     .code = CODE_HF,
-    .traced = true,
     .builder = {[CODE_HF] = build},
 };

@@ -66,9 +66,9 @@ static void blocks_keep_what_was_saved(void **state)
     for (; compiled_block_read(rows, &block); rows++) {
         struct err err = {0};
         struct stream *stream;
-        const bool is_first = json_object_get(block.row, "part") &&
-                              truth_number(block.row, "part", 0) == 0; /* of several rows */
-        if (block.options.compiled == COMPILED_MODEL || is_first) {    /* no borders inside */
+        /* What comes to the first one may not be saved where nothing is trained before it. */
+        const bool differ = json_object_get(block.row, "part");
+        if (block.options.compiled == COMPILED_MODEL || differ) { /* no borders inside */
             compiled_block_free(&block);
             continue;
         }

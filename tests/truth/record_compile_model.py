@@ -122,7 +122,6 @@ HF_CASES = (
     ("model-hf-cohere2", {**HF_GQA, "model_type": "cohere2", "sliding_window": 64,
                           "layer_types": ["sliding_attention", "full_attention"]}, HF_WHOLE),
     ("model-hf-hunyuan_v1_dense", {**HF_GQA, "model_type": "hunyuan_v1_dense", "head_dim": 32}, HF_WHOLE),
-    ("model-hf-nemotron", {**HF_GQA, "model_type": "nemotron"}, HF_WHOLE),
     ("model-hf-vaultgemma", {**HF_GQA, "model_type": "vaultgemma", "head_dim": 32, "query_pre_attn_scalar": 32,
                              "sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"]}, HF_WHOLE),
     ("model-hf-llama-accelerate", HF_GQA, ACCELERATE),

@@ -226,7 +226,6 @@ FAMILIES_CASES = tuple(case for name, m in (("gemma2", HF_GEMMA2), ("phi3", HF_P
 )) + tuple((f"frames-hf-fsdp2-{name}", {**HF_GQA, "model_type": name, "head_dim": 32, "pad_token_id": 0}, HF_FRAMES)
            for name in ("glm", "ernie4_5", "helium", "hunyuan_v1_dense")) + (
     ("frames-hf-fsdp2-arcee", {**HF_GQA, "model_type": "arcee"}, HF_FRAMES),
-    ("frames-hf-fsdp2-nemotron", {**HF_GQA, "model_type": "nemotron"}, HF_FRAMES),
     ("frames-hf-fsdp2-cohere2", {**HF_GQA, "model_type": "cohere2", "sliding_window": 64,
                                  "layer_types": ["sliding_attention", "full_attention"]}, HF_FRAMES),
     ("frames-hf-fsdp2-vaultgemma", {**HF_GEMMA2, "model_type": "vaultgemma"}, HF_FRAMES),
@@ -551,11 +550,8 @@ def main():
              ACCELERATE_CASES if args.accelerate else MORE_CASES if args.more else FAMILIES_CASES if args.families else HF_FRAMES_CASES if args.hf_frames else CASES)
     for case in cases:
         if fnmatch.fnmatch(case[0], args.only):
-            try:
-                rows.append(record_case(*case))
-                print(case[0], len(rows[-1]["border"]), rows[-1]["graphs"], flush=True)
-            except Exception as e:
-                import traceback; traceback.print_exc(limit=-8); print(case[0], "FAILED", str(e)[:300], flush=True)
+            rows.append(record_case(*case))
+            print(case[0], len(rows[-1]["border"]), rows[-1]["graphs"], flush=True)
     with open(args.out, "w") as f:
         for row in rows:
             f.write(json.dumps(row, separators=(",", ":")) + "\n")
