@@ -280,7 +280,7 @@ static bool heads_of(const struct operand *operand, struct operand *part, uint32
     const struct shape *s = &operand->shape;
     const struct strides *layout = operand->layout;
     if (s->rank != 4 || !layout || layout_is_unknown(layout) || layout->of[3] != 1 ||
-        layout->of[2] != operand->pitch || layout->of[1] >= operand->pitch)
+        layout->of[2] != operand->pitch || layout->of[1] == 0 || layout->of[1] >= operand->pitch)
         return false;
     *width = (uint32_t)layout->of[1];
     *part = *operand;
