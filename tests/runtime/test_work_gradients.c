@@ -469,8 +469,8 @@ static void log_softmax(const struct layer *layer, const struct element *changed
         if (changed && changed->at / layer->h != row)
             continue;
         const double *x = in[0] + (size_t)row * layer->h;
-        double sum = 0;
-        for (uint32_t i = 0; i < layer->h; i++)
+        double sum = exp(x[0]);
+        for (uint32_t i = 1; i < layer->h; i++)
             sum += exp(x[i]);
         const double logarithm = log(sum);
         for (uint32_t i = 0; i < layer->h; i++)

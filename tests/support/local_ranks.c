@@ -74,7 +74,7 @@ int local_ranks(int ranks, const char *fmt, ...)
     char program[1024], arguments[2048], *words[MOST_WORDS] = {program};
     const uint16_t port = free_port();
     pid_t pids[MOST_RANKS];
-    int ends[2], count = 1;
+    int ends[2] = {-1, -1}, count = 1;
     va_list args;
     va_start(args, fmt);
     vsnprintf(arguments, sizeof arguments, fmt, args);
