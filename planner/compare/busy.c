@@ -20,8 +20,9 @@ enum machine_busy busy_of(const struct busy_evidence *e)
     if (e->steps.count == 0 || !(e->work_measured_s > 0) || !is_calibration(e->profile, e->device))
         return BUSY_NO;
     const double kernels = e->work_s / e->work_measured_s;
-    const double open = e->high_s / e->low_s * (1 + e->steps.spread);
-    if (slow_s > e->high_s && kernels > open)
+    const double most = e->high_s / e->step_s * (1 + e->steps.spread);
+    const double least = e->low_s / e->step_s / (1 + e->steps.spread);
+    if (slow_s > e->high_s && kernels > most)
         return BUSY_NOW;
-    return fast_s < e->low_s && kernels < 1 / open ? BUSY_AT_CALIBRATION : BUSY_NO;
+    return fast_s < e->low_s && kernels < least ? BUSY_AT_CALIBRATION : BUSY_NO;
 }

@@ -10,7 +10,7 @@ enum machine_busy { BUSY_NO, BUSY_NOW, BUSY_AT_CALIBRATION };
 
 struct busy_evidence {
     struct run_steps steps;
-    double low_s, high_s;           /* what the prediction leaves open; NAN: not told */
+    double step_s, low_s, high_s;   /* predicted, and what that leaves open; NAN: not told */
     double work_s, work_measured_s; /* kernels of the compute lane: recorded, and by calibration */
     const char *profile, *device;   /* names; NULL: not told */
 };

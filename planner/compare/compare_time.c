@@ -238,6 +238,7 @@ static void judge_steps(const struct join *join, const json_t *time, struct comp
 {
     struct busy_evidence evidence = {
         .steps = run_steps_read(join->trace),
+        .step_s = out->predicted_step_s,
         .low_s = out->predicted_low_s,
         .high_s = out->predicted_high_s,
         .profile = out->profile,

@@ -35,10 +35,11 @@ static void a_trace_tells_them(void **state)
     trace_free(trace);
 }
 
-/* Predicted 0.9 ... 1.1 s, half of it kernels. */
+/* Predicted 1 s, 0.9 ... 1.1 s, half of it kernels. */
 static struct busy_evidence evidence(double step_s, double spread, double work_s)
 {
     return (struct busy_evidence){.steps = {10, step_s, spread},
+                                  .step_s = 1.0,
                                   .low_s = 0.9,
                                   .high_s = 1.1,
                                   .work_s = work_s,
@@ -72,6 +73,12 @@ static void a_machine_is_busy_where_steps_and_kernels_say_so(void **state)
     }
     struct busy_evidence e = evidence(3.0, 0.05, 1.5);
     e.low_s = e.high_s = NAN;
+    assert_int_equal(busy_of(&e), BUSY_NO);
+    e = evidence(0.68, 0.1, 0.33); /* a calibration that leaves more open above than below */
+    e.low_s = 0.8;
+    e.high_s = 1.6;
+    assert_int_equal(busy_of(&e), BUSY_AT_CALIBRATION);
+    e.work_s = 0.38;
     assert_int_equal(busy_of(&e), BUSY_NO);
     e = evidence(3.0, 0.05, 1.5);
     e.steps.count = 0;
