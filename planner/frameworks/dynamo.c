@@ -31,15 +31,31 @@ static const char *model_reason(struct import *im)
     return what ? import_text(im, "which was not recorded with %s", what) : NULL;
 }
 
+/* Units whose hooks break the graph where it was not recorded (job.c says so of a command line,
+ * too): modules by size, peft's own. NULL: there are none. */
+static const char *units_reason(struct import *im)
+{
+    static const char *const recorded[] = {"blocks", "torchtitan", "none"};
+    const enum system_kind system = system_in(im);
+    if (system != SYSTEM_FSDP1 && system != SYSTEM_FSDP2)
+        return NULL;
+    char buffer[NUMBER_TEXT];
+    const char *units = import_value(im, "units", buffer);
+    for (size_t i = 0; units && i < sizeof recorded / sizeof *recorded; i++)
+        if (strcmp(units, recorded[i]) == 0)
+            return NULL;
+    return units ? import_text(im, "which was not recorded with --units %s", units) : NULL;
+}
+
 /* Why the model cannot be planned as one that is compiled whole; NULL: it can. */
 static const char *whole_reason(struct import *im)
 {
-    return system_in(im) == SYSTEM_ZERO3 ? UNDER_ZERO3
-           : system_in(im) == SYSTEM_FSDP1 && native_amp_is(im, "fp16")
-               ? "which was not recorded under autocast to fp16"
-           : import_has(im, "lora") || import_has(im, "freeze")
-               ? "which was not recorded with adapters or frozen parameters"
-               : model_reason(im);
+    if (system_in(im) == SYSTEM_ZERO3)
+        return UNDER_ZERO3;
+    if (system_in(im) == SYSTEM_FSDP1 && native_amp_is(im, "fp16"))
+        return "which was not recorded under autocast to fp16";
+    const char *units = units_reason(im);
+    return units ? units : model_reason(im);
 }
 
 static void list_otherwise(struct import *im, const struct dynamo *d)

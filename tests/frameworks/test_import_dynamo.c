@@ -65,6 +65,9 @@ static void what_is_otherwise_is_listed(void **state)
          "dynamo_config.dynamo_backend", "not Inductor", 3},
         {"distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 3\n" BF16 INDUCTOR,
          "strategy zero3", "dynamo_config.dynamo_backend", "ZeRO-3", 6},
+        {"distributed_type: FSDP\nfsdp_config:\n  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n"
+         "  fsdp_min_num_params: 5000000\n  fsdp_version: 1\n" BF16 INDUCTOR,
+         "compile off, units 5000000", "dynamo_config.dynamo_backend", "--units 5000000", 8},
     };
     struct fixture f;
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -100,11 +103,33 @@ static void trainers_model_is_whole(void **state)
     take_text(&f, SYNTAX_JSON, "{\"model_name_or_path\": \"gpt2\", \"torch_compile\": true}");
     expect(&f, "model gpt2, compile model");
     import_free(&f.import);
+}
+
+#define ADAPTERS                                                                                   \
+    "model_name_or_path: meta-llama/Llama-3.2-1B\nfinetuning_type: lora\n"                         \
+    "per_device_train_batch_size: 1\ntorch_compile: true\nbf16: true\n"
+
+/* As is recorded in compile_steps_frozen.jsonl; where FSDP1 has adapters in units of their own, the
+ * hooks are inside of blocks, of which nothing is. */
+static void trainers_adapters_are_compiled(void **state)
+{
+    (void)state;
+    struct fixture f;
+    take_text(&f, SYNTAX_YAML, ADAPTERS);
+    expect(&f, "compile model, frozen-dtype bf16, autocast bf16");
+    assert_null(find_note(&f, NOTE_UNPLANNED, "torch_compile"));
+    import_free(&f.import);
     take_text(&f, SYNTAX_YAML,
-              "model_name_or_path: meta-llama/Llama-3.2-1B\nfinetuning_type: lora\n"
-              "per_device_train_batch_size: 1\ntorch_compile: true\n");
-    expect(&f, "compile off");
-    expect_note(&f, NOTE_UNPLANNED, "torch_compile", 4, "adapters");
+              ADAPTERS "fsdp: full_shard auto_wrap\n"
+                       "fsdp_config:\n  version: 2\n");
+    expect(&f, "compile model, frozen-dtype param");
+    assert_null(find_note(&f, NOTE_UNPLANNED, "torch_compile"));
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML,
+              ADAPTERS "fsdp: full_shard auto_wrap\n"
+                       "fsdp_config:\n  version: 1\n");
+    expect(&f, "compile off, units peft");
+    expect_note(&f, NOTE_UNPLANNED, "torch_compile", 4, "--units peft");
     import_free(&f.import);
 }
 
@@ -115,6 +140,7 @@ int main(void)
         cmocka_unit_test(accelerates_regions_are_blocks),
         cmocka_unit_test(what_is_otherwise_is_listed),
         cmocka_unit_test(trainers_model_is_whole),
+        cmocka_unit_test(trainers_adapters_are_compiled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
