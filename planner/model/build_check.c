@@ -3,6 +3,7 @@
  * Each code honours what its source does. Dropout is config.json's in hf; torchtitan has none, and
  * nanoGPT's is a setting of its train.py, 0 unless one fine-tunes, whatever config.json says of
  * Hugging Face's. Sliding windows are masks in hf; the other two attend to all tokens before. */
+#include "base/names.h"
 #include "model/family.h"
 
 static enum err_code check_torchtitan(const struct model_config *c, const struct model_job *job,
@@ -24,11 +25,18 @@ static enum err_code check_torchtitan(const struct model_config *c, const struct
     return ERR_OK;
 }
 
-#define RECORDED                                                                                   \
-    "(of llama, mistral, ministral, qwen2, qwen3, olmo, olmo2, olmo3, granite, stablelm, "         \
-    "starcoder2, smollm3, seed_oss, exaone4, phi, phi3, gpt2, opt, gemma, gemma2, gemma3_text, "   \
-    "glm, glm4, cohere, cohere2, ernie4_5, helium, arcee, hunyuan_v1_dense and "                   \
-    "vaultgemma it is)"
+enum { RECORDED_TEXT = 600 }; /* a row of names in an error */
+
+/* The families whose whole is recorded, by name. */
+static const char *recorded(char *text, size_t size)
+{
+    const char *names[ARCH_COUNT];
+    uint32_t count = 0;
+    for (enum arch arch = 0; arch < ARCH_COUNT; arch++)
+        if (family_of(arch)->traced)
+            names[count++] = family_of(arch)->name;
+    return names_list(names, count, text, size);
+}
 
 const char *model_untraced(const struct model_config *config)
 {
@@ -44,24 +52,26 @@ static enum err_code check_traced(const struct model_config *c, const struct mod
     const char *what = own                                     ? own
                        : attention_is_composed(job->attention) ? "attention in single ops"
                                                                : NULL;
-    return what
-               ? err_set(err, ERR_UNSUPPORTED,
-                         "--compile model with --code hf and %s: what torch.compile makes of the "
-                         "whole was not recorded, and is not planned " RECORDED "; --compile on is",
-                         what)
-               : ERR_OK;
+    char families[RECORDED_TEXT];
+    return what ? err_set(
+                      err, ERR_UNSUPPORTED,
+                      "--compile model with --code hf and %s: what torch.compile makes of the "
+                      "whole was not recorded, and is not planned (of %s it is); --compile on is",
+                      what, recorded(families, sizeof families))
+                : ERR_OK;
 }
 
 static enum err_code check_split(const struct family *family, struct err *err)
 {
+    char families[RECORDED_TEXT];
     return family->traced
                ? ERR_OK
                : err_set(
                      err, ERR_UNSUPPORTED,
                      "--compile with --code hf under ddp: where DDPOptimizer splits %s's blocks "
-                     "was not recorded, and is not planned " RECORDED
-                     "; --optimize-ddp off leaves graphs whole",
-                     family->name);
+                     "was not recorded, and is not planned (of %s it is); --optimize-ddp off "
+                     "leaves graphs whole",
+                     family->name, recorded(families, sizeof families));
 }
 
 static enum err_code check_hf(const struct family *family, const struct model_config *c,
