@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "compile/region.h"
 #include "compile/tape_programs.h"
+#include "graph/ops.h"
 
 #include <stdlib.h>
 
@@ -29,6 +30,33 @@ static enum joint_checkpoint *checkpoints(const struct graph *graph,
             out[i] = options->checkpointing == CHECKPOINTING_SELECTIVE ? CHECKPOINT_SELECTIVE
                                                                        : CHECKPOINT_AGAIN;
     return out;
+}
+
+static bool draws(const struct graph_op *op)
+{
+    const bool attends = op->kind == OP_FLASH_ATTENTION || op->kind == OP_EFFICIENT_ATTENTION;
+    return op->kind == OP_DROPOUT || (attends && op->attr.p > 0);
+}
+
+/* Where what draws numbers is computed again, the generator's state becomes an input of the graphs
+ * (torch/_functorch/partitioners.py, functionalize_rng_ops), which takes a GPU to record. */
+static enum err_code check_random(const struct graph *graph, const enum joint_checkpoint *blocks,
+                                  struct err *err)
+{
+    uint32_t block = 0;
+    bool again = false;
+    for (uint32_t i = 0; i < graph->item_count; i++) {
+        const struct graph_item item = graph->items[i];
+        const bool enters = item.kind == ITEM_ENTER;
+        if ((enters || item.kind == ITEM_EXIT) && graph->modules[item.arg].role == ROLE_BLOCK)
+            again = enters && blocks[block++] != CHECKPOINT_NOT;
+        if (again && item.kind == ITEM_OP && draws(&graph->ops[item.arg]))
+            return err_set(err, ERR_UNSUPPORTED,
+                           "--compile with --checkpointing of what has dropout: what torch.compile "
+                           "makes of random numbers that are drawn again was not recorded, and is "
+                           "not planned; without dropout, or with one of the two, it is");
+    }
+    return ERR_OK;
 }
 
 static enum err_code compile_regions(struct model *m, const enum joint_checkpoint *blocks,
@@ -56,7 +84,9 @@ enum err_code compile_run(const struct graph *graph, const struct tape_options *
     m.compiled = xcalloc(m.regions.count + 1, sizeof *m.compiled);
     m.programs = xcalloc(m.regions.count + 1, sizeof *m.programs);
     enum joint_checkpoint *blocks = checkpoints(graph, options);
-    const enum err_code rc = compile_regions(&m, blocks, err);
+    enum err_code rc = check_random(graph, blocks, err);
+    if (rc == ERR_OK)
+        rc = compile_regions(&m, blocks, err);
     free(blocks);
     if (rc == ERR_OK)
         *out = tape_run_compiled(graph, options, m.programs, m.count);

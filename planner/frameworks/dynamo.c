@@ -47,6 +47,16 @@ static const char *units_reason(struct import *im)
     return units ? import_text(im, "which was not recorded with --units %s", units) : NULL;
 }
 
+/* Dropout that checkpointing computes again (compile.c). NULL: there is none, as far as the file
+ * says. */
+static const char *dropout_reason(const struct import *im)
+{
+    const struct job *job = &im->settings->job;
+    return job->model.lora_dropout > 0 && job->tape.checkpointing != CHECKPOINTING_NONE
+               ? "which was not recorded with dropout in checkpointed blocks"
+               : NULL;
+}
+
 /* Why the model cannot be planned as one that is compiled whole; NULL: it can. */
 static const char *whole_reason(struct import *im)
 {
@@ -54,6 +64,8 @@ static const char *whole_reason(struct import *im)
         return UNDER_ZERO3;
     if (system_in(im) == SYSTEM_FSDP1 && native_amp_is(im, "fp16"))
         return "which was not recorded under autocast to fp16";
+    if (dropout_reason(im))
+        return dropout_reason(im);
     const char *units = units_reason(im);
     return units ? units : model_reason(im);
 }
@@ -79,6 +91,7 @@ static enum err_code set_regions(struct import *im, const struct key_row *row,
     const bool fails = system_in(im) == SYSTEM_FSDP1, split = system_in(im) == SYSTEM_DDP;
     const char *reason = fails                           ? "which accelerate 1.15 fails at"
                          : system_in(im) == SYSTEM_ZERO3 ? UNDER_ZERO3
+                         : dropout_reason(im)            ? dropout_reason(im)
                          : split                         ? model_reason(im)
                                                          : NULL;
     if (reason) {

@@ -27,6 +27,9 @@ key_reader transformers_read_adapters;
 /* `adapter`, where it has become nothing else. */
 key_reader transformers_read_adapter;
 
+/* `lora_dropout`, where there are adapters. */
+key_reader transformers_read_adapter_dropout;
+
 /* `peft_autocast_adapter_dtype`: whether adapters are in fp32 beside a model of 16 bits. */
 key_reader transformers_read_adapter_dtype;
 

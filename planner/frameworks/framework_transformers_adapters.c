@@ -137,6 +137,18 @@ static enum err_code read_frozen(struct import *im, const struct key_row *row,
     return import_set(im, "units", "peft", row, NULL, err);
 }
 
+enum err_code transformers_read_adapter_dropout(struct import *im, const struct key_row *row,
+                                                const struct node *node, struct err *err)
+{
+    char buffer[NUMBER_TEXT];
+    if (!node || node->kind == NODE_NULL)
+        return ERR_OK;
+    if (import_value(im, "lora", buffer))
+        return import_set(im, "lora-dropout", node->text, row, node, err);
+    import_idle(im, node, row->path);
+    return ERR_OK;
+}
+
 enum err_code transformers_read_adapter_dtype(struct import *im, const struct key_row *row,
                                               const struct node *node, struct err *err)
 {

@@ -188,6 +188,7 @@ struct graph_called { /* a module that a recording lists */
 struct graph_lora {
     uint32_t rank;       /* 0: none */
     float scale;         /* lora_alpha / r */
+    float dropout;       /* of what an adapter is given; 0: none */
     const char *targets; /* names of layers by commas; NULL: every linear layer but the head */
     uint64_t apart_from; /* weights of so many elements are apart: FSDP1 shows their shards, in
                             another dtype, to who asks before they are called; 0: none are */

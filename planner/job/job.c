@@ -440,6 +440,8 @@ enum err_code job_check(const struct job *job, struct err *err)
     TRY(check_early_stop(job, err));
     if (job->model.autocast && job->strategy.ignore)
         return err_set(err, ERR_UNSUPPORTED, "--ignore with --autocast is not planned");
+    if (job->model.lora_dropout > 0 && !job->model.lora)
+        return err_set(err, ERR_INVALID, "--lora-dropout: of adapters, which --lora adds");
     TRY(check_float8(job, err));
     TRY(check_attention(job, err));
     TRY(check_compiled(job, err));

@@ -98,6 +98,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
         graph_free(graph);
         return rc;
     }
+    lora.dropout = job->lora_dropout;
     lora.apart_from = job->adapters_apart;
     lora.apart = job->apart;
     lora_begin(graph, &lora);

@@ -168,9 +168,12 @@ uint32_t lora_apply(struct graph *graph, uint32_t weight, uint32_t x, uint32_t y
     const uint32_t cast = op_to(graph, x, asked);
     if (cast != x)
         graph_dies_before(graph, cast, y); /* it has the name of the first argument */
-    const uint32_t dropped = op_called_alone(graph, cast); /* lora_dropout 0: an Identity */
+    const float p = graph->lora.dropout;   /* 0: an Identity, which is called, too */
+    const uint32_t dropped = p > 0 ? op_dropout(graph, cast, p) : op_called_alone(graph, cast);
     called_by(graph, adapter, ".lora_dropout.default");
     const uint32_t low = op_linear(graph, dropped, a, GRAPH_NONE);
+    if (p > 0)
+        graph_drop(graph, dropped);
     const uint32_t high = op_linear(graph, low, b, GRAPH_NONE);
     graph_drop(graph, low);
     const uint32_t scaled = op_scalar(graph, OP_MUL_SCALAR, high, graph->lora.scale);

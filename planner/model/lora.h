@@ -1,11 +1,12 @@
 /* lora.h - low-rank adapters beside the linear layers of a model, as peft has them.
  *
- *     y = W x + b          y = W x + b + B (A x) * scale          A (r, in), B (out, r)
+ *     y = W x + b          y = W x + b + B (A dropout(x)) * scale          A (r, in), B (out, r)
  *
  * W, b and everything else are frozen: what a layer keeps for backward follows from that. Names,
  * order of parameters, order of calls and the targets of each model type are those of peft 0.21.2
- * (tuners/lora/layer.py, Linear.forward; utils/constants.py), with dropout 0, and scale is
- * lora_alpha / r with peft's lora_alpha of 8. */
+ * (tuners/lora/layer.py, Linear.forward; utils/constants.py), and scale is lora_alpha / r with
+ * peft's lora_alpha of 8. Each adapter drops elements of its own: what two of them are given is two
+ * tensors. */
 #ifndef SHARDPLAN_LORA_H
 #define SHARDPLAN_LORA_H
 

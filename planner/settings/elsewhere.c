@@ -53,6 +53,7 @@ static const struct {
     {{"attn", "attn-implementation", "flash-attention", "flash-attn"}, "attention", "the kernel"},
     {{"fp8", "fp8-recipe"}, "float8", "torchao's recipe"},
     {{"adapter", "lora-r", "lora-rank", "peft"}, "lora", "R or R:MODULE,..."},
+    {{"adapter-dropout"}, "lora-dropout", "P"},
     {{"config", "config-file", "deepspeed", "deepspeed-config"},
      "from",
      "a file of torchtitan, accelerate, DeepSpeed or TrainingArguments"},

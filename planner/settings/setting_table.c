@@ -331,6 +331,10 @@ static const struct setting rows[] = {
      .help = "peft's low-rank adapters, which alone are trained: their rank, and the linear layers "
              "that have one, or all-linear (default: peft's own of the model type)",
      .field = FIELD(job.model.lora), .commands = FOR_JOB, .numerics = true},
+    {.name = "lora-dropout", .group = GROUP_STRATEGY, .arg = "P",
+     .help = "peft's lora_dropout: the share of elements of what an adapter is given that are dropped",
+     .initial = "0", .numbers = {{NUMBER_REAL, 0, 0.999, "shares", FIELD(job.model.lora_dropout)}},
+     .commands = FOR_JOB, .numerics = true},
     {.name = "float8", .group = GROUP_STRATEGY, .arg = "RECIPE",
      .help = "torchao's Float8Linear in place of linear layers but the head, as torchtitan converts "
              "them: one scale a tensor, one a row, or likewise with the weight's gradient in "

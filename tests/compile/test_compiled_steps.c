@@ -161,6 +161,8 @@ static struct graph *graph_of(const json_t *row, enum dtype compute, bool autoca
         .attention = ATTENTION_FLASH,
         .frozen = truth_text(json_object_get(row, "strategy"), "freeze", NULL),
         .lora = truth_text(json_object_get(row, "strategy"), "lora", NULL),
+        .lora_dropout = (float)json_number_value(
+            json_object_get(json_object_get(row, "strategy"), "lora_dropout")),
         .wide_trained = *truth_text(json_object_get(row, "strategy"), "lora_dtype", ""),
         .compiled = true,
         .traced = is_model(row)};

@@ -201,8 +201,9 @@ static void programs_are_inductors(void **state)
                   count.programs, count.exact, count.same_fused);
     print_message("%u of %u forward programs of transformers' models have as many kernels\n",
                   count.whole_fused, count.whole);
-    assert_true(count.programs >= 582 && count.exact + 45 >= count.programs);
-    assert_true(2 * (count.forward + 7) >= count.programs);
+    /* Of the others six forward ones lack what dropouts' seeds take, 8 bytes each. */
+    assert_true(count.programs >= 598 && count.exact + 53 >= count.programs);
+    assert_true(2 * (count.forward + 13) >= count.programs);
     assert_true(count.whole_fused >= 46);
     /* lora-qwen3's two blocks, whose heads are normed, and gemma2's, whose scores are capped */
     assert_true(count.otherwise <= 4);

@@ -115,6 +115,10 @@ static void trainers_adapters_are_compiled(void **state)
 {
     (void)state;
     struct fixture f;
+    take_text(&f, SYNTAX_YAML, ADAPTERS "lora_dropout: 0.1\n");
+    expect(&f, "compile off, lora-dropout 0.1, checkpointing full");
+    expect_note(&f, NOTE_UNPLANNED, "torch_compile", 4, "dropout");
+    import_free(&f.import);
     take_text(&f, SYNTAX_YAML, ADAPTERS);
     expect(&f, "compile model, frozen-dtype bf16, autocast bf16");
     assert_null(find_note(&f, NOTE_UNPLANNED, "torch_compile"));

@@ -347,7 +347,13 @@ static void adapters_are_the_trainers_own(void **state)
          "lora 4;all-linear, store-dtype bf16, frozen-dtype store, autocast bf16"},
         {"base_model: Qwen/Qwen3-8B\nbf16: true\nadapter: lora\nlora_r: 4\n"
          "lora_target_linear: true\npeft_autocast_adapter_dtype: true\n",
-         "lora 4;all-linear, store-dtype fp32, frozen-dtype bf16"},
+         "lora 4;all-linear, store-dtype fp32, frozen-dtype bf16, lora-dropout 0"},
+        {"base_model: Qwen/Qwen3-8B\nbf16: true\nadapter: lora\nlora_r: 4\nlora_dropout: 0.05\n"
+         "lora_target_linear: true\n",
+         "lora 4;all-linear, lora-dropout 0.05"},
+        {"model_name_or_path: Qwen/Qwen3-8B\ncutoff_len: 512\nfinetuning_type: full\n"
+         "lora_dropout: 0.1\n",
+         "lora-dropout 0"},
         {"model_name_or_path: Qwen/Qwen3-8B\ntemplate: qwen3\nlora_target: all\n",
          "lora 8;all-linear, checkpointing full"},
         {"model_name_or_path: Qwen/Qwen3-8B\ntemplate: qwen3\n"

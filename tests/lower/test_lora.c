@@ -104,6 +104,24 @@ static void mixtures_are_refused_with_reasons(void **state)
     }
 }
 
+/* Without adapters there is nothing that it is of. */
+static void dropout_is_of_adapters(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    struct model_config config;
+    assert_int_equal(model_find("llama-3.2-1b", &config, &err), ERR_OK);
+    struct job job;
+    job_defaults(&job, &config);
+    job.model.seq = 8;
+    job.model.code = CODE_HF;
+    job.model.lora_dropout = 0.1F;
+    assert_int_equal(job_check(&job, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "--lora-dropout"));
+    job.model.lora = "4";
+    assert_int_equal(job_check(&job, NULL), ERR_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -114,6 +132,7 @@ int main(void)
         cmocka_unit_test(adapters_of_16_bits_under_ddp),
         cmocka_unit_test(adapters_of_16_bits_under_fsdp1),
         cmocka_unit_test(mixtures_are_refused_with_reasons),
+        cmocka_unit_test(dropout_is_of_adapters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,6 +39,8 @@ static struct graph *graph_of(const json_t *row)
         .autocast = *truth_text(json_object_get(row, "strategy"), "autocast", ""),
         .frozen = truth_text(json_object_get(row, "strategy"), "freeze", NULL),
         .lora = truth_text(json_object_get(row, "strategy"), "lora", NULL),
+        .lora_dropout = (float)json_number_value(
+            json_object_get(json_object_get(row, "strategy"), "lora_dropout")),
         .wide_trained = *truth_text(json_object_get(row, "strategy"), "lora_dtype", ""),
         .outputs_fp32 = *truth_text(json_object_get(row, "strategy"), "outputs", ""),
         .float8 = truth_float8(truth_text(json_object_get(row, "strategy"), "float8", "")),

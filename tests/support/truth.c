@@ -74,11 +74,11 @@ static enum system_kind zero_system(const json_t *strategy)
 static bool read_zero(const json_t *s, struct strategy *t)
 {
     static const char *const others[] = {
-        "system",           "world",   "rank",          "accumulate",    "clip",
-        "optimizer",        "ac",      "ac_early_stop", "ac_blocks",     "param_dtype",
-        "grad_accum_dtype", "no_sync", "code",          "freeze",        "lora",
-        "lora_dtype",       "loss",    "flatten",       "gpus_per_node", "attention",
-        "compile",          "around",
+        "system",           "world",      "rank",          "accumulate", "clip",
+        "optimizer",        "ac",         "ac_early_stop", "ac_blocks",  "param_dtype",
+        "grad_accum_dtype", "no_sync",    "code",          "freeze",     "lora",
+        "lora_dropout",     "lora_dtype", "loss",          "flatten",    "gpus_per_node",
+        "attention",        "compile",    "around",
     };
     struct err err = {0};
     json_t *object = json_copy((json_t *)(uintptr_t)s);
@@ -219,6 +219,7 @@ static void read_strategy(const json_t *row, struct job *job)
         read_fsdp2(row, t);
     job->model.frozen = truth_text(s, "freeze", NULL);
     job->model.lora = truth_text(s, "lora", NULL);
+    job->model.lora_dropout = (float)json_number_value(json_object_get(s, "lora_dropout"));
     job->strategy.ignore = truth_text(s, "ignore", NULL);
     job->model.float8 = truth_float8(truth_text(s, "float8", ""));
     job->model.loss = strcmp(truth_text(s, "loss", ""), "direct") == 0 ? CROSS_ENTROPY_DIRECT

@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATTERNS = {"adamw_foreach": ("adamw", "foreach"), "adamw_fused": ("adamw", "fused"), "adamw_loop": ("adamw", "loop"),
             "sgd": ("sgd", "foreach")}
 ZERO = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
-        "grad_accum_dtype", "no_sync", "code", "freeze", "lora", "lora_dtype", "gpus_per_node", "attention"}
+        "grad_accum_dtype", "no_sync", "code", "freeze", "lora", "lora_dropout", "lora_dtype", "gpus_per_node", "attention"}
 DEFAULT = 14    # 2.x: what is planned without --torch
 
 
@@ -126,9 +126,9 @@ def options(row, folder):
         yield "store-dtype", s.get("lora_dtype") or s.get("store_dtype") or "fp32"
         yield "param-dtype", s.get("param_dtype") or "same"
         yield "reduce-dtype", s.get("reduce_dtype") or "same"
-    for name in ("freeze", "ignore", "lora", "autocast", "offload", "replicate", "loss"):
+    for name in ("freeze", "ignore", "lora", "lora_dropout", "autocast", "offload", "replicate", "loss"):
         if s.get(name):
-            yield name, s[name]
+            yield name.replace("_", "-"), s[name]
     yield from {"ddp": of_ddp, "single": lambda s: (), "fsdp1": of_fsdp1, "fsdp2": of_fsdp2,
                 "deepspeed": lambda s: of_zero(s, folder)}[system](s)
 

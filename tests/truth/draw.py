@@ -50,6 +50,8 @@ def adapters(rng, m, s):
         return False
     s["lora"] = rng.choice(["4", "8,all-linear"] if m["model_type"] == "phi3" else
                            ["4", "8,c_attn,c_proj"] if m["model_type"] == "gpt2" else ["4", "8,q_proj,v_proj", "8,all-linear"])
+    if rng.random() < 0.3:
+        s["lora_dropout"] = rng.choice([0.05, 0.1])
     return True
 
 

@@ -103,7 +103,7 @@ def lists_of(m):
 
 def of_recorded(rng, m, s):
     """What a recording in 16 bits has: no dtype and no frozen parameter besides its own."""
-    for key in ("freeze", "lora", "lora_dtype", "ignore", "experts_replicate", "reshard_units", "unshard_in_backward_off", "ac_early_stop",
+    for key in ("freeze", "lora", "lora_dropout", "lora_dtype", "ignore", "experts_replicate", "reshard_units", "unshard_in_backward_off", "ac_early_stop",
                 "ac_blocks", "autocast", "loss", "attention"):
         s.pop(key, None)
     system = s.get("system", "fsdp2")

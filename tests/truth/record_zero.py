@@ -9,7 +9,7 @@ Usage: as record_systems.py.  Needs deepspeed 0.19.8.
 
 strategy.system: deepspeed.  world, rank, accumulate, clip (gradient_clipping 1), optimizer (adamw_foreach |
 adamw_fused | adamw_loop, torch's own), ac, stage, param_dtype (bf16 | fp16, with a loss scale of 1),
-grad_accum_dtype, code (recorded: models of tools/record.py; hf), freeze and lora (as record.py has them), and the keys of DeepSpeed's `zero_optimization` by name.
+grad_accum_dtype, code (recorded: models of tools/record.py; hf), freeze, lora and lora_dropout (as record.py has them), and the keys of DeepSpeed's `zero_optimization` by name.
 """
 import os
 import sys
@@ -29,7 +29,8 @@ import unfilled                     # noqa: E402
 from recorder import Log, placed    # noqa: E402
 
 COMMON = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
-          "grad_accum_dtype", "no_sync", "code", "freeze", "lora", "lora_dtype", "attention", "compile", "around"}
+          "grad_accum_dtype", "no_sync", "code", "freeze", "lora", "lora_dropout", "lora_dtype", "attention",
+          "compile", "around"}
 
 
 # --------------------------------------------------------------------------------------------
