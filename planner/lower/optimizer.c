@@ -173,12 +173,19 @@ static uint32_t count_gradients(const struct lowering *low)
     return n;
 }
 
-/* That of what is trained: the rest may be stored in another. */
+/* That of the first that is there, which keep_low_precision_grads leaves in another than its
+ * parameter is in. */
 static enum dtype gradients_dtype(const struct lowering *low)
 {
-    for (uint32_t i = 0; i < low->optimized_count; i++)
-        if (low->optimized[i].trained || low->optimized[i].param == NONE)
-            return dtype_of(&low->optimized[i]);
+    for (uint32_t i = 0; i < low->optimized_count; i++) {
+        const struct optimized *o = &low->optimized[i];
+        const struct plan_piece *piece =
+            o->param == NONE ? NULL : plan_piece(low->plan, o->param, PIECE_GRADIENT);
+        if (o->param == NONE && o->gradient.place != NONE)
+            return (enum dtype)o->gradient.dtype;
+        if (piece)
+            return (enum dtype)low->plan->buffers[piece->buffer].dtype;
+    }
     return DTYPE_FP32;
 }
 
