@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/several.h"
+#include "job/clocked.h"
 #include "plan/repeat.h"
 #include "report/explain_result.h"
 #include "report/result.h"
@@ -19,6 +20,7 @@ static enum err_code make_time(struct answer *a, struct err *err)
 {
     TRY(step_time(&a->prediction, &a->job, &a->machine, STEP_TIME_DRAWS, &a->time, err));
     a->is_timed = true;
+    TRY(clocked_reserved(&a->prediction, &a->machine, &a->time, &a->time.clocked_bytes, err));
     if (a->settings.goodput)
         TRY(long_run(a->prediction.plan, &a->machine, &a->time, &a->run, err));
     if (a->settings.explain)
@@ -140,6 +142,7 @@ void answer_show(const struct answer *a)
     if (!p->fits)
         result_print_remedies(stdout, &a->settings, remedies, count);
     result_print_causes(stdout, &a->settings, &a->job, &a->machine, p);
+    result_print_late(stdout, p, a->time.clocked_bytes);
     if (a->is_timed)
         time_print(stdout, &a->time);
     if (a->settings.explain)

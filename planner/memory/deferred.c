@@ -28,6 +28,7 @@ struct row {
 struct pending {
     struct allocator_block *block;
     struct row after; /* of each lane that is waited for, its last kernel that used the block */
+    double done_s;    /* by the clock, where there is one */
     uint8_t pool;
 };
 
@@ -39,7 +40,8 @@ struct named { /* by a `use`, until the buffer is freed */
 struct deferred {
     const struct plan *plan;
     struct allocator *allocator;
-    struct pending *pending; /* in the order of their frees */
+    const struct deferred_clock *clock; /* NULL: waits show what is over */
+    struct pending *pending;            /* in the order of their frees */
     uint32_t count, cap;
     struct named *named;
     uint32_t named_count, named_cap;
@@ -49,10 +51,11 @@ struct deferred {
     struct row group[PLAN_NO_GROUP]; /* what the group's next collective is behind */
 };
 
-struct deferred *deferred_new(const struct plan *plan, struct allocator *allocator)
+struct deferred *deferred_new(const struct plan *plan, struct allocator *allocator,
+                              const struct deferred_clock *clock)
 {
     struct deferred *d = xmalloc(sizeof *d);
-    *d = (struct deferred){.plan = plan, .allocator = allocator};
+    *d = (struct deferred){.plan = plan, .allocator = allocator, .clock = clock};
     return d;
 }
 
@@ -182,10 +185,22 @@ static void add_named(struct deferred *d, uint32_t id, bool first_step, struct r
     d->named_count = kept;
 }
 
+static void add_pending(struct deferred *d, const struct pending *pending)
+{
+    ARRAY_GROW(d->pending, d->count, d->cap);
+    d->pending[d->count++] = *pending;
+}
+
 void deferred_free(struct deferred *d, uint32_t id, bool first_step, struct allocator_block *block)
 {
     const struct plan_instruction *in = &d->plan->instructions[id];
     struct pending pending = {.block = block, .pool = d->plan->buffers[in->arg].pool};
+    if (d->clock) {
+        pending.done_s = d->clock->done_s[id];
+        allocator_request_free(d->allocator, block);
+        add_pending(d, &pending);
+        return;
+    }
     if (!d->following)
         follow_to(d, id, first_step);
     pending.after.of[in->lane] = after_last_use(d->plan, id, in->lane, first_step);
@@ -195,14 +210,28 @@ void deferred_free(struct deferred *d, uint32_t id, bool first_step, struct allo
         allocator_complete_free(d->allocator, block);
         return;
     }
-    ARRAY_GROW(d->pending, d->count, d->cap);
-    d->pending[d->count++] = pending;
+    add_pending(d, &pending);
+}
+
+void deferred_reach(struct deferred *d, uint32_t id)
+{
+    uint32_t kept = 0;
+    if (!d->clock)
+        return;
+    for (uint32_t i = 0; i < d->count; i++)
+        if (d->pending[i].done_s <= d->clock->host_s[id])
+            allocator_complete_free(d->allocator, d->pending[i].block);
+        else if (kept++ != i)
+            d->pending[kept - 1] = d->pending[i];
+    d->count = kept;
 }
 
 void deferred_pass(struct deferred *d, uint32_t id)
 {
     const struct plan_instruction *in = &d->plan->instructions[id];
     uint32_t kept = 0;
+    if (d->clock)
+        return;
     if (in->op == PLAN_USE) {
         name_user(d, in);
         return;

@@ -21,7 +21,9 @@
  * memory, both wait for all of them first.
  *
  * Planned and recorded memory are equal because both go through here (replay.c, runtime's
- * execute.c). A plan without such frees costs nothing. */
+ * execute.c). A plan without such frees costs nothing.
+ *
+ * Who has a clock gives it: blocks come back as PyTorch's do then, and waits show nothing. */
 #ifndef SHARDPLAN_DEFERRED_H
 #define SHARDPLAN_DEFERRED_H
 
@@ -30,9 +32,16 @@
 
 struct deferred; /* opaque; fields in deferred.c */
 
-/* No block waits. The plan, which plan_verify accepts, and the allocator are lent until
- * deferred_close; the caller owns the result. */
-struct deferred *deferred_new(const struct plan *plan, struct allocator *allocator);
+/* Seconds from a step's start, one for each instruction of the plan. */
+struct deferred_clock {
+    const double *host_s; /* the host is there */
+    const double *done_s; /* of a deferred free: its lanes are done with what they had before it */
+};
+
+/* No block waits. The plan, which plan_verify accepts, the allocator and the clock (NULL: there is
+ * none) are lent until deferred_close; the caller owns the result. */
+struct deferred *deferred_new(const struct plan *plan, struct allocator *allocator,
+                              const struct deferred_clock *clock);
 /* Blocks that still wait stay the allocator's. NULL is allowed. */
 void deferred_close(struct deferred *deferred);
 
@@ -43,6 +52,10 @@ void deferred_free(struct deferred *deferred, uint32_t id, bool first_step,
 
 /* Instruction `id`, a record, a wait, a use or a collective, is issued; it may complete frees. */
 void deferred_pass(struct deferred *deferred, uint32_t id);
+
+/* Before instruction `id`, an alloc: with a clock it may complete frees (the caching allocator's
+ * process_events). */
+void deferred_reach(struct deferred *deferred, uint32_t id);
 
 /* Completes all frees that wait: every stream has been waited for. */
 void deferred_complete(struct deferred *deferred);

@@ -242,6 +242,8 @@ static enum err_code run_step(struct replay *r, bool first, memory_visitor *visi
             r->options->before(r->options->hook_context, r->plan, i, first);
         switch (instruction->op) {
         case PLAN_ALLOC:
+            if (r->allocator)
+                deferred_reach(r->deferred, i);
             TRY(alloc_buffer(r, instruction->arg));
             break;
         case PLAN_FREE:
@@ -317,7 +319,7 @@ enum err_code memory_replay(const struct plan *plan, const struct memory_options
         settings.complete_frees = complete_frees;
         settings.free_context = &r;
         r.allocator = allocator_new(&settings);
-        r.deferred = deferred_new(plan, r.allocator);
+        r.deferred = deferred_new(plan, r.allocator, options->clock);
     }
     r.blocks = xcalloc(plan->buffer_count + 1, sizeof(struct allocator_block *));
     const enum err_code rc = run(&r, visit, context);

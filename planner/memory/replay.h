@@ -7,6 +7,7 @@
 #define SHARDPLAN_REPLAY_H
 
 #include "memory/allocator.h"
+#include "memory/deferred.h"
 #include "plan/plan.h"
 
 /* Where in a step the host is; a peak belongs to one. */
@@ -64,6 +65,7 @@ struct memory_options {
     uint64_t enough_bytes; /* more reserved than that ends the replay as if memory had run out,
                               with nothing given back; 0: no end */
     uint32_t steps_before; /* the one that is reported; 0: one, the first */
+    const struct deferred_clock *clock; /* of each step; NULL: there is none (deferred.h) */
 
     /* For memory snapshots; each may be NULL. Before each buffer that is there before the first
      * step, before every instruction of every step, and with the allocator as it is after the last

@@ -266,6 +266,7 @@ static void put_tables(FILE *to, const void *context)
     const struct report *r = context;
     result_print(to, r->settings, r->job, r->machine, r->prediction);
     result_print_causes(to, r->settings, r->job, r->machine, r->prediction);
+    result_print_late(to, r->prediction, r->time->clocked_bytes);
     time_print(to, r->time);
     units_print(to, &r->job->strategy, r->prediction->plan);
 }

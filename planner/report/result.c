@@ -573,12 +573,22 @@ void result_print_causes(FILE *file, const struct settings *settings, const stru
         padding_print(file, &padding, prediction->device_bytes);
     if (saved_views_find(settings, job, machine, prediction, &views))
         saved_views_print(file, &views, prediction->device_bytes);
-    if (frees_late(prediction))
-        fprintf(file,
-                "\n  late frees: memory that another stream uses (record_stream) comes back here "
-                "where a wait\n  shows that it is done with it, on a GPU as soon as it is: "
-                "reserved is the most, %.2f GiB the least\n",
-                gib(prediction->memory.allocated.bytes));
+}
+
+void result_print_late(FILE *file, const struct prediction *p, uint64_t clocked_bytes)
+{
+    if (!frees_late(p))
+        return;
+    fprintf(
+        file,
+        "\n  late frees: memory that another stream uses (record_stream) comes back here where a "
+        "wait\n  shows that it is done with it, on a GPU as soon as it is: %.2f GiB are the "
+        "least that is reserved",
+        gib(p->memory.allocated.bytes));
+    if (clocked_bytes)
+        fprintf(file, ",\n  %.2f by this machine's clock\n", gib(clocked_bytes));
+    else
+        fprintf(file, "\n");
 }
 
 void result_print(FILE *file, const struct settings *settings, const struct job *job,

@@ -453,7 +453,7 @@ enum err_code execution_open(const struct plan *plan, struct device *device, str
     e->settings.allocator.complete_frees = complete_frees;
     e->settings.allocator.free_context = e;
     e->allocator = allocator_new(&e->settings.allocator);
-    e->deferred = deferred_new(plan, e->allocator);
+    e->deferred = deferred_new(plan, e->allocator, NULL);
     enum err_code rc = prepare(e, err);
     if (rc == ERR_OK) {
         e->scalars = device_segment_new(device, SEGMENT_BYTES);

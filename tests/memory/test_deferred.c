@@ -96,7 +96,7 @@ static struct walk walk_of(const struct plan *plan)
 {
     struct walk w = {.plan = plan, .first_step = true};
     w.allocator = allocator_new(&(struct allocator_settings){0});
-    w.deferred = deferred_new(plan, w.allocator);
+    w.deferred = deferred_new(plan, w.allocator, NULL);
     return w;
 }
 
@@ -679,9 +679,47 @@ static void host_memory_is_freed_on_its_own_lane(void **state)
     plan_free(plan);
 }
 
+/* With a clock waits show nothing: B is freed at 2 s, its lane is done with it at `done_s`, and the
+ * next alloc is at 4 s. Returns the segments that two blocks of its size took. */
+static uint64_t segments_by_clock(double done_s)
+{
+    struct plan *plan = new_plan();
+    buffer_of(plan, LANE_COMPUTE, BLOCK_MIB * MIB);
+    buffer_of(plan, LANE_COMPUTE, BLOCK_MIB * MIB);
+    begin(plan);
+    add(plan, PLAN_ALLOC, LANE_COMPUTE, B);
+    use(plan, SIDE, B);
+    const uint32_t record = add(plan, PLAN_RECORD, SIDE, 0);
+    const uint32_t freed = add(plan, PLAN_FREE, SIDE, B);
+    add(plan, PLAN_WAIT, LANE_COMPUTE, 0);
+    const uint32_t again = add(plan, PLAN_ALLOC, LANE_COMPUTE, B + 1);
+    add(plan, PLAN_FREE, LANE_COMPUTE, B + 1);
+    end(plan);
+    double host_s[32] = {0}, done[32] = {0};
+    assert_true(plan->instruction_count <= 32 && record < freed);
+    host_s[freed] = 2;
+    host_s[again] = 4;
+    done[freed] = done_s;
+    const struct deferred_clock clock = {host_s, done};
+    const struct memory_options options = {.clock = &clock};
+    struct memory memory;
+    assert_int_equal(memory_replay(plan, &options, NULL, NULL, &memory, NULL), ERR_OK);
+    plan_free(plan);
+    return memory.reserved_bytes / (BLOCK_MIB * MIB);
+}
+
+static void with_a_clock_a_block_is_back_when_its_event_has_passed(void **state)
+{
+    (void)state;
+    assert_int_equal(segments_by_clock(1), 1);
+    assert_int_equal(segments_by_clock(4), 1);
+    assert_int_equal(segments_by_clock(4.5), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(with_a_clock_a_block_is_back_when_its_event_has_passed),
         cmocka_unit_test(a_block_is_gone_at_once_and_comes_back_with_a_wait),
         cmocka_unit_test(a_free_on_the_pools_lane_is_done_at_once),
         cmocka_unit_test(only_an_event_behind_the_last_use_counts),
