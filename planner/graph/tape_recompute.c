@@ -214,6 +214,20 @@ static void drop_results(struct tape *tape, const struct region *region, uint32_
         tape_drop(tape, first);
 }
 
+/* What autocast had cast for the call that raised, and for no other: C++'s, which goes before Python
+ * has the exception. */
+static void drop_own_casts(struct tape *tape, const struct region *region)
+{
+    const struct graph *graph = tape->graph;
+    for (uint32_t i = region->stop + 1; graph->items[i].kind == ITEM_DROP; i++) {
+        const uint32_t storage = graph->tensors[graph->items[i].arg].storage;
+        const struct graph_storage *s = &graph->storages[storage];
+        if (s->kind == STORAGE_ACTIVATION && graph->ops[s->index].of_autocast &&
+            !makes_kept_cast(graph, &graph->ops[s->index]))
+            drop_name(tape, storage);
+    }
+}
+
 /* The exception of an early stop unwinds: what only the frames held dies. Recomputation is in a
  * region of autocast of its own, which is left while the exception still holds the frames, or,
  * where the block has run to its end, with its result gone. */
@@ -227,6 +241,8 @@ static void unwind(struct tape *tape, const struct region *region, uint32_t end,
     const bool in_place = raised && op_class(&graph->ops[stop.arg])->in_place;
     if (raised && !in_place)
         drop_outputs(tape, stop.arg);
+    if (raised)
+        drop_own_casts(tape, region);
     if (early)
         drop_all(tape, region, end, true);
     if (in_place)
