@@ -126,6 +126,7 @@ struct operand {
     uint8_t dtype;
     uint8_t chunk;  /* group + 1 in which the operand is this rank's chunk: `offset` is its place
                        times the elements; 0: alike on all ranks */
+    bool split;     /* what torch.split gave, of widths that are said: to torch.compile no slice */
     uint32_t local; /* as a buffer's */
     struct shape shape;
     const struct strides *layout; /* lent; NULL: as shape and pitch say. For who computes with it */

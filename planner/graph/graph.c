@@ -169,7 +169,9 @@ uint32_t graph_buffer(struct graph *graph, enum dtype dtype, struct shape shape,
 {
     ARRAY_GROW(graph->buffers, graph->buffer_count, graph->buffer_cap);
     graph->buffers[graph->buffer_count] = *values;
-    return add_given(graph, STORAGE_BUFFER, graph->buffer_count++, dtype, shape);
+    const uint32_t tensor = add_given(graph, STORAGE_BUFFER, graph->buffer_count++, dtype, shape);
+    graph->storages[graph->tensors[tensor].storage].module = graph->current_module;
+    return tensor;
 }
 
 uint32_t graph_op_new(struct graph *graph, int kind)
@@ -346,6 +348,7 @@ uint32_t graph_view(struct graph *graph, uint32_t tensor, struct shape shape)
     t->offset = base.offset;
     t->pitch = base.pitch;
     t->requires_grad = base.requires_grad;
+    t->split = base.split;
     if (!base.layout && !base.pitch)
         return view;
     const struct strides own = layout_of(&base.shape, base.pitch, base.layout);

@@ -38,9 +38,10 @@ enum storage_kind {                     /* who owns the bytes */
 
 struct graph_storage {
     uint64_t bytes;
-    uint32_t index; /* of the param, input or buffer; of the op that births it otherwise */
-    uint16_t aten;  /* name of the call that returns it first */
-    uint8_t kind;   /* enum storage_kind */
+    uint32_t index;  /* of the param, input or buffer; of the op that births it otherwise */
+    uint32_t module; /* BUFFER: whose it is, one that may be wrapped; GRAPH_NONE: no such one's */
+    uint16_t aten;   /* name of the call that returns it first */
+    uint8_t kind;    /* enum storage_kind */
     uint8_t dtype;
     bool renamed;            /* its Python name goes to another storage, */
     uint32_t before;         /* whose `before` it is; GRAPH_NONE: none */
@@ -58,6 +59,7 @@ struct graph_tensor { /* a view of a storage */
     struct shape shape;
     uint8_t dtype;
     bool requires_grad;
+    bool split;                   /* of torch.split by widths, or a view of that */
     const struct strides *layout; /* where shape and pitch do not say it; NULL: they do */
 };
 

@@ -73,6 +73,8 @@ void op_split(struct graph *graph, uint32_t x, uint32_t width, uint32_t *out)
 {
     const uint32_t widths[] = {width, last_dim(shape_of(graph, x)) - width};
     op_parts(graph, x, 2, widths, out);
+    for (uint32_t i = 0; i < 2; i++)
+        graph->tensors[out[i]].split = true;
 }
 
 /* Two dims of an operand change places: the same memory. */

@@ -90,6 +90,7 @@ struct operand tape_tensor(const struct tape *tape, uint32_t tensor)
         .offset = t->offset,
         .pitch = t->pitch,
         .dtype = t->dtype,
+        .split = t->split,
         .shape = t->shape,
         .layout = t->layout,
     };
