@@ -152,7 +152,7 @@ $(BUILD)/runtime/host/%.o $(BUILD)/runtime/comm/comm_sum.o: \
 RUN_TESTS := $(filter $(BUILD)/tests/runtime/%,$(TESTS))
 $(RUN_TESTS): $(BUILD)/tests/runtime/%: $(BUILD)/tests/runtime/%.o $(TEST_OBJECTS) \
     $(BUILD)/libruntime.a $(BUILD)/libplanner.a
-	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(RUN_LIBS)
+	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(RUN_LIBS) -l:libyaml.a
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(TEST_OBJECTS) $(BUILD)/libplanner.a $(TEST_LIBS) $(LIBS)
