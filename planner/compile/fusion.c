@@ -35,7 +35,7 @@ bool is_reduction(const struct joint *joint, uint32_t node)
     if (joint_way(n) != WAY_REDUCTION)
         return false;
     const uint64_t all = shape_elements(&joint_at(joint, n->arg[0])->shape);
-    return all > UNROLLED * shape_elements(&n->shape);
+    return all >= UNROLLED * shape_elements(&n->shape);
 }
 
 /* Whether elements that lie one after the other are of one column: those of a transposed matrix,
@@ -73,8 +73,8 @@ struct span span_of(const struct joint *joint, uint32_t node)
 {
     const struct joint_node *n = joint_at(joint, node);
     const uint64_t kept = shape_elements(&n->shape);
-    if (n->name == JOINT_CALL || n->name == JOINT_CALL_MANY || n->name == JOINT_RUNNING ||
-        n->dtype == DTYPE_COMPLEX64)
+    if (n->name == JOINT_CALL || n->name == JOINT_CALL_OWN || n->name == JOINT_CALL_MANY ||
+        n->name == JOINT_RUNNING || n->dtype == DTYPE_COMPLEX64)
         return (struct span){.kind = SPAN_CALL};
     if (n->name == JOINT_PUT_ROWS) { /* as many as rows are added */
         const struct shape *rows = &joint_at(joint, n->arg[1])->shape;
@@ -227,7 +227,8 @@ static bool meet_by_index(const struct building *b, const struct draft *x, const
 {
     for (uint32_t i = 0; i < x->writes.count; i++) {
         const uint8_t name = joint_at(b->joint, b->program->memory[x->writes.of[i]].node)->name;
-        if ((name == JOINT_ZEROS || name == JOINT_PUT_ROWS) && list_has(&y->reads, x->writes.of[i]))
+        if ((name == JOINT_ZEROS || name == JOINT_PUT_ROWS || name == JOINT_PLACES) &&
+            list_has(&y->reads, x->writes.of[i]))
             return true;
     }
     return false;
@@ -312,18 +313,74 @@ static bool reduces(const struct draft *act)
     return act->span.kind == SPAN_ROWS || act->span.kind == SPAN_COLUMNS;
 }
 
-static int by_score(const void *a, const void *b)
+static int by_place(const void *a, const void *b)
 {
     const struct pair *x = a, *y = b;
-    if (x->alike != y->alike)
-        return x->alike ? -1 : 1;
-    if (x->shared != y->shared)
-        return x->shared > y->shared ? -1 : 1;
-    if (x->apart != y->apart)
-        return x->apart < y->apart ? -1 : 1;
     if (x->x != y->x)
         return x->x < y->x ? -1 : 1;
     return x->y < y->y ? -1 : 1;
+}
+
+enum { MUCH_MORE = 16 };
+
+/* FusionScore.__lt__ (choices.py): pairs that are alike go before others, unless those share much
+ * more. */
+static bool is_less(const struct pair *x, const struct pair *y)
+{
+    const uint64_t more = x->shared > y->shared ? x->shared : y->shared;
+    const uint64_t less = x->shared > y->shared ? y->shared : x->shared;
+    if (more > less * MUCH_MORE)
+        return x->shared < y->shared;
+    if (x->alike != y->alike)
+        return y->alike;
+    return x->shared != y->shared ? x->shared < y->shared : x->apart > y->apart;
+}
+
+static void reverse(struct pair *pairs, uint32_t count)
+{
+    for (uint32_t i = 0; i < count / 2; i++) {
+        const struct pair pair = pairs[i];
+        pairs[i] = pairs[count - 1 - i];
+        pairs[count - 1 - i] = pair;
+    }
+}
+
+/* How many at the beginning are in order, once they have been turned round where they fall. */
+static uint32_t first_run(struct pair *pairs, uint32_t count)
+{
+    uint32_t run = 2;
+    if (count < 2)
+        return count;
+    const bool falls = is_less(&pairs[1], &pairs[0]);
+    while (run < count && is_less(&pairs[run], &pairs[run - 1]) == falls)
+        run++;
+    if (falls)
+        reverse(pairs, run);
+    return run;
+}
+
+/* What is less than is no order: x may go before y, y before z and z before x. So which pair goes
+ * first depends on how they are sorted, and they are as Python sorts a list backwards: by binary
+ * insertion. (It merges sorted parts of lists of more than 64.) */
+static void sort_pairs(struct pair *pairs, uint32_t count)
+{
+    if (count)
+        qsort(pairs, count, sizeof *pairs, by_place);
+    reverse(pairs, count);
+    for (uint32_t i = first_run(pairs, count); i < count; i++) {
+        const struct pair pair = pairs[i];
+        uint32_t first = 0, end = i;
+        while (first < end) {
+            const uint32_t middle = first + (end - first) / 2;
+            if (is_less(&pair, &pairs[middle]))
+                end = middle;
+            else
+                first = middle + 1;
+        }
+        memmove(&pairs[first + 1], &pairs[first], (i - first) * sizeof *pairs);
+        pairs[first] = pair;
+    }
+    reverse(pairs, count);
 }
 
 struct pairs {
@@ -373,8 +430,7 @@ static struct pair *find_pairs(const struct building *b, struct act_graph *graph
             try_readers(&pairs, b, graph, x, act->writes.of[w], turning);
     }
     free(pairs.tried);
-    if (pairs.count)
-        qsort(pairs.of, pairs.count, sizeof *pairs.of, by_score);
+    sort_pairs(pairs.of, pairs.count);
     *count = pairs.count;
     return pairs.of;
 }

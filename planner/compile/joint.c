@@ -64,8 +64,8 @@ bool joint_is_seen_through(const struct joint_node *node)
 
 bool joint_is_many(const struct joint_node *node)
 {
-    return node->name == JOINT_SPLIT || node->name == JOINT_VARIANCE ||
-           node->name == JOINT_CALL_MANY;
+    return node->name == JOINT_SPLIT || node->name == JOINT_SPLIT_BY ||
+           node->name == JOINT_VARIANCE || node->name == JOINT_CALL_MANY;
 }
 
 uint64_t joint_bytes(const struct joint_node *node)
@@ -91,7 +91,7 @@ bool joint_is_alike(const struct joint_node *x, const struct joint_node *y)
 
 static bool is_call(enum joint_name name)
 {
-    return name == JOINT_CALL || name == JOINT_CALL_MANY;
+    return name == JOINT_CALL || name == JOINT_CALL_OWN || name == JOINT_CALL_MANY;
 }
 
 uint32_t joint_node(struct joint *joint, const struct joint_want *want)
@@ -242,7 +242,8 @@ static uint32_t as_dtype(struct joint *joint, uint32_t x, enum dtype dtype, stru
 
 static uint32_t as_seen(struct joint *joint, uint32_t x, enum dtype dtype, struct shape shape)
 {
-    if (joint->nodes[x].dtype != dtype)
+    const bool complex = joint->nodes[x].dtype == DTYPE_COMPLEX64;
+    if (complex != (dtype == DTYPE_COMPLEX64)) /* other dtypes are the nodes' own */
         x = as_dtype(joint, x, dtype, shape);
     return joint_view(joint, x, shape);
 }
@@ -290,6 +291,26 @@ static bool heads_of(const struct operand *operand, struct operand *part, uint32
     return true;
 }
 
+/* `width` of each row from `first` on: of all that a split gives, or a slice. */
+static uint32_t cut(struct joint *joint, const struct operand *operand, uint32_t from,
+                    struct shape part, uint32_t first)
+{
+    const enum dtype dtype = (enum dtype)joint->nodes[from].dtype;
+    const bool split = operand->split;
+    if (split)
+        from = joint_node(joint, &(struct joint_want){.name = JOINT_SPLIT_BY,
+                                                      .dtype = dtype,
+                                                      .shape = joint->nodes[from].shape,
+                                                      .args = 1,
+                                                      .arg = {from}});
+    return joint_node(joint, &(struct joint_want){.name = split ? JOINT_PART : JOINT_SLICE,
+                                                  .dtype = dtype,
+                                                  .shape = part,
+                                                  .args = 1,
+                                                  .arg = {from},
+                                                  .detail = first});
+}
+
 static uint32_t part_of_heads(struct joint *joint, const struct operand *operand, uint32_t rows,
                               uint32_t width)
 {
@@ -298,12 +319,7 @@ static uint32_t part_of_heads(struct joint *joint, const struct operand *operand
     const uint32_t all = joint_view(joint, rows, heads);
     if (width == operand->shape.dim[3])
         return all;
-    return joint_node(joint, &(struct joint_want){.name = JOINT_SLICE,
-                                                  .dtype = (enum dtype)joint->nodes[rows].dtype,
-                                                  .shape = operand->shape,
-                                                  .args = 1,
-                                                  .arg = {all},
-                                                  .detail = (uint32_t)(operand->offset % width)});
+    return cut(joint, operand, all, operand->shape, (uint32_t)(operand->offset % width));
 }
 
 /* Part of each row: split gives several such, slice one. */
@@ -327,23 +343,24 @@ static enum err_code slice_of( // NOLINT(misc-no-recursion): once, of the part t
             err, ERR_UNSUPPORTED,
             "--compile: this model reads a part of a tensor in a way that is not planned");
     uint32_t from = joint_view(joint, base, wide);
-    const bool split = operand->pitch % row == 0 && operand->pitch / row > 2;
     struct shape part = wide;
     part.dim[part.rank - 1] = (uint32_t)row;
-    if (split)
+    const uint32_t first = (uint32_t)(operand->offset % operand->pitch);
+    const bool chunks = !operand->split && operand->pitch % row == 0 && operand->pitch / row > 2;
+    if (chunks)
         from = joint_node(joint, &(struct joint_want){.name = JOINT_SPLIT,
                                                       .dtype = dtype,
                                                       .shape = wide,
                                                       .args = 1,
                                                       .arg = {from},
                                                       .detail = (uint32_t)row});
-    const uint32_t node = joint_node(
-        joint, &(struct joint_want){.name = split ? JOINT_PART : JOINT_SLICE,
-                                    .dtype = dtype,
-                                    .shape = part,
-                                    .args = 1,
-                                    .arg = {from},
-                                    .detail = (uint32_t)(operand->offset % operand->pitch)});
+    const uint32_t node = chunks ? joint_node(joint, &(struct joint_want){.name = JOINT_PART,
+                                                                          .dtype = dtype,
+                                                                          .shape = part,
+                                                                          .args = 1,
+                                                                          .arg = {from},
+                                                                          .detail = first})
+                                 : cut(joint, operand, from, part, first);
     *out = as_seen(joint, node, (enum dtype)operand->dtype, operand->shape);
     return ERR_OK;
 }
@@ -464,6 +481,51 @@ uint32_t joint_apart(struct joint *joint, uint32_t node) // NOLINT: as deep as v
     return joint->node_count++;
 }
 
+/* ---- sums with products ---- */
+
+static bool is_matrix(const struct joint_node *node)
+{
+    return node->shape.rank == 2;
+}
+
+/* Whether of a sum's arguments the one is a product that may take the other one in. */
+static bool may_be_added(const struct joint *joint, const struct joint_node *sum, uint32_t product,
+                         const uint32_t *users)
+{
+    const struct joint_node *p = &joint->nodes[sum->arg[product]];
+    const struct joint_node *added = &joint->nodes[sum->arg[1 - product]];
+    if (p->name != JOINT_CALL || p->args != 2 || users[sum->arg[product]] != 1 ||
+        p->in_backward != sum->in_backward || added->name == JOINT_INPUT)
+        return false;
+    for (uint32_t a = 0; a < 2; a++)
+        if (joint->nodes[p->arg[a]].dtype != added->dtype || !is_matrix(&joint->nodes[p->arg[a]]))
+            return false;
+    return is_matrix(added) && same_shape(&p->shape, &added->shape);
+}
+
+void joint_add_to_products(struct joint *joint, const bool *lives, const bool *kept)
+{
+    uint32_t *users = xcalloc(joint->node_count + 1, sizeof *users);
+    for (uint32_t i = 0; i < joint->node_count; i++) {
+        users[i] += kept[i];
+        for (uint32_t a = 0; lives[i] && a < joint->nodes[i].args; a++)
+            users[joint->nodes[i].arg[a]]++;
+    }
+    for (uint32_t i = 0; i < joint->node_count; i++) {
+        struct joint_node *sum = &joint->nodes[i];
+        for (uint32_t a = 2; lives[i] && sum->name == JOINT_ADD && sum->args == 2 && a-- > 0;) {
+            if (!may_be_added(joint, sum, a, users))
+                continue;
+            const uint32_t added = sum->arg[1 - a];
+            const struct joint_node product = joint->nodes[sum->arg[a]];
+            *sum = product;
+            sum->args = 3;
+            sum->arg[2] = added;
+        }
+    }
+    free(users);
+}
+
 /* ---- what is computed twice ---- */
 
 /* Marks the nodes, and all that they are made of. */
@@ -476,6 +538,18 @@ static void mark_makers(const struct joint *joint, uint32_t count, const uint32_
     for (uint32_t i = joint->node_count; i-- > 0;)
         for (uint32_t a = 0; marks[i] && a < joint->nodes[i].args; a++)
             marks[joint->nodes[i].arg[a]] = true;
+}
+
+/* "cleanup_recompute_tags" */
+static void save_between(struct joint *joint, const struct joint_node *node)
+{
+    for (uint32_t a = 0; a < node->args; a++) {
+        struct joint_node *arg = &joint->nodes[node->arg[a]];
+        if (!arg->again || !arg->block || arg->block >= node->block)
+            continue;
+        arg->save = true;
+        arg->again = false;
+    }
 }
 
 static bool computes_the_same(const struct joint_node *x, const struct joint_node *y)
@@ -538,6 +612,7 @@ void joint_merge(struct joint *joint, uint32_t result_count, const uint32_t *res
         for (uint32_t a = 0; a < node->args; a++)
             node->arg[a] = same[node->arg[a]];
         if (!lives[i] || node->name == JOINT_INPUT || node->name == JOINT_RANDOM ||
+            (node->name == JOINT_ZEROS && node->args == 0) || /* memory, to be written to */
             is_call((enum joint_name)node->name) || given[memory_of(joint, i)])
             continue;
         uint32_t *slot = &first[mixed_of(node) % slots], k = *slot;
@@ -551,6 +626,12 @@ void joint_merge(struct joint *joint, uint32_t result_count, const uint32_t *res
         next[i] = *slot;
         *slot = i;
     }
+    memset(lives, 0, (count + 1) * sizeof *lives);
+    mark_makers(joint, result_count, results, lives);
+    mark_makers(joint, gradient_count, gradients, lives);
+    for (uint32_t i = 0; i < count; i++) /* one block's may be everybody's now */
+        if (lives[i] && joint->nodes[i].block)
+            save_between(joint, &joint->nodes[i]);
     free(first);
     free(next);
     free(lives);
@@ -588,18 +669,6 @@ static void mark_scales(struct joint *joint, const struct joint_node *product)
         struct joint_node *scale = &joint->nodes[product->arg[a]];
         scale->save = scale->name == JOINT_RECIPROCAL;
         scale->again = !scale->save;
-    }
-}
-
-/* "cleanup_recompute_tags" */
-static void save_between(struct joint *joint, const struct joint_node *node)
-{
-    for (uint32_t a = 0; a < node->args; a++) {
-        struct joint_node *arg = &joint->nodes[node->arg[a]];
-        if (!arg->again || !arg->block || arg->block >= node->block)
-            continue;
-        arg->save = true;
-        arg->again = false;
     }
 }
 

@@ -38,6 +38,7 @@ enum joint_way {
     X(EXPAND, VIEW)                                                                                \
     X(SLICE, VIEW)                                                                                 \
     X(SPLIT, VIEW)     /* several results */                                                       \
+    X(SPLIT_BY, ALIAS) /* likewise, of widths that are said: aten.split_with_sizes */              \
     X(PART, VIEW)      /* one of a SPLIT's */                                                      \
     X(RESULT, ELEMENT) /* one of a call's with several, or of VARIANCE's */                        \
     X(CAST, ELEMENT)                                                                               \
@@ -58,6 +59,7 @@ enum joint_way {
     X(RECIPROCAL, ELEMENT)                                                                         \
     X(LOG2, ELEMENT)                                                                               \
     X(FLOOR, ELEMENT)                                                                              \
+    X(FLOOR_DIV, ELEMENT)                                                                          \
     X(EXP2, ELEMENT)                                                                               \
     X(AT_LEAST, ELEMENT) /* clamp_min, of a number */                                              \
     X(AT_MOST, ELEMENT)                                                                            \
@@ -66,7 +68,7 @@ enum joint_way {
     X(AND, ELEMENT)                                                                                \
     X(COS, ELEMENT)                                                                                \
     X(SIN, ELEMENT)                                                                                \
-    X(PICK, ELEMENT) /* by index, all of it in another order: aten.index */                        \
+    X(PICK, ELEMENT) /* by index: aten.index */                                                    \
     X(PAD, CALL)     /* a row filled up: Inductor fuses it */                                      \
     X(RUNNING, CALL) /* sums so far, of each row: Inductor's own scan */                           \
     X(RANDOM, CALL)  /* numbers drawn anew: Inductor fuses it */                                   \
@@ -76,11 +78,13 @@ enum joint_way {
     X(CLONE, ELEMENT)                                                                              \
     X(FULL, ELEMENT)                                                                               \
     X(IOTA, ELEMENT)                                                                               \
-    X(GATHER, ELEMENT) /* one element of each row */                                               \
+    X(GATHER, ELEMENT) /* elements of each row */                                                  \
     X(ROWS, CALL)      /* of a table, by index: Inductor fuses it */                               \
     X(ZEROS, ELEMENT)  /* memory that a PUT_ROWS adds to, or that has the first part of a whole */ \
     X(PUT_ROWS, CALL)  /* of zeros, rows, index: the zeros' memory with rows added; of memory, a   \
                           part: with that in it */                                                 \
+    X(PLACES, CALL)    /* of a permutation: where each number is, put into memory that is empty */ \
+    X(COPY, CALL)      /* aten.copy: Inductor fuses it */                                          \
     X(PUT_SLICE, JOIN)                                                                             \
     X(MEAN, REDUCTION)                                                                             \
     X(SUM, REDUCTION)                                                                              \
@@ -90,8 +94,9 @@ enum joint_way {
     X(AS_COMPLEX, ALIAS)                                                                           \
     X(AS_REAL, ALIAS)                                                                              \
     X(CONJUGATE, ALIAS)                                                                            \
-    X(CALL, CALL)      /* one result */                                                            \
-    X(CALL_MANY, CALL) /* several */
+    X(CALL, CALL)      /* one result, in memory that it is given */                                \
+    X(CALL_OWN, CALL)  /* one result, in memory that it allocates */                               \
+    X(CALL_MANY, CALL) /* several, likewise */
 
 enum joint_name {
 #define X(name, way) JOINT_##name,
@@ -176,6 +181,11 @@ void joint_checkpoint(struct joint *joint, enum joint_checkpoint how, uint32_t f
 bool joint_is_nothing(const struct joint *joint, uint32_t node);
 /* Such a cast is its argument from here on. */
 void joint_leave_out(struct joint *joint, uint32_t node);
+
+/* What becomes of a product that only a sum of matrices reads: one call of both, whose third
+ * argument is what is added ("addmm", torch/_inductor/fx_passes/post_grad.py). What the sum adds is
+ * no argument of the graph, nor one row. `kept` (nodes): also read from outside. */
+void joint_add_to_products(struct joint *joint, const bool *lives, const bool *kept);
 
 /* The same value in memory of its own: what is given out twice is computed twice. */
 uint32_t joint_apart(struct joint *joint, uint32_t node);

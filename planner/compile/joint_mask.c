@@ -49,6 +49,25 @@ static void slice(const struct works *w)
     write(w, 0, of_one(w, JOINT_CLONE, part, 0));
 }
 
+/* x into part of the last dim of what is there, or of memory that is empty. */
+static void put_slice(const struct works *w)
+{
+    const struct operand *to = result(w, 0);
+    const enum dtype dtype = (enum dtype)to->dtype;
+    uint32_t whole = joint_value(w->joint, to->place & ~(uint32_t)PLACE_MASK, to->shape, dtype);
+    if (whole == JOINT_NONE)
+        whole = joint_node(
+            w->joint, &(struct joint_want){.name = JOINT_FULL, .dtype = dtype, .shape = to->shape});
+    const uint32_t part = of_one(w, JOINT_COPY, w->in[0], 0);
+    joint_write(w->joint, to,
+                joint_node(w->joint, &(struct joint_want){.name = JOINT_PUT_SLICE,
+                                                          .dtype = dtype,
+                                                          .shape = to->shape,
+                                                          .args = 2,
+                                                          .arg = {whole, part},
+                                                          .detail = w->kernel->attr.first}));
+}
+
 /* Numbers beside numbers, in two kernels: the first part's memory is the whole's. */
 static void join_numbers(const struct works *w)
 {
@@ -93,6 +112,8 @@ bool joint_mask(const struct works *w)
         join_numbers(w);
         return true;
     case WORK_GATHER:
+        if (w->kernel->label == ATEN_GATHER)
+            return false;
         made(w, JOINT_PICK, w->in[0], w->in[1], 0);
         return true;
     case WORK_CUMULATIVE_SUM:
@@ -106,6 +127,12 @@ bool joint_mask(const struct works *w)
         return true;
     case WORK_PAD:
         made(w, JOINT_PAD, w->in[0], JOINT_NONE, w->kernel->attr.p);
+        return true;
+    case WORK_PUT_SLICE:
+        put_slice(w);
+        return true;
+    case WORK_COPY:
+        made(w, JOINT_COPY, w->in[0], JOINT_NONE, 0);
         return true;
     case WORK_SLICE:
         slice(w);

@@ -11,18 +11,6 @@
 
 #include <assert.h>
 
-/* (n, i, j) as (n, j, i) */
-static uint32_t turned_batches(const struct works *w, uint32_t x)
-{
-    const struct shape s = at(w, x)->shape;
-    return joint_node(w->joint, &(struct joint_want){.name = JOINT_PERMUTE,
-                                                     .dtype = (enum dtype)at(w, x)->dtype,
-                                                     .shape = SHAPE(s.dim[0], s.dim[2], s.dim[1]),
-                                                     .args = 1,
-                                                     .arg = {x},
-                                                     .detail = JOINT_BATCHES_TURNED});
-}
-
 /* Whether the columns of each lie one after the other. */
 static bool is_turned_batch(const struct operand *operand)
 {

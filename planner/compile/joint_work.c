@@ -49,21 +49,31 @@ static void product_forward(const struct works *w, bool transposes)
     write(w, 0, node);
 }
 
+/* x y; of vectors all products of two of their elements, where neither is one element ("mm" in
+ * Inductor's decompositions). */
+static uint32_t multiplied(const struct works *w, const uint32_t arg[2])
+{
+    const struct shape *x = &at(w, arg[0])->shape, *y = &at(w, arg[1])->shape;
+    const struct shape shape = SHAPE(x->dim[0], y->dim[1]);
+    if (x->dim[1] != 1 || x->dim[0] == 1 || y->dim[1] == 1)
+        return call(w, 2, arg, shape);
+    const uint32_t left = wide(w, arg[0]), right = wide(w, arg[1]);
+    return element(w, JOINT_MUL, DTYPE_FP32, shape, left, right, 0);
+}
+
 /* Of the input: dy w, where the weight is transposed twice on the way; nothing of a Conv1D's. */
 static void product_of_input(const struct works *w, bool twice)
 {
     const uint32_t once = transposed(w, w->in[1]);
     const uint32_t arg[2] = {rows_of(w, w->in[0]), twice ? transposed(w, once) : once};
-    const struct shape *x = &at(w, arg[0])->shape, *y = &at(w, arg[1])->shape;
-    write(w, 0, call(w, 2, arg, SHAPE(x->dim[0], y->dim[1])));
+    write(w, 0, multiplied(w, arg));
 }
 
 /* Of the weight: the first factor is transposed. */
 static void product_of_weight(const struct works *w)
 {
     const uint32_t arg[2] = {transposed(w, rows_of(w, w->in[0])), rows_of(w, w->in[1])};
-    const struct shape *x = &at(w, arg[0])->shape, *y = &at(w, arg[1])->shape;
-    write(w, 0, call(w, 2, arg, SHAPE(x->dim[0], y->dim[1])));
+    write(w, 0, multiplied(w, arg));
 }
 
 /* ---- attention ---- */
@@ -683,10 +693,12 @@ enum err_code joint_kernel(struct joint *joint, const struct kernel *kernel, uin
         TRY(joint_operand(joint, &kernel->operands[i], &w.in[i], err));
     if (kernel->work == WORK_ADD_IN_PLACE)
         return add_in_place(&w, err);
+    TRY(joint_check_experts(&w, err));
     if (kernel->work == WORK_ADD_TO)
         add_to(&w);
     else if (!joint_mask(&w) && !whole(&w) && !fused(&w) && !elementwise(&w) && !joint_loss(&w) &&
-             !joint_by_index(&w) && !joint_weights(&w) && !joint_float8(joint, kernel, index, w.in))
+             !joint_by_index(&w) && !joint_weights(&w) && !joint_experts(&w) &&
+             !joint_float8(joint, kernel, index, w.in))
         return err_set(err, ERR_UNSUPPORTED, "--compile: what Inductor makes of %s is not planned",
                        work_name((enum work_kind)kernel->work));
     return ERR_OK;

@@ -115,11 +115,11 @@ static inline void write(const struct works *w, uint32_t i, uint32_t node)
     joint_write(w->joint, result(w, i), cast(w, node, (enum dtype)result(w, i)->dtype));
 }
 
-/* A kernel of a library with one result. */
-static inline uint32_t call(const struct works *w, uint32_t args, const uint32_t *arg,
-                            struct shape shape)
+/* A kernel with one result. */
+static inline uint32_t call_of(const struct works *w, enum joint_name name, uint32_t args,
+                               const uint32_t *arg, struct shape shape)
 {
-    struct joint_want want = {.name = JOINT_CALL,
+    struct joint_want want = {.name = name,
                               .dtype = (enum dtype)result(w, 0)->dtype,
                               .shape = shape,
                               .args = args,
@@ -127,6 +127,25 @@ static inline uint32_t call(const struct works *w, uint32_t args, const uint32_t
     for (uint32_t i = 0; i < args; i++)
         want.arg[i] = arg[i];
     return joint_node(w->joint, &want);
+}
+
+/* Of a library's. */
+static inline uint32_t call(const struct works *w, uint32_t args, const uint32_t *arg,
+                            struct shape shape)
+{
+    return call_of(w, JOINT_CALL, args, arg, shape);
+}
+
+/* (n, i, j) as (n, j, i) */
+static inline uint32_t turned_batches(const struct works *w, uint32_t x)
+{
+    const struct shape s = at(w, x)->shape;
+    return joint_node(w->joint, &(struct joint_want){.name = JOINT_PERMUTE,
+                                                     .dtype = (enum dtype)at(w, x)->dtype,
+                                                     .shape = SHAPE(s.dim[0], s.dim[2], s.dim[1]),
+                                                     .args = 1,
+                                                     .arg = {x},
+                                                     .detail = JOINT_BATCHES_TURNED});
 }
 
 /* joint_loss.c: whether the kernel is of a loss, and then it is done. */
@@ -137,5 +156,9 @@ bool joint_by_index(const struct works *w);
 bool joint_mask(const struct works *w);
 /* joint_weights.c: likewise of attention in single functions. */
 bool joint_weights(const struct works *w);
+/* joint_experts.c: likewise of a mixture of experts. */
+bool joint_experts(const struct works *w);
+/* ERR_UNSUPPORTED: of a mixture of experts, what Inductor makes of the kernel is another one. */
+enum err_code joint_check_experts(const struct works *w, struct err *err);
 
 #endif

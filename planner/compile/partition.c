@@ -142,10 +142,12 @@ static bool is_read_whole(struct work *w, uint32_t node)
     return false;
 }
 
+/* Of a PICK, what it picks from: its index is in a list there, which is not looked into. */
 static bool shrinks(const struct work *w, uint32_t node)
 {
+    const uint32_t args = at(w, node)->name == JOINT_PICK ? 1 : at(w, node)->args;
     uint64_t bytes = 0;
-    for (uint32_t a = 0; a < at(w, node)->args; a++)
+    for (uint32_t a = 0; a < args; a++)
         if (!joint_is_many(at(w, at(w, node)->arg[a])))
             bytes += joint_bytes(at(w, at(w, node)->arg[a]));
     return joint_bytes(at(w, node)) * 4 < bytes;

@@ -152,7 +152,7 @@ static void leave_inner(struct placing *p, const struct draft *act)
 
 static void run_parts(struct placing *p, const struct draft *act, struct program_act *out)
 {
-    for (uint32_t i = 0; act->span.kind != SPAN_CALL && i < act->part_count; i++) {
+    for (uint32_t i = 0; act->call == JOINT_NONE && i < act->part_count; i++) {
         const struct part *part = &act->parts[i];
         if (part->writes.count != 1)
             continue;

@@ -20,7 +20,7 @@ static const struct joint_node *at(const struct building *b, uint32_t node)
 static bool is_call(const struct building *b, uint32_t node)
 {
     const struct joint_node *n = at(b, node);
-    return n->name == JOINT_CALL || n->name == JOINT_CALL_MANY ||
+    return n->name == JOINT_CALL || n->name == JOINT_CALL_OWN || n->name == JOINT_CALL_MANY ||
            (n->dtype == DTYPE_COMPLEX64 && (n->name == JOINT_MUL || n->name == JOINT_CLONE));
 }
 
@@ -137,13 +137,16 @@ static bool moves(const struct building *b, uint32_t node)
     const uint8_t name = at(b, node)->name;
     return name == JOINT_SLICE || name == JOINT_PART || name == JOINT_CAT ||
            name == JOINT_PUT_SLICE || name == JOINT_EXPAND || name == JOINT_PICK ||
-           name == JOINT_PAD;
+           name == JOINT_PAD || name == JOINT_PLACES;
 }
 
 /* ---- what a function reads ---- */
 
 struct reading { /* of one function's arguments: on which way their elements come, and whose pick */
-    uint32_t node, way, gather, next; /* next: the argument that is looked at next */
+    uint32_t node, way, gather, next; /* next: the argument that is looked at next; of a sum that is
+                                         written out, the element */
+    uint32_t sum, outer; /* the sum that it is written out for, JOINT_NONE: none, and the way of
+                            what is equal for all of its elements */
 };
 
 struct readings {
@@ -155,12 +158,34 @@ struct readings {
     uint32_t count, cap;
 };
 
+/* How many elements a sum adds that is no reduction, but written out; of what is none: 0. */
+static uint32_t written_out(const struct building *b, uint32_t node)
+{
+    const struct joint_node *n = at(b, node);
+    if (joint_way(n) != WAY_REDUCTION || joint_is_many(n) || is_reduction(b->joint, node))
+        return 0;
+    return (uint32_t)(shape_elements(&at(b, n->arg[0])->shape) / shape_elements(&n->shape));
+}
+
+/* Whether what is found has one element for all that a sum adds. */
+static bool is_equal_for_all(const struct building *b, uint32_t sum, uint32_t found)
+{
+    const struct shape *all = &at(b, at(b, sum)->arg[0])->shape, *own = &at(b, found)->shape;
+    const struct shape *kept = &at(b, sum)->shape;
+    uint32_t d = 0;
+    while (d < kept->rank && d < all->rank && kept->dim[d] == all->dim[d])
+        d++;
+    return own->rank == all->rank && d < all->rank && own->dim[d] < all->dim[d];
+}
+
 /* The way that elements come on: `way`, and what moves them between an argument of a node (its
  * a-th) and where that is found. */
 static uint32_t way_of(const struct building *b, struct readings *r, const struct reading *at_node,
                        uint32_t a, uint32_t found)
 {
     uint32_t way = at_node->way;
+    if (at_node->sum != JOINT_NONE && is_equal_for_all(b, at_node->sum, found))
+        way = at_node->outer;
     if (moves(b, at_node->node))
         way = triples_number(&r->ways, (struct triple){way, at_node->node, a + 1}, NULL);
     for (uint32_t from = at(b, at_node->node)->arg[a]; from != found; from = at(b, from)->arg[0])
@@ -188,17 +213,20 @@ static bool reads_all(const struct building *b, uint32_t gather, uint32_t memory
            shape_elements(&at(b, node)->shape) <= shape_elements(&at(b, gather)->shape);
 }
 
-static void enter(const struct building *b, struct readings *r, uint32_t node, uint32_t way,
-                  uint32_t gather)
+static void enter(const struct building *b, struct readings *r, struct reading by, uint32_t node,
+                  uint32_t way)
 {
+    uint32_t gather = by.gather;
     bool is_new;
-    if (at(b, node)->name == JOINT_GATHER || at(b, node)->name == JOINT_ROWS)
+    if (at(b, node)->name == JOINT_GATHER || at(b, node)->name == JOINT_ROWS ||
+        at(b, node)->name == JOINT_PICK)
         gather = node;
     triples_number(&r->seen, (struct triple){node, way, gather}, &is_new);
     if (!is_new)
         return;
     ARRAY_GROW(r->stack, r->count, r->cap);
-    r->stack[r->count++] = (struct reading){.node = node, .way = way, .gather = gather};
+    r->stack[r->count++] = (struct reading){
+        .node = node, .way = way, .gather = gather, .sum = by.sum, .outer = by.outer};
 }
 
 static void add_load(struct part *part, struct readings *r, uint32_t way, uint32_t memory)
@@ -231,7 +259,7 @@ static void read_argument(struct building *b, struct readings *r, struct reading
         list_add_once(&part->whole, copy);
         add_load(part, r, 0, copy);
     } else if (!b->there[found] && !is_in_memory(b, found, by.node) && !is_result(b, found)) {
-        enter(b, r, found, way, by.gather);
+        enter(b, r, by, found, way);
     } else {
         const uint32_t memory = memory_of(b, found);
         read_memory(b, &by, memory, way > 0, part);
@@ -239,20 +267,33 @@ static void read_argument(struct building *b, struct readings *r, struct reading
     }
 }
 
+/* How the next element is read of a sum that is written out. */
+static struct reading element_of(struct readings *r, struct reading sum, uint32_t element)
+{
+    sum.outer = sum.way;
+    sum.sum = sum.node;
+    sum.way = triples_number(&r->ways, (struct triple){sum.way, sum.node, element + 1}, NULL);
+    return sum;
+}
+
 /* Of a node's function and those that are computed where it is, as they are read one after the
  * other: each argument down to memory before the next one. */
 static void find_reads(struct building *b, uint32_t node, struct part *part)
 {
     struct readings r = {.count = 0};
-    enter(b, &r, node, 0, JOINT_NONE);
+    enter(b, &r, (struct reading){.gather = JOINT_NONE, .sum = JOINT_NONE}, node, 0);
     while (r.count) {
         struct reading *top = &r.stack[r.count - 1];
-        if (top->next == at(b, top->node)->args) {
+        const uint32_t elements = written_out(b, top->node);
+        if (top->next == (elements ? elements : at(b, top->node)->args)) {
             r.count--;
             continue;
         }
-        const uint32_t a = top->next++;
-        read_argument(b, &r, *top, a, part);
+        const uint32_t next = top->next++;
+        if (elements)
+            read_argument(b, &r, element_of(&r, *top, next), 0, part);
+        else
+            read_argument(b, &r, *top, next, part);
     }
     triples_free(&r.ways);
     triples_free(&r.seen);
@@ -382,7 +423,8 @@ static void find_waits(struct building *b)
 /* Memory that is written to more than once, and sums so far. */
 static bool is_written_whole(const struct joint_node *node)
 {
-    return node->name == JOINT_ZEROS || node->name == JOINT_PUT_ROWS || node->name == JOINT_RUNNING;
+    return node->name == JOINT_ZEROS || node->name == JOINT_PUT_ROWS ||
+           node->name == JOINT_PLACES || node->name == JOINT_RUNNING;
 }
 
 static void find_realized(struct building *b, const struct program_wants *wants)

@@ -71,7 +71,7 @@ uint32_t found_at(const struct building *b, uint32_t node);
 /* How many partial results of each of its own a node's reduction makes first; 1: none. */
 uint32_t parts_of(const struct building *b, uint32_t node);
 
-/* A reduction that Inductor makes one of: over more than eight elements. */
+/* A reduction that Inductor makes one of: over eight elements and more. */
 bool is_reduction(const struct joint *joint, uint32_t node);
 struct span span_of(const struct joint *joint, uint32_t node);
 /* Of a sum of so many rows over columns in so many parts. */

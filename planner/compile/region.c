@@ -4,6 +4,7 @@
 #include "base/arena.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct tracing {
     const struct graph *graph;
@@ -158,13 +159,26 @@ static void mark_stays(const struct graph *graph, struct joint *joint)
     free(args.is_param);
 }
 
-/* Buffers of modules are where they are, as parameters are, but for who is called with them. */
-static void mark_buffers(struct joint *joint)
+/* Whether a module's buffer is of the model, or of this block of it. */
+static bool is_of(const struct graph *graph, uint32_t buffer, uint32_t module)
 {
-    for (uint32_t i = 0; i < joint_count(joint); i++)
-        if (joint_at(joint, i)->name == JOINT_INPUT &&
-            (joint_at(joint, i)->of & PLACE_MASK) == PLACE_MODULE_BUFFER)
+    for (uint32_t i = 0; i < graph->given_count && module != GRAPH_NONE; i++) {
+        const struct graph_storage *storage = &graph->storages[graph->given[i]];
+        if (storage->kind == STORAGE_BUFFER && storage->index == buffer)
+            return storage->module == module;
+    }
+    return module == GRAPH_NONE;
+}
+
+/* Buffers of modules are where they are, as parameters are, but for who is called with them. */
+static void mark_buffers(const struct graph *graph, struct joint *joint, uint32_t module)
+{
+    for (uint32_t i = 0; i < joint_count(joint); i++) {
+        const struct joint_node *node = joint_at(joint, i);
+        if (node->name == JOINT_INPUT && (node->of & PLACE_MASK) == PLACE_MODULE_BUFFER &&
+            is_of(graph, node->of & ~(uint32_t)PLACE_MASK, module))
             joint_stays(joint, i, true);
+    }
 }
 
 /* ---- the joint graph ---- */
@@ -195,8 +209,8 @@ static enum err_code trace(struct tracing *t, struct err *err)
                     (enum dtype)x->dtype);
     }
     TRY(add_kernels(t, region->forward_first, region->forward_end, err));
-    if (region->module == GRAPH_NONE && !region->is_frame)
-        mark_buffers(out->joint);
+    if (!region->is_frame)
+        mark_buffers(graph, out->joint, region->module);
     if (graph->float8_gather)
         mark_stays(graph, out->joint);
     for (uint32_t i = 0; i < region->output_count; i++)
@@ -229,6 +243,13 @@ static void mark_homes(const struct joint *joint, const uint32_t *nodes, uint32_
             marks[program_home(joint, nodes[i])] = true;
 }
 
+static void mark(const uint32_t *nodes, uint32_t count, bool *marks)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (nodes[i] != JOINT_NONE)
+            marks[nodes[i]] = true;
+}
+
 /* "remove_noop_ops" (post_grad.py): what changes nothing is left out, but where results would share
  * memory then that they did not share. */
 static void leave_out_nothings(const struct compiled_region *region, const uint32_t *gradients)
@@ -252,13 +273,31 @@ static void leave_out_nothings(const struct compiled_region *region, const uint3
     free(leave);
 }
 
+static void add_to_products(const struct compiled_region *region, const uint32_t *gradients)
+{
+    const uint32_t count = joint_count(region->joint);
+    bool *kept = xcalloc(count + 1, sizeof *kept), *lives = xcalloc(count + 1, sizeof *lives);
+    mark(region->results, region->result_count, kept);
+    mark(region->partition.saved, region->partition.saved_count, kept);
+    mark(gradients, region->gradient_count, kept);
+    memcpy(lives, kept, count * sizeof *lives);
+    for (uint32_t i = count; i-- > 0;)
+        for (uint32_t a = 0; lives[i] && a < joint_at(region->joint, i)->args; a++)
+            lives[joint_at(region->joint, i)->arg[a]] = true;
+    joint_add_to_products(region->joint, lives, kept);
+    free(kept);
+    free(lives);
+}
+
 static enum err_code split(struct compiled_region *out, struct err *err)
 {
     uint32_t *gradients = nodes_of_gradients(out);
     const enum err_code rc = partition_of(out->joint, out->result_count, out->results,
                                           out->gradient_count, gradients, &out->partition, err);
-    if (rc == ERR_OK)
+    if (rc == ERR_OK) {
         leave_out_nothings(out, gradients);
+        add_to_products(out, gradients);
+    }
     struct program_wants wants = {.saved = out->partition.saved,
                                   .saved_count = out->partition.saved_count,
                                   .results = out->results,

@@ -115,13 +115,33 @@ static const struct joint_node *call_of(const struct making *m, const struct pro
     return at(m, act->call);
 }
 
+static struct operand as_operand(const struct making *m, uint32_t memory, uint32_t node)
+{
+    const struct joint_node *n = at(m, node);
+    return (struct operand){.place = memory, .dtype = n->dtype, .shape = n->shape};
+}
+
+/* A product that a sum was made part of (joint_add_to_products). */
+static bool is_sum(const struct joint_node *call, const struct kernel *eager)
+{
+    return call->name == JOINT_CALL && call->args == 3 && eager->ins == 2;
+}
+
+static bool is_library(const struct joint_node *call)
+{
+    return call->name == JOINT_CALL || call->name == JOINT_CALL_OWN ||
+           call->name == JOINT_CALL_MANY;
+}
+
 /* A library's kernel is the eager one, on the program's memory. */
 static void library_kernel(const struct making *m, const struct program_act *act,
                            struct tape_act *to)
 {
     const struct joint_node *call = call_of(m, act);
     const struct kernel *eager = &m->stream->kernels->kernels[call->of];
-    struct operand *operands = xcalloc((size_t)eager->ins + eager->outs + 1, sizeof *operands);
+    const uint32_t added = is_sum(call, eager); /* operands that the eager kernel has not */
+    struct operand *operands =
+        xcalloc((size_t)eager->ins + added + eager->outs + 1, sizeof *operands);
     to->kernel = *eager;
     to->kernel.recomputed = m->forward && !call->in_backward;
     for (uint32_t i = 0; i < eager->ins; i++) {
@@ -130,8 +150,14 @@ static void library_kernel(const struct making *m, const struct program_act *act
         if (!shows_part(m, call->arg[i]))
             operands[i].offset = operands[i].pitch = 0;
     }
+    if (added) {
+        operands[eager->ins] =
+            as_operand(m, memory_for_call(m, act->call, call->arg[2]), call->arg[2]);
+        to->kernel.label = ATEN_ADDMM;
+        to->kernel.ins++;
+    }
     for (uint32_t i = 0; i < eager->outs; i++) {
-        struct operand *out = &operands[eager->ins + i];
+        struct operand *out = &operands[eager->ins + added + i];
         *out = eager->operands[eager->ins + i];
         out->offset = out->pitch = 0;
         out->place = memory_of_home(m->from, act->call);
@@ -142,12 +168,6 @@ static void library_kernel(const struct making *m, const struct program_act *act
         }
     }
     to->kernel.operands = operands;
-}
-
-static struct operand as_operand(const struct making *m, uint32_t memory, uint32_t node)
-{
-    const struct joint_node *n = at(m, node);
-    return (struct operand){.place = memory, .dtype = n->dtype, .shape = n->shape};
 }
 
 /* Complex numbers: eager PyTorch's kernel, called from the program. */
@@ -201,7 +221,7 @@ static void make_act(const struct making *m, const struct program_act *act, stru
                             .die_count = act->die_count};
     if (act->call == JOINT_NONE)
         fused_kernel(m, act, to);
-    else if (call_of(m, act)->name == JOINT_CALL || call_of(m, act)->name == JOINT_CALL_MANY)
+    else if (is_library(call_of(m, act)))
         library_kernel(m, act, to);
     else
         fallback_kernel(m, act, to);

@@ -27,6 +27,11 @@ static bool compiles_frozen(const struct job *job)
     return compiles(job) && (job->model.lora || (job->model.frozen && *job->model.frozen));
 }
 
+static bool compiles_experts(const struct job *job)
+{
+    return compiles(job) && job->config.experts;
+}
+
 static bool compiles_under_zero(const struct job *job)
 {
     return compiles(job) && is_zero(job);
@@ -98,6 +103,8 @@ static const struct recorded_under rows[] = {
      "compile_model.jsonl, compile_model_hf.jsonl, compile_steps_frames.jsonl"},
     {"--compile with parameters that are not trained", 14, 14, compiles_frozen, false,
      "compile_frozen.jsonl, compile_steps_frozen.jsonl"},
+    {"--compile of mixtures of experts", 14, 14, compiles_experts, false,
+     "compile_moe.jsonl, compile_steps_moe.jsonl"},
     {"--compile under ZeRO", 14, 14, compiles_under_zero, false, "compile_steps_zero.jsonl"},
     {"--compile with --autocast under FSDP1", 14, 14, compiles_autocast, false,
      "compile_steps.jsonl"},

@@ -92,6 +92,10 @@ static enum err_code check_hf(const struct family *family, const struct model_co
             "--attention eager: %s writes attention in Python in a way of its own, which "
             "is not planned",
             family->name);
+    if (job->compiled && job->own_experts)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--compile with --experts-replicate: hooks of units inside of blocks end "
+                       "Dynamo's graphs, which is not planned; --experts-replicate 0 is");
     if (job->traced)
         TRY(check_traced(c, job, err));
     else if (job->split)

@@ -143,7 +143,7 @@ static void make_traced_masks(struct graph *graph, const struct model_config *c,
                               const struct model_job *job, struct inputs *in)
 {
     const struct hf_decoder *way = in->way;
-    const bool windows = any_layer(c, true), full = any_layer(c, false);
+    const bool windows = any_layer(c, true) || way->both_masks, full = any_layer(c, false);
     const bool one_mask = windows && !full && !way->masks_by_layer;
     const bool added = hf_is_eager(graph, way);
     if (!one_mask && (full || !way->masks_of_types))

@@ -71,6 +71,7 @@ const struct family family_glm4_moe = {
     PRESETS(presets),
     .check = check,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -54,6 +54,7 @@ const struct family family_mixtral = {
     .rope = true,
     .check = experts_check,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -47,6 +47,7 @@ const struct family family_olmoe = {
     .check = experts_check,
     .parameters = count_olmo,
     .padding = 1 + 1,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -46,6 +46,7 @@ const struct family family_qwen2_moe = {
     .rope = true,
     .check = experts_check,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -112,6 +112,21 @@ static void what_such_experts_cannot_be_is_refused(void **state)
             "nothing before");
 }
 
+/* What torch.compile traces of experts was recorded in bf16, multiplied in groups, of more than 512
+ * rows; a unit inside of a block has hooks there. */
+static void what_of_experts_is_not_compiled_is_refused(void **state)
+{
+    (void)state;
+    refuses("olmoe-1b-7b --compile on --param-dtype fp32", "grouped_mm_fallback");
+    refuses("qwen3-30b-a3b --compile on --seq 64", "no more than 512 numbers");
+    refuses("qwen3-30b-a3b --compile on --experts-replicate 1", "hooks of units inside of blocks");
+    refuses("qwen3-30b-a3b --compile on --seq 2048 --torch 2.13", "--compile: not known");
+    assert_int_equal(shardplan("fit qwen3-30b-a3b --gpus 16 --compile on --seq 2048 --json"), 0);
+    json_t *result = program_object();
+    assert_true(device_bytes(result) > 0);
+    json_decref(result);
+}
+
 /* As many ranks as experts, half as many, or fewer: each has whole rows. So it has of experts on a
  * mesh of their own; what is left, routers and norms, is not worth a line. */
 static void rows_that_share_out_are_not_mentioned(void **state)
@@ -198,6 +213,7 @@ int main(void)
         cmocka_unit_test(padding_is_counted_and_columns_have_none),
         cmocka_unit_test(views_that_hold_gathered_experts_are_told),
         cmocka_unit_test(what_such_experts_cannot_be_is_refused),
+        cmocka_unit_test(what_of_experts_is_not_compiled_is_refused),
         cmocka_unit_test(rows_that_share_out_are_not_mentioned),
         cmocka_unit_test(people_are_told_the_cost_and_the_way_out),
         cmocka_unit_test(every_family_is_planned_and_run),

@@ -90,7 +90,7 @@ static uint64_t element_bytes(const char *dtype)
 {
     return strncmp(dtype, "float8", 6) == 0 || strcmp(dtype, "bool") == 0 ? 1
            : strcmp(dtype, "bfloat16") == 0                               ? 2
-           : strcmp(dtype, "float32") == 0                                ? 4
+           : strcmp(dtype, "float32") == 0 || strcmp(dtype, "int32") == 0 ? 4
                                                                           : 8;
 }
 
@@ -202,11 +202,12 @@ static void programs_are_inductors(void **state)
     print_message("%u of %u forward programs of transformers' models have as many kernels\n",
                   count.whole_fused, count.whole);
     /* Of the others six forward ones lack what dropouts' seeds take, 8 bytes each. */
-    assert_true(count.programs >= 598 && count.exact + 53 >= count.programs);
+    assert_true(count.programs >= 684 && count.exact + 55 >= count.programs);
     assert_true(2 * (count.forward + 13) >= count.programs);
-    assert_true(count.whole_fused >= 46);
-    /* lora-qwen3's two blocks, whose heads are normed, and gemma2's, whose scores are capped */
-    assert_true(count.otherwise <= 4);
+    assert_true(count.whole_fused >= 71);
+    /* lora-qwen3's two blocks, whose heads are normed, gemma2's, whose scores are capped, and
+     * deepseek-v3's, where q and k are turned in one kernel here */
+    assert_true(count.otherwise <= 6);
     assert_true(count.worst < 0.08);
 }
 

@@ -96,9 +96,9 @@ static void trainers_model_is_whole(void **state)
     expect(&f, "compile off");
     import_free(&f.import);
     take_text(&f, SYNTAX_JSON,
-              "{\"model_name_or_path\": \"mistralai/Mixtral-8x7B-v0.1\", \"torch_compile\": true}");
+              "{\"model_name_or_path\": \"deepseek-ai/DeepSeek-V3\", \"torch_compile\": true}");
     expect(&f, "compile off");
-    expect_note(&f, NOTE_UNPLANNED, "torch_compile", 1, "mixtral");
+    expect_note(&f, NOTE_UNPLANNED, "torch_compile", 1, "deepseek_v3");
     import_free(&f.import);
     take_text(&f, SYNTAX_JSON, "{\"model_name_or_path\": \"gpt2\", \"torch_compile\": true}");
     expect(&f, "model gpt2, compile model");

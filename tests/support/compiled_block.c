@@ -16,7 +16,9 @@ static const char *const files[] = {"tests/data/truth/compile.jsonl",
                                     "tests/data/truth/compile_model_hf.jsonl",
                                     "tests/data/truth/compile_parts.jsonl",
                                     "tests/data/truth/compile_frozen.jsonl",
-                                    "tests/data/truth/compile_model_frozen.jsonl"};
+                                    "tests/data/truth/compile_model_frozen.jsonl",
+                                    "tests/data/truth/compile_moe.jsonl",
+                                    "tests/data/truth/compile_model_moe.jsonl"};
 
 enum { BLOCKS_MOST = 64 };
 

@@ -151,7 +151,42 @@ FROZEN_CASES = (        # adapters, and what else has parameters that are not tr
     ("frozen-hf-llama-fp32", HF_LLAMA, {"store_dtype": "fp32", "code": "hf", "freeze": "*self_attn*"}),
     ("frozen-hf-gpt2-biases", HF_GPT2, {**HFB, "freeze": "*.wte.*,*.wpe.*,*.bias"}),
 )
-ALIASES = ("view_as_complex", "view_as_real", "_conj")      # fallback kernels that return their operand
+HF_MOE = {**HF_LLAMA, "num_key_value_heads": 4, "moe_intermediate_size": 192, "num_experts": 8, "num_experts_per_tok": 4}
+QWEN3_MOE = {**HF_MOE, "model_type": "qwen3_moe", "head_dim": 32, "norm_topk_prob": True}
+QWEN3_30B = {**QWEN3_MOE, "hidden_size": 2048, "moe_intermediate_size": 768, "num_experts": 128, "num_experts_per_tok": 8,
+             "num_attention_heads": 32, "head_dim": 128, "batch": 1, "seq": 4096}
+MIXTRAL = {**HF_LLAMA, "model_type": "mixtral", "num_key_value_heads": 4, "sliding_window": None, "num_local_experts": 8,
+           "num_experts_per_tok": 2, "seq": 384}
+DEEPSEEK = {**HF_MOE, "first_k_dense_replace": 0, "n_group": 2, "topk_group": 1, "n_routed_experts": 8, "n_shared_experts": 1,
+            "norm_topk_prob": True, "routed_scaling_factor": 2.5}
+QWEN2_MOE = {**HF_MOE, "model_type": "qwen2_moe", "shared_expert_intermediate_size": 320, "decoder_sparse_step": 1,
+             "norm_topk_prob": False}
+OLMOE = {**HF_MOE, "model_type": "olmoe", "intermediate_size": 192, "norm_topk_prob": False}
+GLM4_MOE = {**DEEPSEEK, "model_type": "glm4_moe", "head_dim": 32}
+MLA = {"num_key_value_heads": 8, "q_lora_rank": 96, "kv_lora_rank": 64, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16,
+       "v_head_dim": 32}
+MOE_CASES = (           # mixtures of experts: transformers' grouped_mm, its default
+    ("moe-qwen3", QWEN3_MOE, HFB),
+    ("moe-qwen3-full", QWEN3_MOE, {**HFB, "ac": "full"}),
+    ("moe-qwen3-selective", QWEN3_MOE, {**HFB, "ac": "selective"}),
+    ("moe-qwen3-30b", QWEN3_30B, HFB),
+    ("moe-mixtral", MIXTRAL, HFB),
+    ("moe-mixtral-full", MIXTRAL, {**HFB, "ac": "full"}),
+    ("moe-qwen2", QWEN2_MOE, HFB),
+    ("moe-olmoe", OLMOE, HFB),
+    ("moe-glm4", GLM4_MOE, HFB),
+    ("moe-granite", {**HF_MOE, "model_type": "granitemoe", "num_local_experts": 8, "intermediate_size": 192}, HFB),
+    ("moe-qwen3-three", {**QWEN3_MOE, "num_experts_per_tok": 3, "num_experts": 16, "batch": 1, "seq": 320}, HFB),
+    ("moe-ernie", {**HF_MOE, "model_type": "ernie4_5_moe", "moe_num_experts": 8, "moe_k": 4, "moe_num_shared_experts": 1,
+                   "moe_layer_start_index": 0, "moe_layer_end_index": 1}, HFB),
+    ("moe-deepseek-v3", {**DEEPSEEK, **MLA, "model_type": "deepseek_v3"}, HFB),
+    ("moe-deepseek-v3-full", {**DEEPSEEK, **MLA, "model_type": "deepseek_v3", "topk_group": 2, "n_group": 4}, {**HFB, "ac": "full"}),
+    ("moe-deepseek-v2", {**DEEPSEEK, **MLA, "model_type": "deepseek_v2", "q_lora_rank": None, "topk_method": "greedy",
+                         "norm_topk_prob": False}, HFB),
+    ("moe-minimax", {**HF_MOE, "model_type": "minimax_m2", "head_dim": 32, "intermediate_size": 192,
+                     "num_local_experts": 8}, HFB),
+)
+ALIASES = ("view_as_complex", "view_as_real", "_conj", "unsqueeze")      # fallback kernels that return their operand
 
 
 def preload():
@@ -250,9 +285,11 @@ def pretend_gpu():
 
     def deduced(self, node):
         """Tensors of one value are computed on the CPU."""
-        if node.target is not torch.ops.aten.full.default:
-            return fold(self, node)
-        return torch.full([1], node.args[1], dtype=node.kwargs.get("dtype"), device="cpu")
+        if node.target is torch.ops.aten.full.default:
+            return torch.full([1], node.args[1], dtype=node.kwargs.get("dtype"), device="cpu")
+        if node.target is torch.ops.aten.scalar_tensor.default:
+            return torch.scalar_tensor(node.args[0], dtype=node.kwargs.get("dtype"), device="cpu")
+        return fold(self, node)
     joint_graph.UniformValueConstantFolder._deduce_value = deduced
     inductor_config.force_disable_caches = True
     inductor_config.compile_threads = 1
@@ -265,7 +302,7 @@ def pretend_transformers():
     asks nothing."""
     import transformers
     from transformers import masking_utils
-    transformers.PreTrainedModel.init_weights = lambda self: None
+    transformers.PreTrainedModel.init_weights = lambda self: self.tie_weights()
     find = masking_utils.find_packed_sequence_indices
     masking_utils.find_packed_sequence_indices = lambda x: find(x) if torch.compiler.is_compiling() else None
 
@@ -351,7 +388,7 @@ class Program:
         if isinstance(value, ast.Call) and called(value).startswith("empty_strided"):
             shape, stride = (ast.literal_eval(a) for a in value.args[:2])
             self.born(name, extent(shape, stride, ast.unparse(value.args[2]).split(".")[-1]))
-        elif isinstance(value, ast.Call) and called(value).startswith("torch.ops."):
+        elif isinstance(value, ast.Call) and called(value).startswith(("torch.ops.", "extern_kernels.")):
             self.fallback(name, value)
         elif isinstance(value, ast.Name) or isinstance(value, ast.Call) and called(value) == "reinterpret_tensor":
             old = self.operands(value)      # whose name is deleted next: its memory is used again
@@ -503,6 +540,15 @@ def gathered(model):
             module.weight = torch.nn.Parameter(weight, requires_grad=True)
 
 
+def all_alike(model):
+    """Parameters as FSDP2's mixed precision leaves them in forward: those in bf16, too, that transformers keeps in
+    fp32 (_keep_in_fp32_modules), or that are declared so."""
+    for module in model.modules():
+        for name, p in list(module.named_parameters(recurse=False)):
+            if p.dtype == torch.float32:
+                setattr(module, name, torch.nn.Parameter(p.detach().to(torch.bfloat16), requires_grad=p.requires_grad))
+
+
 TENSOR = torch.tensor
 
 
@@ -526,6 +572,8 @@ def record(name, m, s, joint=None):
             model, blocks = models.make(m, s)
             if s.get("float8_all_gather"):
                 gathered(model)
+            if s["store_dtype"] == "bf16":
+                all_alike(model)
             for p in recorder_of.matching(model, s.get("freeze")):
                 p.requires_grad_(False)
             apart = is_frozen(s)
@@ -567,6 +615,7 @@ def main():
     parser.add_argument("--check")
     parser.add_argument("--only")
     parser.add_argument("--float8", action="store_true", help="the cases in float8, which need torchao")
+    parser.add_argument("--moe", action="store_true", help="the cases that are mixtures of experts")
     parser.add_argument("--frozen", action="store_true", help="the cases with adapters and frozen parameters, which need peft")
     parser.add_argument("--joint", help="also writes each joint graph and program there, to be read")
     args = parser.parse_args()
@@ -580,7 +629,7 @@ def main():
             print(row["name"], "same" if same else "DIFFERS")
         return wrong > 0
     rows = []
-    for name, m, s in FLOAT8_CASES if args.float8 else FROZEN_CASES if args.frozen else CASES:
+    for name, m, s in FLOAT8_CASES if args.float8 else FROZEN_CASES if args.frozen else MOE_CASES if args.moe else CASES:
         if args.only and not fnmatch.fnmatch(name, args.only):
             continue
         try:

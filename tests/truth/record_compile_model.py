@@ -28,6 +28,7 @@ import sys
 import unittest.mock
 
 import record_compile       # which runs this script again under no_gpu.c
+from record_compile import GLM4_MOE, MIXTRAL, OLMOE, QWEN2_MOE, QWEN3_MOE
 from record_compile import BIG, BF16, GPT2, HF_GPT2, HF_LLAMA, HFB, LLAMA, AUTOCAST, Program, Recorder
 
 import torch
@@ -136,6 +137,16 @@ HF_CASES = (
     ("parts-hf-llama-mha", {**HF_LLAMA, "num_hidden_layers": 4}, {**HF_WHOLE, **ONE}),
 )
 
+MOE_CASES = (           # mixtures of experts, as one graph, and as DDPOptimizer splits them
+    ("model-moe-qwen3", QWEN3_MOE, HF_WHOLE),
+    ("model-moe-qwen3-full", QWEN3_MOE, {**HF_WHOLE, "ac": "full"}),
+    ("model-moe-mixtral", MIXTRAL, HF_WHOLE),
+    ("model-moe-qwen2", QWEN2_MOE, HF_WHOLE),
+    ("model-moe-olmoe", OLMOE, HF_WHOLE),
+    ("model-moe-glm4", {**GLM4_MOE, "first_k_dense_replace": 1}, HF_WHOLE),
+    ("parts-moe-qwen3", {**QWEN3_MOE, "num_hidden_layers": 4}, {**HF_WHOLE, **ONE}),
+    ("parts-moe-mixtral", {**MIXTRAL, "num_hidden_layers": 3}, {**HF_WHOLE, **ONE}),
+)
 PARTS_CASES = (
     ("parts-llama", DEEP, {**WHOLE, **ONE}),
     ("parts-llama-2", {**LLAMA, "layers": 4}, {**WHOLE, "bucket_cap_mb": 2}),
@@ -308,6 +319,7 @@ def main():
     parser.add_argument("--only", default="*")
     parser.add_argument("--parts", action="store_true", help="models that DDPOptimizer splits")
     parser.add_argument("--hf", action="store_true", help="models of transformers, which return logits and loss")
+    parser.add_argument("--moe", action="store_true", help="likewise mixtures of experts")
     parser.add_argument("--frozen", action="store_true", help="models with adapters and frozen parameters, which need peft")
     parser.add_argument("--inside", action="store_true", help="models with their loss inside")
     parser.add_argument("--texts", help="also writes each graph and program there, to be read")
@@ -329,7 +341,7 @@ def main():
             print(row["name"], "same" if is_same else "DIFFERS")
         return not all(same)
     rows = []
-    for case in PARTS_CASES if args.parts else HF_CASES if args.hf else FROZEN_CASES if args.frozen else CASES:
+    for case in PARTS_CASES if args.parts else HF_CASES if args.hf else MOE_CASES if args.moe else FROZEN_CASES if args.frozen else CASES:
         if fnmatch.fnmatch(case[0], args.only):
             try:
                 made = record(*case, args.texts)

@@ -359,6 +359,32 @@ FROZEN_CASES = (        # adapters, and what else has parameters that are not tr
     ("frames-frozen-hf-fsdp2", HF_GQA, {**HF_FRAMES, "freeze": "*embed_tokens*,*layers.0.*"}),
     ("accelerate-frozen-ddp", HF_FOUR, {**ACCELERATE, "freeze": "*embed_tokens*,*mlp*"}),
 )
+HF_MOE = {**HF_GQA, "num_key_value_heads": 4, "num_experts": 8, "num_experts_per_tok": 4, "moe_intermediate_size": 192}
+QWEN3_MOE = {**HF_MOE, "model_type": "qwen3_moe", "head_dim": 32, "norm_topk_prob": True}
+QWEN2_MOE = {**HF_MOE, "model_type": "qwen2_moe", "shared_expert_intermediate_size": 320}
+MIXTRAL = {**HF_MOE, "model_type": "mixtral", "num_local_experts": 8, "sliding_window": None}
+GLM4_MOE = {**HF_MOE, "model_type": "glm4_moe", "head_dim": 32, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1,
+            "n_routed_experts": 8, "n_shared_experts": 1}
+DEEPSEEK_V3 = {**GLM4_MOE, "model_type": "deepseek_v3", "num_key_value_heads": 8, "q_lora_rank": 96, "kv_lora_rank": 64,
+               "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 32, "n_group": 4, "topk_group": 2}
+del DEEPSEEK_V3["head_dim"]
+MOE = {"world": 4, "code": "hf", **BF16}
+MOE_CASES = (           # mixtures of experts of transformers' code
+    ("moe-fsdp2-qwen3", QWEN3_MOE, MOE),
+    ("moe-fsdp2-qwen3-ac", QWEN3_MOE, {**MOE, "ac": "full"}),
+    ("moe-fsdp2-mixtral-accumulate", MIXTRAL, {**MOE, "accumulate": 2, "clip": True}),
+    ("moe-fsdp2-qwen2", QWEN2_MOE, {**MOE, "reshard": "never"}),
+    ("moe-fsdp2-glm4", GLM4_MOE, MOE),
+    ("moe-fsdp2-deepseek-v3", DEEPSEEK_V3, {**MOE, "ac": "full"}),
+    ("moe-ddp-qwen3", QWEN3_MOE, {**DDP, "code": "hf"}),
+    ("moe-ddp-mixtral-ac", MIXTRAL, {**DDP, "code": "hf", "ac": "full"}),
+    ("moe-fsdp1-qwen3", QWEN3_MOE, {**FSDP1, **MOE}),
+    ("moe-zero2-qwen3", QWEN3_MOE, {**ZERO, "stage": 2, "code": "hf", **SMALL}),
+    ("moe-frames-fsdp2-qwen3", QWEN3_MOE, {**MOE, **FRAMES}),
+    ("moe-frames-fsdp2-mixtral-ac", MIXTRAL, {**MOE, **FRAMES, "ac": "full"}),
+    ("moe-accelerate-fsdp2-qwen2", QWEN2_MOE, {**MOE, **FRAMES, "units": "torchtitan"}),
+    ("moe-model-ddp-qwen3", QWEN3_MOE, {**HF_MODEL, "around": True}),
+)
 LEAST = 200             # bytes: of gathers in float8, scales and lists of all scales are left out; fake tensors
                         # compose what finds them otherwise, and record_real.py has them
 GRAPH = "graph"         # the place that is inside of a program
@@ -528,6 +554,7 @@ def main():
     parser.add_argument("--more", action="store_true", help="likewise of GPT-2 and other families")
     parser.add_argument("--float8", action="store_true", help="the cases in float8, which need torchao")
     parser.add_argument("--frozen", action="store_true", help="adapters and frozen parameters, which need peft")
+    parser.add_argument("--moe", action="store_true", help="mixtures of experts; of ZeRO's deepspeed is needed")
     parser.add_argument("--zero", action="store_true", help="ZeRO's, which need deepspeed")
     args = parser.parse_args()
     unfilled.Unfilled.collective = noting(unfilled.Unfilled.collective)
@@ -545,7 +572,7 @@ def main():
             print(row["name"], "same" if is_same else "DIFFERS")
         return not all(same)
     rows = []
-    cases = (FLOAT8_CASES if args.float8 else MODEL_CASES if args.model else FRAMES_CASES if args.frames else
+    cases = (FLOAT8_CASES if args.float8 else MOE_CASES if args.moe else MODEL_CASES if args.model else FRAMES_CASES if args.frames else
              PARTS_CASES if args.parts else FROZEN_CASES if args.frozen else ZERO_CASES if args.zero else HF_CASES if args.hf else
              ACCELERATE_CASES if args.accelerate else MORE_CASES if args.more else FAMILIES_CASES if args.families else HF_FRAMES_CASES if args.hf_frames else CASES)
     for case in cases:
