@@ -25,26 +25,27 @@ static bool same_shape(const struct shape *x, const struct shape *y)
     return x->rank == y->rank && memcmp(x->dim, y->dim, x->rank * sizeof *x->dim) == 0;
 }
 
-/* Whether the engine may add what reaches `tensor` into the gradient that it has. As
- * can_accumulate_inplace asks (torch/csrc/autograd/input_buffer.cpp): nobody else holds the tensor
- * or its storage, and its elements are one after the other. A view's storage has its base, too,
- * which it keeps (as_view in VariableTypeUtils.h, also without grad mode). */
-static bool may_add_in_place(const struct tape *tape, uint32_t tensor, uint32_t root)
-{
-    const struct slice *part = &tape->part[root];
-    const struct shape *shape = &tape->graph->tensors[tensor].shape;
-    const bool viewed =
-        part->viewed || (part->tensor != tensor && part->tensor != root && !part->direct);
-    const bool one_row = shape->rank == 0 || shape_elements(shape) == shape->dim[shape->rank - 1];
-    return tape->graph->autograd == AUTOGRAD_GPU && tape->holds[tape->slot[root]] == 1 &&
-           !part->expanded && !viewed && (part->pitch == 0 || one_row);
-}
-
 static bool is_view_of(const struct graph *graph, uint32_t tensor, uint32_t base)
 {
     while (tensor != base && graph->tensors[tensor].base != tensor)
         tensor = graph->tensors[tensor].base;
     return tensor == base;
+}
+
+/* Whether the engine may add what reaches `tensor` into the gradient that it has. As
+ * can_accumulate_inplace asks (torch/csrc/autograd/input_buffer.cpp): nobody else holds the tensor
+ * or its storage, and its elements are one after the other. A view's storage has its base, too,
+ * which it keeps (as_view in VariableTypeUtils.h, also without grad mode): what is there is one
+ * where it came to a view of the tensor at which the two meet. */
+static bool may_add_in_place(const struct tape *tape, uint32_t tensor, uint32_t root)
+{
+    const struct slice *part = &tape->part[root];
+    const struct shape *shape = &tape->graph->tensors[tensor].shape;
+    const bool viewed =
+        part->viewed || (!is_view_of(tape->graph, tensor, part->tensor) && !part->direct);
+    const bool one_row = shape->rank == 0 || shape_elements(shape) == shape->dim[shape->rank - 1];
+    return tape->graph->autograd == AUTOGRAD_GPU && tape->holds[tape->slot[root]] == 1 &&
+           !part->expanded && !viewed && (part->pitch == 0 || one_row);
 }
 
 /* Where the gradient of `tensor` meets the one that is there: a tensor's and that of a view of it
