@@ -214,8 +214,8 @@ static void drop_results(struct tape *tape, const struct region *region, uint32_
         tape_drop(tape, first);
 }
 
-/* What autocast had cast for the call that raised, and for no other: C++'s, which goes before Python
- * has the exception. */
+/* What autocast had cast for the call that raised, and for no other: C++'s, which goes before
+ * Python has the exception. */
 static void drop_own_casts(struct tape *tape, const struct region *region)
 {
     const struct graph *graph = tape->graph;
