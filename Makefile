@@ -152,7 +152,7 @@ $(BUILD)/runtime/host/%.o $(BUILD)/runtime/comm/comm_sum.o: \
 RUN_TESTS := $(filter $(BUILD)/tests/runtime/%,$(TESTS))
 $(RUN_TESTS): $(BUILD)/tests/runtime/%: $(BUILD)/tests/runtime/%.o $(TEST_OBJECTS) \
     $(BUILD)/libruntime.a $(BUILD)/libplanner.a
-	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(RUN_LIBS) -l:libyaml.a
+	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(RUN_LIBS)
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(TEST_OBJECTS) $(BUILD)/libplanner.a $(TEST_LIBS) $(LIBS)
@@ -175,9 +175,10 @@ $(DRIVER): tests/driver/driver.c
 	$(call SAY,cc  ,$<)
 	$(Q)$(CC) -std=c11 $(WARN) -O1 -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
 
-VALIDATIONS := $(patsubst tests/validation/%.c,$(BUILD)/%,$(wildcard tests/validation/*.c))
+VALIDATIONS := $(patsubst tests/validation/%.c,$(BUILD)/%,$(wildcard tests/validation/validate*.c))
+$(BUILD)/validate_verdicts: $(BUILD)/tests/validation/published_verdicts.o
 $(VALIDATIONS): $(BUILD)/validate%: $(BUILD)/tests/validation/validate%.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
-	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LIBS)
+	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libplanner.a $(TEST_LIBS) $(LIBS)
 
 $(BUILD)/bench: $(BUILD)/tests/bench/bench.o $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)

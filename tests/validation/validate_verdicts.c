@@ -1,6 +1,6 @@
 /* validate_verdicts.c - prints the tables of reports/validation/verdicts.md: reports of others that
  * a job ran out of memory or trained (tests/data/published/verdicts.csv), beside what fit says. */
-#include "tests/support/published_verdicts.h"
+#include "tests/validation/published_verdicts.h"
 
 #include "lower/lower.h"
 

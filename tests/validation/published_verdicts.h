@@ -1,7 +1,7 @@
 /* published_verdicts.h - the rows of tests/data/published/verdicts.csv: jobs of which others
  * published that they ran out of memory or trained, and what fit says of them. */
-#ifndef SHARDPLAN_TESTS_PUBLISHED_VERDICTS_H
-#define SHARDPLAN_TESTS_PUBLISHED_VERDICTS_H
+#ifndef SHARDPLAN_TESTS_VALIDATION_PUBLISHED_VERDICTS_H
+#define SHARDPLAN_TESTS_VALIDATION_PUBLISHED_VERDICTS_H
 
 #include "job/job.h"
 #include "tests/support/csv.h"

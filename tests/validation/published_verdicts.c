@@ -1,5 +1,5 @@
 /* published_verdicts.c - see published_verdicts.h. */
-#include "tests/support/published_verdicts.h"
+#include "tests/validation/published_verdicts.h"
 
 #include "base/arena.h"
 #include "frameworks/import.h"
