@@ -216,8 +216,7 @@ void deferred_free(struct deferred *d, uint32_t id, bool first_step, struct allo
 void deferred_reach(struct deferred *d, uint32_t id)
 {
     uint32_t kept = 0;
-    if (!d->clock)
-        return;
+    assert(d->clock);
     for (uint32_t i = 0; i < d->count; i++)
         if (d->pending[i].done_s <= d->clock->host_s[id])
             allocator_complete_free(d->allocator, d->pending[i].block);

@@ -53,8 +53,8 @@ void deferred_free(struct deferred *deferred, uint32_t id, bool first_step,
 /* Instruction `id`, a record, a wait, a use or a collective, is issued; it may complete frees. */
 void deferred_pass(struct deferred *deferred, uint32_t id);
 
-/* Before instruction `id`, an alloc: with a clock it may complete frees (the caching allocator's
- * process_events). */
+/* With a clock: before instruction `id`, an alloc, which may complete frees (the caching
+ * allocator's process_events). */
 void deferred_reach(struct deferred *deferred, uint32_t id);
 
 /* Completes all frees that wait: every stream has been waited for. */

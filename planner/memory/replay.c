@@ -242,7 +242,7 @@ static enum err_code run_step(struct replay *r, bool first, memory_visitor *visi
             r->options->before(r->options->hook_context, r->plan, i, first);
         switch (instruction->op) {
         case PLAN_ALLOC:
-            if (r->allocator)
+            if (r->options->clock && r->allocator)
                 deferred_reach(r->deferred, i);
             TRY(alloc_buffer(r, instruction->arg));
             break;

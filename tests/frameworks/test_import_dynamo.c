@@ -113,28 +113,27 @@ static void trainers_model_is_whole(void **state)
  * hooks are inside of blocks, of which nothing is. */
 static void trainers_adapters_are_compiled(void **state)
 {
+#define FULL_SHARD(version) "fsdp: full_shard auto_wrap\nfsdp_config:\n  version: " version "\n"
+    static const struct {
+        const char *text, *becomes, *why; /* NULL: it is compiled */
+    } cases[] = {
+        {ADAPTERS "lora_dropout: 0.1\n", "compile off, lora-dropout 0.1, checkpointing full",
+         "dropout"},
+        {ADAPTERS, "compile model, frozen-dtype bf16, autocast bf16", NULL},
+        {ADAPTERS FULL_SHARD("2"), "compile model, frozen-dtype param", NULL},
+        {ADAPTERS FULL_SHARD("1"), "compile off, units peft", "--units peft"},
+    };
     (void)state;
     struct fixture f;
-    take_text(&f, SYNTAX_YAML, ADAPTERS "lora_dropout: 0.1\n");
-    expect(&f, "compile off, lora-dropout 0.1, checkpointing full");
-    expect_note(&f, NOTE_UNPLANNED, "torch_compile", 4, "dropout");
-    import_free(&f.import);
-    take_text(&f, SYNTAX_YAML, ADAPTERS);
-    expect(&f, "compile model, frozen-dtype bf16, autocast bf16");
-    assert_null(find_note(&f, NOTE_UNPLANNED, "torch_compile"));
-    import_free(&f.import);
-    take_text(&f, SYNTAX_YAML,
-              ADAPTERS "fsdp: full_shard auto_wrap\n"
-                       "fsdp_config:\n  version: 2\n");
-    expect(&f, "compile model, frozen-dtype param");
-    assert_null(find_note(&f, NOTE_UNPLANNED, "torch_compile"));
-    import_free(&f.import);
-    take_text(&f, SYNTAX_YAML,
-              ADAPTERS "fsdp: full_shard auto_wrap\n"
-                       "fsdp_config:\n  version: 1\n");
-    expect(&f, "compile off, units peft");
-    expect_note(&f, NOTE_UNPLANNED, "torch_compile", 4, "--units peft");
-    import_free(&f.import);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        take_text(&f, SYNTAX_YAML, cases[i].text);
+        expect(&f, cases[i].becomes);
+        if (cases[i].why)
+            expect_note(&f, NOTE_UNPLANNED, "torch_compile", 4, cases[i].why);
+        else
+            assert_null(find_note(&f, NOTE_UNPLANNED, "torch_compile"));
+        import_free(&f.import);
+    }
 }
 
 int main(void)

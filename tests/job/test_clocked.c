@@ -2,6 +2,7 @@
  * the bounds that hold whatever the clock says. */
 #include "job/clocked.h"
 #include "lower/zero_options.h"
+#include "tests/support/planned.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,32 +13,15 @@
 
 #include <cmocka.h>
 
-struct planned {
-    struct machine machine;
-    struct prediction prediction;
-    struct step_time time;
-};
-
 /* `host_s`: what each operator takes the host; 0: what the profile says. */
 static void plan_on(const struct job *job, double host_s, struct planned *p)
 {
     static const int host[] = {PROFILE_HOST_OP, PROFILE_HOST_BACKWARD, PROFILE_HOST_COLLECTIVE,
                                PROFILE_HOST_EVENT};
-    struct err err = {0};
-    *p = (struct planned){.machine = {.gpus_per_node = 8}};
-    assert_int_equal(profile_find("h100-sxm", &p->machine.profile, &err), ERR_OK);
+    *p = planned_on("h100-sxm");
     for (size_t i = 0; i < sizeof host / sizeof *host && host_s > 0; i++)
         p->machine.profile.of[host[i]].value = host_s;
-    if (predict(job, &p->machine, &p->prediction, &err) != ERR_OK ||
-        step_time(&p->prediction, job, &p->machine, 0, &p->time, &err) != ERR_OK)
-        fail_msg("%s", err.text);
-}
-
-static void planned_free(struct planned *p)
-{
-    step_time_free(&p->time);
-    prediction_free(&p->prediction);
-    profile_free(&p->machine.profile);
+    planned_job(p, job);
 }
 
 static struct job job_of(enum system_kind system)

@@ -3,6 +3,7 @@
 #include "job/explain.h"
 
 #include "job/blame.h"
+#include "tests/support/planned.h"
 #include "tests/support/random_jobs.h"
 #include "tests/support/small_jobs.h"
 
@@ -15,29 +16,10 @@
 
 #include <cmocka.h>
 
-struct planned {
-    struct job job;
-    struct machine machine;
-    struct prediction prediction;
-    struct step_time time;
-};
-
 static void plan_on(const struct job *job, const char *gpu, struct planned *p)
 {
-    struct err err = {0};
-    *p = (struct planned){.job = *job, .machine = {.gpus_per_node = 8}};
-    assert_int_equal(profile_find(gpu, &p->machine.profile, &err), ERR_OK);
-    p->machine.profile.of[PROFILE_CAPACITY].value = 1e12;
-    if (predict(job, &p->machine, &p->prediction, &err) != ERR_OK ||
-        step_time(&p->prediction, job, &p->machine, 0, &p->time, &err) != ERR_OK)
-        fail_msg("%s", err.text);
-}
-
-static void planned_free(struct planned *p)
-{
-    step_time_free(&p->time);
-    prediction_free(&p->prediction);
-    profile_free(&p->machine.profile);
+    *p = planned_on(gpu);
+    planned_job(p, job);
 }
 
 static struct job large_job(void)

@@ -2,6 +2,7 @@
 #include "job/step_time.h"
 #include "tests/support/csv.h"
 #include "tests/support/lanes.h"
+#include "tests/support/planned.h"
 #include "tests/support/small_jobs.h"
 
 #include <gsl/gsl_randist.h>
@@ -83,31 +84,13 @@ static void others_wait_inside_the_collective(void **state)
 
 /* ---- jobs ---- */
 
-struct planned {
-    struct machine machine;
-    struct prediction prediction;
-    struct step_time time;
-};
-
 static struct planned plan_on(const struct job *job, double card, double jitter)
 {
-    struct planned p = {.machine = {.gpus_per_node = 8}};
-    struct err err = {0};
-    assert_int_equal(profile_find("h100-sxm", &p.machine.profile, &err), ERR_OK);
-    p.machine.profile.of[PROFILE_CAPACITY].value = 1e12;
+    struct planned p = planned_on("h100-sxm");
     p.machine.profile.of[PROFILE_RANK_SPREAD].value = card;
     p.machine.profile.of[PROFILE_JITTER].value = jitter;
-    if (predict(job, &p.machine, &p.prediction, &err) != ERR_OK ||
-        step_time(&p.prediction, job, &p.machine, 0, &p.time, &err) != ERR_OK)
-        fail_msg("%s", err.text);
+    planned_job(&p, job);
     return p;
-}
-
-static void planned_free(struct planned *p)
-{
-    step_time_free(&p->time);
-    prediction_free(&p->prediction);
-    profile_free(&p->machine.profile);
 }
 
 /* Blocks large enough for arithmetic to matter beside launches. */
