@@ -223,21 +223,32 @@ static void declare_units(struct lowering *low)
 
 /* ---- ZeroRedundancyOptimizer (torch/distributed/optim/zero_redundancy_optimizer.py) ---- */
 
-/* The next parameter, largest first and of equals the one listed first; NONE: all have an owner. */
-static uint32_t largest_left(const struct lowering *low)
+struct sized {
+    uint64_t elements;
+    uint32_t param;
+};
+
+static int largest_first(const void *x, const void *y)
 {
-    const struct ddp *d = ddp_of(low);
-    uint32_t found = NONE;
-    uint64_t most = 0;
-    for (uint32_t p = 0; p < low->plan->param_count; p++) {
-        const uint64_t elements = shape_elements(&low->plan->params[p].shape);
-        if (!low->plan->params[p].trainable || d->owner[p] != NONE ||
-            (found != NONE && elements <= most))
-            continue;
-        found = p;
-        most = elements;
-    }
-    return found;
+    const struct sized *a = x, *b = y;
+    if (a->elements != b->elements)
+        return a->elements > b->elements ? -1 : 1;
+    return a->param < b->param ? -1 : a->param > b->param;
+}
+
+/* Those that are trained, largest first and of equals the one listed first. Returns their number.
+ */
+static uint32_t sort_trained(struct lowering *low, struct sized **out)
+{
+    const struct plan *plan = low->plan;
+    struct sized *of = arena_lend(&low->scratch, (plan->param_count + 1) * sizeof *of);
+    uint32_t count = 0;
+    for (uint32_t p = 0; p < plan->param_count; p++)
+        if (plan->params[p].trainable)
+            of[count++] = (struct sized){shape_elements(&plan->params[p].shape), p};
+    qsort(of, count, sizeof *of, largest_first);
+    *out = of;
+    return count;
 }
 
 /* _partition_parameters: each goes to the rank with the fewest elements so far. */
@@ -246,22 +257,25 @@ static void choose_owners(struct lowering *low)
     struct ddp *d = low->state;
     const uint32_t world = low->strategy->world;
     uint64_t *elements = arena_alloc(&low->scratch, world * sizeof *elements);
-    uint32_t *taken = none_array(low, low->plan->param_count), count = 0, p;
+    uint32_t *firsts = arena_alloc(&low->scratch, (world + 1UL) * sizeof *firsts);
+    struct sized *taken;
+    const uint32_t count = sort_trained(low, &taken);
     d->owner = none_array(low, low->plan->param_count);
     d->owned = none_array(low, low->plan->param_count);
-    while ((p = largest_left(low)) != NONE) {
+    for (uint32_t i = 0; i < count; i++) {
         uint32_t rank = 0;
         for (uint32_t r = 1; r < world; r++)
             if (elements[r] < elements[rank])
                 rank = r;
-        d->owner[p] = rank;
-        elements[rank] += shape_elements(&low->plan->params[p].shape);
-        taken[count++] = p;
+        d->owner[taken[i].param] = rank;
+        elements[rank] += taken[i].elements;
+        firsts[rank + 1]++;
     }
     for (uint32_t r = 0; r < world; r++)
-        for (uint32_t i = 0; i < count; i++)
-            if (d->owner[taken[i]] == r)
-                d->owned[d->owned_count++] = taken[i];
+        firsts[r + 1] += firsts[r];
+    for (uint32_t i = 0; i < count; i++)
+        d->owned[firsts[d->owner[taken[i].param]]++] = taken[i].param;
+    d->owned_count = count;
 }
 
 /* parameters_as_bucket_view: one tensor an owner, and of one element where a rank owns nothing. */

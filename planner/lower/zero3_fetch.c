@@ -444,17 +444,19 @@ static void own_recomputed(struct lowering *low, uint32_t p)
         return;
     param->owner = z->active[z->active_count - 1];
     param->users++;
+    z->owned_count++;
 }
 
 static void release_owned(struct lowering *low, uint32_t call)
 {
     struct zero3 *z = low->state;
-    for (uint32_t p = 0; p < low->plan->param_count; p++) {
+    for (uint32_t p = 0; p < low->plan->param_count && z->owned_count; p++) {
         struct zero3_param *param = &z->params[p];
         if (param->owner != call)
             continue;
         param->owner = NONE;
         param->users--;
+        z->owned_count--;
         if (!param->persistent)
             partition(low, p);
     }
@@ -604,6 +606,7 @@ void zero3_partition_all(struct lowering *low)
         z->params[p].owner = NONE;
         partition(low, p);
     }
+    z->owned_count = 0;
     for (uint32_t c = 0; c < z->calls->count; c++)
         for (uint32_t i = 0; i < z->calls->at[c].params; i++)
             z->in_use[z->calls->at[c].first_param + i] = false;
