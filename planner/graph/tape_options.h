@@ -38,7 +38,8 @@ struct tape_options {
     bool head_hooks;        /* the head is wrapped by itself: its hooks break frames, too */
     bool whole_graphs; /* torch._dynamo.config.optimize_ddp is off: what is compiled within DDP's
                           forward is not split where buckets end */
-    uint64_t bucket_bytes; /* the system's buckets, at which it is; 0: it has none */
+    uint64_t bucket_bytes; /* the system's buckets, at which it is; 0: it has none, or nothing is
+                              compiled */
     bool no_early_stop;    /* recompute whole blocks (torchtitan), not only up to the last saved */
     bool call_hooks;  /* the sharding system has hooks on every module (calls.h), and nodes of its
                          own before and behind each */

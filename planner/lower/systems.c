@@ -30,7 +30,9 @@ void system_tape(const struct strategy *strategy, struct tape_options *options)
         options->compiled = COMPILED_FRAMES;
     options->head_hooks =
         options->compiled == COMPILED_FRAMES && strategy->units == UNITS_TORCHTITAN;
-    options->bucket_bytes = system && system->bucket_bytes ? system->bucket_bytes(strategy) : 0;
+    const bool splits = options->compiled || options->compiled_loss;
+    options->bucket_bytes =
+        splits && system && system->bucket_bytes ? system->bucket_bytes(strategy) : 0;
 }
 
 bool system_fetches_apart(enum system_kind kind)
