@@ -296,8 +296,9 @@ static void run_spans(struct lowering *low)
 {
     const struct outline *outline = low->tally->outline;
     tally_micro_batch(low);
-    for (uint32_t i = 0; i < outline->span_count; i++) {
+    for (uint32_t i = 0; i < outline->span_count && !low->tally->beyond; i++) {
         tally_span(low, &outline->spans[i]);
+        low->tally->beyond = low->tally->gaps && gaps_span_beyond(low->tally->gaps, i);
         run_step(low, outline->hooks[i]);
     }
     emit_span(low);
@@ -331,16 +332,24 @@ static void update(struct lowering *low)
     call(low, low->system->after_step);
 }
 
+/* More of it is not asked for. */
+static bool is_beyond(const struct lowering *low)
+{
+    return low->tally && low->tally->beyond;
+}
+
 /* `updates`: with optimizer.step(), which leaves nothing in a system's state that settles. */
 static void run(struct lowering *low, bool updates)
 {
     const struct strategy *strategy = low->strategy;
     emit_mark(low, PLAN_MARK_START);
-    for (uint32_t i = 0; i < strategy->accumulate; i++) {
+    for (uint32_t i = 0; i < strategy->accumulate && !is_beyond(low); i++) {
         low->micro_batch = i;
         low->sync = strategy->accumulate_sync || i + 1 == strategy->accumulate;
         run_micro_batch(low);
     }
+    if (is_beyond(low))
+        return;
     low->here.phase = PLAN_STEP;
     emit_mark(low, PLAN_MARK_OPTIMIZER);
     if (updates && low->system->update)
@@ -442,9 +451,15 @@ static void lower(const struct system *system, const struct graph *graph,
     declare_inputs(&low);
     if (!low.optimized)
         optimize_params(&low, NULL, graph->param_count);
-    if (system->settles)
+    if (tally && tally->gaps)
+        tally->beyond = gaps_begin_beyond(tally->gaps, plan);
+    if (system->settles && !is_beyond(&low))
         settle(&low);
-    run(&low, true);
+    if (tally && tally->gaps)
+        gaps_watch(tally->gaps);
+    if (!is_beyond(&low))
+        run(&low, true);
+    call(&low, system->tear_down);
     free(low.recast);
     arena_free(&low.scratch);
 }
@@ -487,9 +502,12 @@ enum err_code lower_outline_with(const struct system *system, const struct graph
     TRY(lower_check_with(system, graph, outline->stream, strategy, err));
     begin_again(&out->plan);
     if (out->gaps)
-        tally.gaps = gaps_new(out->gaps, outline->span_count);
+        tally.gaps = gaps_new(out->gaps, outline->span_count, out->limit);
     tally_begin(&tally);
     lower(system, graph, outline->stream, strategy, &tally, true, out->plan);
-    tally_result(&tally, out->plan, out);
+    out->beyond = tally.beyond;
+    if (!tally.beyond)
+        tally_result(&tally, out->plan, out);
+    gaps_free_all(tally.gaps);
     return ERR_OK;
 }

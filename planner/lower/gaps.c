@@ -17,10 +17,11 @@ static void raise(int64_t *most, int64_t bytes)
     *most = bytes > *most ? bytes : *most;
 }
 
-struct tally_gaps *gaps_new(struct outline_gaps *out, uint32_t spans)
+struct tally_gaps *gaps_new(struct outline_gaps *out, uint32_t spans,
+                            const struct outline_limit *limit)
 {
     struct tally_gaps *gaps = xmalloc(sizeof *gaps);
-    *gaps = (struct tally_gaps){.out = out, .spans = spans};
+    *gaps = (struct tally_gaps){.out = out, .spans = spans, .limit = limit};
     gaps->during = xmalloc((2 * (size_t)spans + 1) * sizeof *gaps->during);
     gaps->after = gaps->during + spans;
     return gaps;
@@ -87,6 +88,40 @@ void gaps_span(struct tally_gaps *gaps, uint32_t span, int64_t bytes)
     grow(gaps, LANE_COMPUTE, bytes);
 }
 
+bool gaps_begin_beyond(struct tally_gaps *gaps, const struct plan *plan)
+{
+    if (!gaps->limit)
+        return false;
+    struct host_held host = gaps->host_there;
+    gaps->there = gaps->resident[LANE_COMPUTE];
+    for (uint32_t b = 0; b < plan->buffer_count; b++) {
+        const struct buffer *buffer = &plan->buffers[b];
+        if (buffer->resident && buffer->pool == LANE_HOST)
+            host_held_alloc(&host, buffer, 1);
+        else if (buffer->resident && buffer->pool == LANE_COMPUTE)
+            gaps->there += bytes_of(buffer);
+    }
+    return gaps->there > gaps->limit->resident || (uint64_t)host.most > gaps->limit->host;
+}
+
+void gaps_watch(struct tally_gaps *gaps)
+{
+    gaps->watched = gaps->limit != NULL;
+}
+
+static bool is_beyond(const struct tally_gaps *gaps, int64_t bytes, int64_t limit)
+{
+    return bytes != INT64_MIN && gaps->there + bytes > limit;
+}
+
+bool gaps_span_beyond(const struct tally_gaps *gaps, uint32_t span)
+{
+    const struct outline_limit *limit = gaps->limit;
+    return gaps->watched &&
+           (is_beyond(gaps, gaps->during[span], limit->during[span]) ||
+            (span > 0 && is_beyond(gaps, gaps->after[span - 1], limit->after[span - 1])));
+}
+
 static uint64_t in_all(const struct tally_gaps *gaps, uint32_t pool, int64_t bytes)
 {
     return bytes == INT64_MIN ? 0 : (uint64_t)(gaps->resident[pool] + gaps->carried[pool] + bytes);
@@ -107,6 +142,12 @@ void gaps_finish(struct tally_gaps *gaps, const struct plan *plan)
         out->most[lane] = in_all(gaps, lane, gaps->most[lane]);
     /* in any step but the first all blocks are there */
     out->host = (uint64_t)(gaps->host_there.most + gaps->host.pageable_most + gaps->host.kept);
+}
+
+void gaps_free_all(struct tally_gaps *gaps)
+{
+    if (!gaps)
+        return;
     free(gaps->during);
     free(gaps);
 }

@@ -83,6 +83,8 @@ struct system {
     void (*before_step)(struct lowering *low);
     void (*after_step)(struct lowering *low); /* what optimizer.step() does behind the update */
     void (*close)(struct lowering *low);
+    /* Frees what set_up made that is not low->scratch's, whatever was lowered since. */
+    void (*tear_down)(struct lowering *low);
     /* optimizer.step() as a whole, clipping too, in place of before_step, clip_grad_norm_, one
      * update of everything and after_step. */
     void (*update)(struct lowering *low);

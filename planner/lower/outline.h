@@ -71,6 +71,17 @@ struct outline_gaps {
     uint64_t host;             /* what a process takes of its host, at most (plan/host_held.h) */
 };
 
+/* Where lowering gives up: bytes of the compute stream's pool that a strategy may have beside the
+ * stream. What it has in a span that was lowered, it has there at least in the step; and as soon as
+ * the system is set up it is known what is there before the first step, which systems free between
+ * micro-batches alone, if at all. */
+struct outline_limit {
+    int64_t resident;      /* before the first step */
+    const int64_t *during; /* (spans) while the stream is in a span */
+    const int64_t *after;  /* (spans) between it and the next */
+    uint64_t host;         /* of the process's host before the first step */
+};
+
 struct outlined {
     struct plan *plan; /* NULL, or of the time before: its memory is used again. No allocs, frees or
                           marks, and the stream's kernels as spans (PLAN_SPAN): it can be costed and
@@ -80,6 +91,8 @@ struct outlined {
     uint64_t rounded_bytes;    /* likewise, what the allocator has to find room for at the least */
     struct ledger *ledger;     /* lent, filled in; NULL: is not asked for */
     struct outline_gaps *gaps; /* likewise, its arrays being the caller's; not with a ledger */
+    const struct outline_limit *limit; /* lent, with gaps; NULL: none */
+    bool beyond;                       /* it takes more: nothing else is filled in */
 };
 
 /* `graph` and the outline's stream under a strategy, as lower_plan. The caller owns out->plan, also

@@ -17,6 +17,9 @@ struct tally_gaps {
     struct host_held host;                             /* against that, too */
     struct host_held host_there;                       /* when the step begins */
     uint32_t spans;
+    const struct outline_limit *limit; /* NULL: none */
+    int64_t there;                     /* with a limit: resident before the first step */
+    bool watched;                      /* this step is held to it */
 };
 
 struct tally {
@@ -28,6 +31,7 @@ struct tally {
     struct ledger *ledger;   /* that is filled in as well, or NULL */
     struct tally_gaps *gaps; /* likewise */
     uint32_t event;          /* of the outline's: the next */
+    bool beyond;             /* a limit: no more is lowered */
 };
 
 /* The plan's buffer that one of the stream's is in this micro-batch: an outline has gradients
@@ -58,16 +62,23 @@ void tally_result(const struct tally *tally, const struct plan *plan, struct out
 
 /* gaps.c: a step begins; a buffer is allocated or freed in every step, or freed in a later one; so
  * many residents are there beside the plan's. */
-struct tally_gaps *gaps_new(struct outline_gaps *out, uint32_t spans);
+struct tally_gaps *gaps_new(struct outline_gaps *out, uint32_t spans,
+                            const struct outline_limit *limit);
 void gaps_begin(struct tally_gaps *gaps);
 void gaps_alloc(struct tally_gaps *gaps, const struct buffer *buffer);
 void gaps_free(struct tally_gaps *gaps, const struct buffer *buffer, uint8_t flags);
 void gaps_resident(struct tally_gaps *gaps, const struct buffer *buffer, uint32_t times);
+/* All that is there before the first step is known; a span of a step that is kept was entered:
+ * whether that is beyond the limit. */
+bool gaps_begin_beyond(struct tally_gaps *gaps, const struct plan *plan);
+void gaps_watch(struct tally_gaps *gaps);
+bool gaps_span_beyond(const struct tally_gaps *gaps, uint32_t span);
 /* No micro-batch runs; the stream is in a span, in which `bytes` of gradients are born. */
 void gaps_apart(struct tally_gaps *gaps);
 void gaps_span(struct tally_gaps *gaps, uint32_t span, int64_t bytes);
-/* Fills in gaps->out and frees gaps. */
+/* Fills in gaps->out; frees gaps. */
 void gaps_finish(struct tally_gaps *gaps, const struct plan *plan);
+void gaps_free_all(struct tally_gaps *gaps);
 
 /* The instruction of the stream's kernels that have none yet, if there are any. */
 void emit_span(struct lowering *low);

@@ -357,11 +357,9 @@ static void final(struct lowering *low)
     zero3_release_leftovers(low);
 }
 
-static void close(struct lowering *low)
+static void tear_down(struct lowering *low)
 {
-    struct zero3 *z = low->state;
-    graph_calls_free(z->calls);
-    z->calls = NULL;
+    graph_calls_free(zero3_of(low)->calls);
 }
 
 const struct system system_zero3 = {
@@ -383,5 +381,5 @@ const struct system system_zero3 = {
     .gradient = gradient,
     .final = final,
     .update = zero3_update,
-    .close = close,
+    .tear_down = tear_down,
 };
