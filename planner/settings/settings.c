@@ -65,7 +65,8 @@ static const struct setting *find(const struct settings *settings, const char *n
     const struct setting *rows = setting_rows(&count);
     *unsuited = NULL;
     for (uint32_t i = 0; i < count; i++) {
-        if (!setting_is_of(&rows[i], settings->command) || !is_called(&rows[i], name))
+        if (*rows[i].name != *name || !setting_is_of(&rows[i], settings->command) ||
+            !is_called(&rows[i], name))
             continue;
         if (setting_suits(&rows[i], settings->job.strategy.system))
             return &rows[i];
