@@ -56,58 +56,7 @@ uint32_t candidates_find(const struct candidates *c, uint32_t grid, uint64_t poi
     return c->of[place_of(c, grid, point / c->space->grids[grid].inner_points)];
 }
 
-uint32_t member_variants(const struct grid *grid, uint64_t point, uint64_t points[AXES_MOST])
-{
-    uint32_t count = 0;
-    points[count++] = point;
-    for (uint32_t a = grid->inner; a < grid->axis_count; a++)
-        for (uint32_t d = 1; grid->axes[a].row->allocator && d < grid->axes[a].count; d++)
-            points[count++] = grid_with(grid, point, a, d);
-    return count;
-}
-
 /* ---- members ---- */
-
-uint32_t candidate_members(const struct candidates *c, const struct candidate *candidate,
-                           uint64_t *points)
-{
-    const struct grid *grid = &c->space->grids[candidate->grid];
-    const uint64_t first = candidate->outer * grid->inner_points;
-    struct key *seen = xmalloc(grid->inner_points * sizeof *seen);
-    struct settings settings;
-    uint32_t count = 0;
-    grid_settings(grid, first, &settings);
-    for (uint64_t m = 0; m < grid->inner_points; m++) {
-        bool own = true;
-        for (uint32_t a = grid->inner; a < grid->axis_count && own; a++)
-            own = !grid->axes[a].row->allocator || grid_digit(grid, first + m, a) == 0;
-        if (!own)
-            continue;
-        grid_settings_within(grid, m, &settings);
-        struct strategy strategy = settings.job.strategy;
-        strategy_simplify(&strategy, c->blocks);
-        const struct key key = key_of((struct key){1, 2}, &strategy, sizeof strategy);
-        for (uint32_t i = 0; i < count && own; i++)
-            own = seen[i].a != key.a || seen[i].b != key.b;
-        if (!own)
-            continue;
-        seen[count] = key;
-        points[count++] = first + m;
-    }
-    free(seen);
-    return count;
-}
-
-static uint64_t count_jobs(const struct candidates *c, const struct candidate *candidate)
-{
-    const struct grid *grid = &c->space->grids[candidate->grid];
-    uint64_t *points = xmalloc(grid->inner_points * sizeof *points), count = 1;
-    const uint32_t members = candidate_members(c, candidate, points);
-    for (uint32_t a = grid->inner; a < grid->axis_count; a++)
-        count *= grid->axes[a].row->allocator ? grid->axes[a].count : 1;
-    free(points);
-    return members * count;
-}
 
 /* Strategies of one frame have as many members: how many micro-batches there are beyond a frame's
  * is nothing that these differ by. */
@@ -121,7 +70,7 @@ static void count_one(void *context, uint32_t i, uint32_t thread)
     const struct counting *counting = context;
     struct candidate *first = &counting->c->at[counting->firsts[i]];
     (void)thread;
-    first->jobs = count_jobs(counting->c, first);
+    first->jobs = candidate_jobs(counting->c, first);
 }
 
 /* ---- seeds: what is known of an outer point before anything is built ---- */
@@ -149,11 +98,18 @@ struct building {
     struct pool *pool;
     struct seed *seeds;
     uint32_t seed_count;
-    uint32_t *firsts; /* (classes or frames) the first seed of each */
-    uint64_t *of;     /* (frames, words_of) bits: the classes that have each */
-    struct err err;   /* of the first that is impossible */
+    uint32_t *class_firsts; /* (classes) the first seed of each */
+    uint32_t *firsts;       /* (frames) likewise */
+    bool *asked;            /* (classes) whose time is asked for now */
+    uint64_t *of;           /* (frames, words_of) bits: the classes that have each */
+    struct err err;         /* of the first that is impossible */
     uint32_t err_seed;
 };
+
+static bool leaves_out(const struct building *b)
+{
+    return b->options->beyond == BEYOND_LEFT_OUT;
+}
 
 static const struct grid *grid_of(const struct building *b, const struct seed *seed)
 {
@@ -246,6 +202,7 @@ static void make_seeds(struct building *b)
         b->seed_count += (uint32_t)space->grids[g].outer_points;
     b->seeds = xcalloc(b->seed_count + 1, sizeof *b->seeds);
     b->firsts = xmalloc((b->seed_count + 1) * sizeof *b->firsts);
+    b->class_firsts = xmalloc((b->seed_count + 1) * sizeof *b->class_firsts);
     uint32_t at = 0;
     for (uint32_t g = 0; g < space->grid_count; g++)
         for (uint64_t outer = 0; outer < space->grids[g].outer_points; outer++, at++) {
@@ -283,6 +240,16 @@ static void drop_repeated(struct building *b)
     key_table_free(&table);
 }
 
+/* Where nothing is counted, those that are open are all there is. */
+static void keep_open(struct building *b)
+{
+    uint32_t open = 0;
+    for (uint32_t i = 0; i < b->seed_count; i++)
+        if (b->seeds[i].state == SEED_OPEN)
+            b->seeds[open++] = b->seeds[i];
+    b->seed_count = open;
+}
+
 static void note_failure(struct building *b, uint32_t seed, const struct err *err)
 {
     if (b->err_seed <= seed)
@@ -318,6 +285,11 @@ static void show(const struct building *b, double share)
 
 /* ---- classes ---- */
 
+static bool is_large(const struct building *b, const struct stream_class *class)
+{
+    return b->options->limit_bytes && stream_class_device_floor(class) > b->options->limit_bytes;
+}
+
 struct build_errors { /* of what is built beside each other */
     struct building *b;
     struct err *errs;
@@ -330,13 +302,55 @@ static void build_class(void *context, uint32_t i, uint32_t thread)
     struct candidates *c = b->c;
     struct job job;
     (void)thread;
-    if (stopped(b) || seed_job(b, &b->seeds[b->firsts[i]], &job, &e->errs[i]) != ERR_OK)
+    if (stopped(b) || seed_job(b, &b->seeds[b->class_firsts[i]], &job, &e->errs[i]) != ERR_OK)
         return;
     const struct stream_class *made = c->store ? class_store_find(c->store, c->keys[i]) : NULL;
-    if (made)
-        (void)stream_class_of(made, &job, c->machine, &c->classes[i], &e->errs[i]);
-    else
-        (void)stream_class_new(&job, c->machine, &c->classes[i], &e->errs[i]);
+    if (stream_class_untimed(made, &job, c->machine, &c->classes[i], &e->errs[i]) == ERR_OK &&
+        leaves_out(b) && !c->classes[i]->lent && is_large(b, c->classes[i]))
+        stream_class_strip(c->classes[i]);
+}
+
+static void note_failed_classes(struct building *b, const struct build_errors *e)
+{
+    struct candidates *c = b->c;
+    for (uint32_t i = 0; i < c->class_count; i++)
+        if (!c->classes[i])
+            note_failure(b, b->class_firsts[i], &e->errs[i]);
+    for (uint32_t i = 0; i < b->seed_count; i++)
+        if (b->seeds[i].state == SEED_OPEN && !c->classes[b->seeds[i].stream_class])
+            b->seeds[i].state = SEED_IMPOSSIBLE;
+}
+
+static void time_class(void *context, uint32_t i, uint32_t thread)
+{
+    const struct build_errors *e = context;
+    struct building *b = e->b;
+    struct stream_class **class = &b->c->classes[i];
+    struct job job;
+    (void)thread;
+    if (stopped(b) || !b->asked[i] ||
+        (seed_job(b, &b->seeds[b->class_firsts[i]], &job, &e->errs[i]) == ERR_OK &&
+         stream_class_time(*class, &job, b->c->machine, &e->errs[i]) == ERR_OK))
+        return;
+    stream_class_free(*class);
+    *class = NULL;
+}
+
+/* Of those that still have candidates. */
+static void time_classes(struct building *b)
+{
+    struct candidates *c = b->c;
+    struct build_errors e = {b, xcalloc(c->class_count + 1, sizeof(struct err))};
+    b->asked = xcalloc(c->class_count + 1, sizeof *b->asked);
+    for (uint32_t i = 0; i < b->seed_count; i++) {
+        const struct seed *seed = &b->seeds[i];
+        if (seed->state == SEED_OPEN)
+            b->asked[seed->stream_class] = !c->classes[seed->stream_class]->timed;
+    }
+    pool_run(b->pool, c->class_count, time_class, &e);
+    note_failed_classes(b, &e);
+    free(b->asked);
+    free(e.errs);
 }
 
 static void build_classes(struct building *b)
@@ -349,21 +363,16 @@ static void build_classes(struct building *b)
             continue;
         seed->stream_class = key_table_index(&table, seed->class_key, c->class_count);
         if (seed->stream_class == c->class_count)
-            b->firsts[c->class_count++] = i;
+            b->class_firsts[c->class_count++] = i;
     }
     key_table_free(&table);
     c->classes = xcalloc(c->class_count + 1, sizeof(struct stream_class *));
     c->keys = xmalloc((c->class_count + 1) * sizeof *c->keys);
     for (uint32_t i = 0; i < c->class_count; i++)
-        c->keys[i] = b->seeds[b->firsts[i]].class_key;
+        c->keys[i] = b->seeds[b->class_firsts[i]].class_key;
     struct build_errors e = {b, xcalloc(c->class_count + 1, sizeof(struct err))};
     pool_run(b->pool, c->class_count, build_class, &e);
-    for (uint32_t i = 0; i < c->class_count; i++)
-        if (!c->classes[i])
-            note_failure(b, b->firsts[i], &e.errs[i]);
-    for (uint32_t i = 0; i < b->seed_count; i++)
-        if (b->seeds[i].state == SEED_OPEN && !c->classes[b->seeds[i].stream_class])
-            b->seeds[i].state = SEED_IMPOSSIBLE;
+    note_failed_classes(b, &e);
     free(e.errs);
 }
 
@@ -398,6 +407,10 @@ static void drop_large_chunk(void *context, uint32_t chunk, uint32_t thread)
         struct job job;
         if (seed->state != SEED_OPEN || !large->classes[seed->stream_class])
             continue;
+        if (leaves_out(b)) {
+            seed->state = SEED_LEFT_OUT;
+            continue;
+        }
         const struct stream_class *class = b->c->classes[seed->stream_class];
         seed->state =
             seed_job(b, seed, &job, NULL) == ERR_OK &&
@@ -418,8 +431,8 @@ static void drop_large(struct building *b)
         if (c->classes[i] && stream_class_device_floor(c->classes[i]) < least)
             least = stream_class_device_floor(c->classes[i]);
     for (uint32_t i = 0; i < c->class_count && b->options->limit_bytes; i++) {
-        const uint64_t floor = c->classes[i] ? stream_class_device_floor(c->classes[i]) : 0;
-        large.classes[i] = floor > b->options->limit_bytes && floor > least;
+        large.classes[i] = c->classes[i] && is_large(b, c->classes[i]) &&
+                           (leaves_out(b) || stream_class_device_floor(c->classes[i]) > least);
         any |= large.classes[i];
     }
     if (any)
@@ -429,14 +442,19 @@ static void drop_large(struct building *b)
 
 /* ---- frames ---- */
 
+static bool has_hooks(const struct stream_class *class)
+{
+    return class && !class->bare;
+}
+
 /* The first class with the same hooks as each. */
 static uint32_t *hooks_of_classes(const struct candidates *c)
 {
     uint32_t *of = xmalloc((c->class_count + 1) * sizeof *of);
     for (uint32_t i = 0; i < c->class_count; i++) {
         of[i] = i;
-        for (uint32_t j = 0; j < i && of[i] == i && c->classes[i]; j++)
-            if (of[j] == j && c->classes[j] &&
+        for (uint32_t j = 0; j < i && of[i] == i && has_hooks(c->classes[i]); j++)
+            if (of[j] == j && has_hooks(c->classes[j]) &&
                 stream_class_same_hooks(c->classes[i], c->classes[j]))
                 of[i] = j;
     }
@@ -462,11 +480,12 @@ static void build_frame(void *context, uint32_t i, uint32_t thread)
     struct building *b = e->b;
     const struct seed *seed = &b->seeds[b->firsts[i]];
     const struct frame_limit limit = {b->c->classes, b->of + (size_t)i * words_of(b->c),
-                                      b->c->class_count, b->options->limit_bytes};
+                                      b->c->class_count, b->options->limit_bytes, leaves_out(b)};
     struct job job;
     if (stopped(b) || seed_job(b, seed, &job, &e->errs[i]) != ERR_OK)
         return;
-    const bool within = b->options->within && !keeps_all(&job.strategy);
+    const bool within =
+        leaves_out(b) || (b->options->beyond == BEYOND_COUNTED && !keeps_all(&job.strategy));
     (void)frame_new_within(evaluator_framer(b->c->evaluators[thread]),
                            b->c->classes[seed->stream_class], &job.strategy, within ? &limit : NULL,
                            &b->c->frames[i], &e->errs[i]);
@@ -535,6 +554,20 @@ static void build_frames(struct building *b)
     free(b->of);
 }
 
+/* What takes too much in its frame. */
+static void leave_out_beyond(struct building *b)
+{
+    const struct candidates *c = b->c;
+    for (uint32_t i = 0; i < b->seed_count && b->options->limit_bytes; i++) {
+        struct seed *seed = &b->seeds[i];
+        if (seed->state == SEED_OPEN &&
+            (c->frames[seed->frame]->timeless ||
+             frame_device_floor(c->frames[seed->frame], c->classes[seed->stream_class]) >
+                 b->options->limit_bytes))
+            seed->state = SEED_LEFT_OUT;
+    }
+}
+
 /* ---- candidates ---- */
 
 static void bound_chunk(void *context, uint32_t chunk, uint32_t thread)
@@ -601,12 +634,13 @@ static void count_all_jobs(struct building *b, const uint32_t *seeds)
 static void note_places(struct building *b)
 {
     struct candidates *c = b->c;
-    c->of = xmalloc((b->seed_count + 1) * sizeof *c->of);
-    for (uint32_t i = 0; i < b->seed_count; i++)
+    const uint64_t places = place_of(c, c->space->grid_count, 0);
+    c->of = xmalloc((places + 1) * sizeof *c->of);
+    for (uint64_t i = 0; i < places; i++)
         c->of[i] = NO_INDEX;
     for (uint32_t i = 0; i < c->count; i++)
         c->of[place_of(c, c->at[i].grid, c->at[i].outer)] = i;
-    for (uint32_t i = 0; i < b->seed_count; i++)
+    for (uint32_t i = 0; i < b->seed_count && !leaves_out(b); i++)
         if (b->seeds[i].state == SEED_REPEATED)
             c->of[i] = c->of[b->seeds[i].first];
 }
@@ -636,6 +670,26 @@ static void make_candidates(struct building *b)
     pool_run(b->pool, (c->count + CHUNK - 1) / CHUNK, bound_chunk, b);
     qsort(c->at, c->count, sizeof *c->at, by_floor);
     note_places(b);
+}
+
+static void bound_all(struct building *b)
+{
+    time_classes(b);
+    drop_slow(b);
+    drop_large(b);
+    build_frames(b);
+}
+
+/* Bytes first: most is gone before anybody asks how long it takes. */
+static void bound_what_fits(struct building *b)
+{
+    drop_large(b);
+    if (b->options->least_tokens_per_s > 0)
+        time_classes(b);
+    drop_slow(b);
+    build_frames(b);
+    leave_out_beyond(b);
+    time_classes(b);
 }
 
 /* As it was asked for, or as its family has it. */
@@ -694,14 +748,18 @@ enum err_code candidates_new(const struct space *space, const struct model_confi
     make_seeds(&b);
     note_refusal(&b);
     drop_repeated(&b);
+    if (leaves_out(&b))
+        keep_open(&b);
     build_classes(&b);
-    drop_slow(&b);
-    drop_large(&b);
-    build_frames(&b);
+    if (leaves_out(&b))
+        bound_what_fits(&b);
+    else
+        bound_all(&b);
     if (!stopped(&b))
         make_candidates(&b);
     free(b.seeds);
     free(b.firsts);
+    free(b.class_firsts);
     if (out->count > 0 || stopped(&b))
         return ERR_OK;
     candidates_free(out);

@@ -38,14 +38,22 @@ struct candidates {
     uint32_t class_count, frame_count, count;
     uint32_t blocks;     /* of the model */
     bool freezes;        /* it has parameters that are not trained */
-    uint64_t impossible; /* points that no job is possible of */
+    uint64_t impossible; /* points that no job is possible of; not counted with BEYOND_LEFT_OUT */
+};
+
+/* What becomes of what takes more than the limit. */
+enum beyond {
+    BEYOND_KNOWN,    /* all is known of it, too */
+    BEYOND_COUNTED,  /* it is a candidate, but how long it takes is not asked, unless it keeps all
+                        units: for a search in which something fits */
+    BEYOND_LEFT_OUT, /* it is none, nor is it asked whether it is possible: for those who want what
+                        fits, and count nothing */
 };
 
 struct candidates_options {
     uint32_t most_changes; /* from what was asked for; UINT32_MAX: any */
     uint64_t limit_bytes;  /* of a device: what takes more need not be told apart; 0: all is */
-    bool within; /* how long it takes is not asked of what takes more, unless it keeps all units:
-                    for a search in which something fits */
+    enum beyond beyond;
     double least_tokens_per_s; /* of a GPU: what trains fewer, whatever the strategy, is left out */
     /* Whether a point is asked for; NULL: all are. Called by several threads. */
     bool (*wanted)(const void *context, const struct settings *settings);
@@ -69,14 +77,16 @@ void candidates_free(struct candidates *candidates);
 enum err_code candidates_job(const struct candidates *candidates, uint32_t grid, uint64_t point,
                              struct job *out, bool *expandable_segments, struct err *err);
 
-/* The candidate that has the job of a point of a grid, the point's own or another's; UINT32_MAX:
- * none has. */
+/* The candidate that has the job of a point of a grid, the point's own or another's, which is not
+ * known with BEYOND_LEFT_OUT; UINT32_MAX: none has. */
 uint32_t candidates_find(const struct candidates *candidates, uint32_t grid, uint64_t point);
 
 /* The different members of a candidate that the allocator does not tell apart: points, in
  * `points` (grid.inner_points of them). Returns their number. */
 uint32_t candidate_members(const struct candidates *candidates, const struct candidate *candidate,
                            uint64_t *points);
+/* How many jobs those are, each with all of the allocator's settings. */
+uint64_t candidate_jobs(const struct candidates *candidates, const struct candidate *candidate);
 /* The points that differ from a member by the allocator's settings alone, itself the first. */
 uint32_t member_variants(const struct grid *grid, uint64_t point, uint64_t points[AXES_MOST]);
 

@@ -446,7 +446,8 @@ struct framer {
     struct plan *plan; /* an outline of the time before: for its memory */
     struct costs costs;
     struct collective_models *collectives;
-    uint64_t *gaps; /* (2 * gap_cap) */
+    uint64_t *gaps;  /* (2 * gap_cap) */
+    int64_t *limits; /* (2 * gap_cap) */
     uint32_t gap_cap;
 };
 
@@ -465,6 +466,7 @@ void framer_free(struct framer *framer)
     costs_free(&framer->costs);
     collective_models_free(framer->collectives);
     free(framer->gaps);
+    free(framer->limits);
     free(framer);
 }
 
@@ -474,6 +476,7 @@ static struct outline_gaps gaps_in(struct framer *framer, uint32_t spans)
     if (framer->gap_cap < spans) {
         framer->gap_cap = spans;
         framer->gaps = xrealloc(framer->gaps, 2 * (size_t)spans * sizeof *framer->gaps);
+        framer->limits = xrealloc(framer->limits, 2 * (size_t)spans * sizeof *framer->limits);
     }
     return (struct outline_gaps){.during = framer->gaps, .after = framer->gaps + spans};
 }
@@ -498,6 +501,34 @@ static bool is_beyond(const struct frame *frame, const struct frame_limit *limit
     return true;
 }
 
+static void lower_to(int64_t *least, uint64_t bytes)
+{
+    *least = (int64_t)bytes < *least ? (int64_t)bytes : *least;
+}
+
+/* What a strategy may have beside that class which leaves it the most: of all that the floor of a
+ * frame adds up, less is asked here. */
+static struct outline_limit limit_beside(struct framer *framer, const struct frame_limit *limit,
+                                         uint64_t host, uint32_t spans)
+{
+    int64_t resident = INT64_MAX, *during = framer->limits, *after = framer->limits + spans;
+    for (uint32_t g = 0; g < 2 * spans; g++)
+        framer->limits[g] = INT64_MAX;
+    for (uint32_t i = 0; i < limit->class_count; i++) {
+        const struct stream_class *c = limit->classes[i];
+        if (!(limit->of[i / 64] >> i % 64 & 1))
+            continue;
+        for (uint32_t g = 0; g < spans; g++) {
+            lower_to(&during[g], c->gaps[g].peak + c->workspace);
+            lower_to(&after[g], c->gaps[g].live + c->workspace);
+        }
+        lower_to(&resident, stream_class_device_floor(c));
+    }
+    for (uint32_t g = 0; g < 2 * spans; g++)
+        framer->limits[g] = (int64_t)limit->bytes - framer->limits[g];
+    return (struct outline_limit){(int64_t)limit->bytes - resident, during, after, host};
+}
+
 enum err_code frame_new(struct framer *framer, const struct stream_class *c,
                         const struct strategy *strategy, struct frame **out, struct err *err)
 {
@@ -514,11 +545,22 @@ enum err_code frame_new_within(struct framer *framer, const struct stream_class 
     const struct outline *outline = c->outline;
     struct outline_gaps gaps = gaps_in(framer, outline->span_count);
     struct outlined outlined = {.plan = framer->plan, .gaps = &gaps};
+    struct outline_limit beside;
+    if (limit && limit->bytes && limit->gives_up) {
+        beside = limit_beside(framer, limit, machine_host_limit(machine, strategy->world),
+                              outline->span_count);
+        outlined.limit = &beside;
+    }
     *out = NULL;
     const enum err_code rc = lower_outline(c->graph, outline, &few, &outlined, err);
     const struct plan *plan = framer->plan = outlined.plan;
     TRY(rc);
     struct frame *frame = frame_of(c);
+    frame->beyond = frame->timeless = outlined.beyond;
+    if (frame->beyond) {
+        *out = frame;
+        return ERR_OK;
+    }
     memcpy(frame->during, gaps.during, outline->span_count * sizeof *gaps.during);
     memcpy(frame->after, gaps.after, outline->span_count * sizeof *gaps.after);
     frame->outside = machine_outside_bytes(plan, machine);
@@ -557,7 +599,7 @@ void frame_free(struct frame *frame)
 uint64_t frame_device_floor(const struct frame *f, const struct stream_class *c)
 {
     uint64_t most = f->apart;
-    if (f->beyond_host)
+    if (f->beyond_host || f->beyond)
         return UINT64_MAX;
     for (uint32_t g = 0; g < f->gap_count; g++) {
         raise(&most, f->during[g] + c->gaps[g].peak);

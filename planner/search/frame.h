@@ -18,6 +18,7 @@ struct served {                /* what is, of all kernels that can run at once: 
 
 struct frame {
     bool timeless;    /* memory alone is known (frame_limit) */
+    bool beyond;      /* ... and of that no more than that it is beyond a limit */
     uint64_t *during; /* (gap_count) device bytes beside the stream's while it is in a gap */
     uint64_t *after;  /* (gap_count) at most, between a gap and the next */
     uint64_t apart;   /* at most, while no micro-batch runs */
@@ -52,6 +53,7 @@ struct frame_limit {
     const uint64_t *of;                  /* bits: which of them have the frame */
     uint32_t class_count;
     uint64_t bytes; /* 0: time is always asked for */
+    bool gives_up;  /* how much more is not asked, either */
 };
 
 /* The strategy, its fetches as late as can be (struct setting.ahead), around a class's hooks.
@@ -68,7 +70,8 @@ void frame_free(struct frame *frame); /* NULL is allowed */
 /* Bytes of a GPU that a configuration takes at least: what its tensors ask for on each stream, as
  * the allocator rounds them, workspaces, and what is outside the allocator. `stream_class` has the
  * frame's hooks. Never more than its device_bytes (predict.h) while nothing is given back.
- * UINT64_MAX: whatever it takes of a GPU, the host has no room for the rest. */
+ * UINT64_MAX: whatever it takes of a GPU, the host has no room for the rest; or it is beyond a
+ * limit that gave up. */
 uint64_t frame_device_floor(const struct frame *frame, const struct stream_class *stream_class);
 
 /* Seconds that its step lasts at least: what is busy longest of each stream at full speed, each

@@ -5,7 +5,6 @@
 #include "search/search.h"
 #include "settings/settings_resolve.h"
 
-#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -32,7 +31,8 @@ struct finder {
     struct space_options options;
     struct pool *pool;
     struct class_store *store;
-    double least_tokens_per_s; /* of other dtypes alone; 0: of all */
+    bool dtypes_alone; /* settings that change numerics are searched, and no others */
+    double least_tokens_per_s;
     struct remedy_progress progress;
     struct remedy found[MOST_FOUND];
     uint32_t count;
@@ -184,16 +184,16 @@ static bool search_on(struct finder *f, uint32_t gpus)
     struct settings base = *f->settings;
     struct space_options options = f->options;
     struct stretch bounding = {f, gpus, 0, 0.8}, searching = {f, gpus, 0.8, 1}; /* of the time */
-    const struct candidates_options narrow = {
-        .most_changes = REMEDY_CHANGES - (gpus != gpus_asked(f)),
-        .limit_bytes = f->limit_bytes,
-        .within = true,
-        .least_tokens_per_s = f->least_tokens_per_s,
-        .wanted = f->least_tokens_per_s > 0 ? changes_numerics : NULL,
-        .wanted_context = f,
-        .store = f->store,
-        .progress = show_part,
-        .context = &bounding};
+    const struct candidates_options narrow = {.most_changes =
+                                                  REMEDY_CHANGES - (gpus != gpus_asked(f)),
+                                              .limit_bytes = f->limit_bytes,
+                                              .beyond = BEYOND_LEFT_OUT,
+                                              .least_tokens_per_s = f->least_tokens_per_s,
+                                              .wanted = f->dtypes_alone ? changes_numerics : NULL,
+                                              .wanted_context = f,
+                                              .store = f->store,
+                                              .progress = show_part,
+                                              .context = &bounding};
     const struct search_options by_changes = {.measure = SEARCH_CHANGES,
                                               .limit_bytes = f->limit_bytes,
                                               .progress = show_part,
@@ -316,10 +316,10 @@ static void search_other_dtypes(struct finder *f)
 {
     const uint32_t before = f->count;
     const double least = WORTH_OTHER_DTYPES * fastest(f, 0);
-    f->options.numerics = true;
-    f->least_tokens_per_s = fmax(least, DBL_MIN);
+    f->options.numerics = f->dtypes_alone = true;
+    f->least_tokens_per_s = least;
     (void)search_on(f, gpus_asked(f));
-    f->options.numerics = false;
+    f->options.numerics = f->dtypes_alone = false;
     f->least_tokens_per_s = 0;
     for (uint32_t i = f->count; i-- > before;)
         if (f->found[i].tokens_per_s < least)

@@ -87,6 +87,8 @@ static void fill_gaps(struct stream_class *c)
 uint64_t stream_class_device_floor(const struct stream_class *c)
 {
     uint64_t most = 0;
+    if (c->bare)
+        return c->device_floor;
     for (uint32_t g = 0; g < c->gap_count; g++)
         most = c->gaps[g].peak > most ? c->gaps[g].peak : most;
     return most + c->workspace;
@@ -212,19 +214,42 @@ double stream_class_most_tokens(const struct stream_class *c)
     return busy_s > 0 ? c->tokens / busy_s : INFINITY;
 }
 
+/* Matmuls in forward and in backward, which are two threads. */
+static void find_workspace(struct stream_class *c, const struct machine *machine)
+{
+    const struct memory_options memory = machine_memory(machine);
+    const struct stream *s = c->stream;
+    bool matmul[2] = {false, false}, backward = false;
+    for (uint32_t i = 0; i < s->step_count; i++) {
+        const struct stream_step step = s->steps[i];
+        if (step.kind == STEP_MARK && step.arg == STREAM_AFTER_FORWARD)
+            backward = true;
+        if (step.kind == STEP_KERNEL &&
+            work_is_matmul((enum work_kind)s->kernels->kernels[step.arg].work))
+            matmul[backward] = true;
+    }
+    c->workspace = 0;
+    for (int thread = 0; thread < 2; thread++)
+        c->workspace += matmul[thread] ? allocator_round(memory.workspace_bytes[thread]) : 0;
+}
+
 /* What the stream's kernels take is the same in every plan of it: here in one of a single
  * micro-batch. */
-static enum err_code sum_up(struct stream_class *c, const struct job *job,
-                            const struct machine *machine, struct err *err)
+static struct strategy of_one_micro_batch(const struct job *job)
+{
+    struct strategy strategy = job->strategy;
+    strategy.accumulate = 1;
+    strategy.accumulate_sync = false;
+    return strategy;
+}
+
+enum err_code stream_class_time(struct stream_class *c, const struct job *job,
+                                const struct machine *machine, struct err *err)
 {
     struct plan *plan;
     struct costs costs;
-    struct strategy strategy = job->strategy;
-    const struct memory_options memory = machine_memory(machine);
-    bool matmul[2] = {false, false};
+    const struct strategy strategy = of_one_micro_batch(job);
     uint32_t cap = 0;
-    strategy.accumulate = 1;
-    strategy.accumulate_sync = false;
     TRY(lower_plan(c->graph, c->stream, &strategy, &plan, err));
     const enum err_code rc =
         costs_of_plan(plan, &machine->profile, machine->gpus_per_node, &costs, err);
@@ -239,60 +264,86 @@ static enum err_code sum_up(struct stream_class *c, const struct job *job,
         busy_add(&c->busy, in->lane, &cost);
         if (in->lane == LANE_COMPUTE)
             add_partial(c, &cap, &cost);
-        if (work_is_matmul((enum work_kind)plan_kernel(plan, in->arg)->work))
-            matmul[in->phase == PLAN_BACKWARD] = true;
     }
     sum_partials(c, cap);
-    for (int thread = 0; thread < 2; thread++)
-        c->workspace += matmul[thread] ? allocator_round(memory.workspace_bytes[thread]) : 0;
+    c->timed = rc == ERR_OK;
     if (rc == ERR_OK)
         costs_free(&costs);
     plan_free(plan);
     return rc;
 }
 
+/* ---- classes ---- */
+
+static enum err_code make(const struct job *job, const struct machine *machine,
+                          struct stream_class *c, struct err *err)
+{
+    struct job there;
+    *c = (struct stream_class){.first_gap = UINT32_MAX,
+                               .tokens = (double)job->model.batch * job->model.seq};
+    TRY(job_on_machine(job, machine, &there, err));
+    TRY(job_stream(&there, &c->graph, &c->stream, err));
+    c->blocks_follow = stream_blocks_follow(c->graph, c->stream);
+    fill_gaps(c);
+    fill_hooks(c);
+    return ERR_OK;
+}
+
+static void lend(const struct stream_class *made, struct stream_class *c)
+{
+    *c = *made;
+    c->lent = true;
+    c->timed = false;
+    c->busy = (struct busy){.host_s = 0};
+    c->partials = NULL;
+    c->partial_count = 0;
+}
+
+enum err_code stream_class_untimed(const struct stream_class *made, const struct job *job,
+                                   const struct machine *machine, struct stream_class **out,
+                                   struct err *err)
+{
+    struct stream_class *c = xmalloc(sizeof *c);
+    const struct strategy strategy = of_one_micro_batch(job);
+    enum err_code rc = ERR_OK;
+    if (made)
+        lend(made, c);
+    else
+        rc = make(job, machine, c, err);
+    if (rc == ERR_OK && !c->bare)
+        rc = lower_check(c->graph, c->stream, &strategy, err);
+    if (rc == ERR_OK && !c->bare)
+        find_workspace(c, machine);
+    *out = rc == ERR_OK ? c : NULL;
+    if (rc != ERR_OK)
+        stream_class_free(c);
+    return rc;
+}
+
+static enum err_code in_whole(const struct stream_class *made, const struct job *job,
+                              const struct machine *machine, struct stream_class **out,
+                              struct err *err)
+{
+    TRY(stream_class_untimed(made, job, machine, out, err));
+    const enum err_code rc = stream_class_time(*out, job, machine, err);
+    if (rc == ERR_OK)
+        return rc;
+    stream_class_free(*out);
+    *out = NULL;
+    return rc;
+}
+
 enum err_code stream_class_new(const struct job *job, const struct machine *machine,
                                struct stream_class **out, struct err *err)
 {
-    *out = NULL;
-    struct stream_class *c = xmalloc(sizeof *c);
-    *c = (struct stream_class){.first_gap = UINT32_MAX,
-                               .tokens = (double)job->model.batch * job->model.seq};
-    struct job there;
-    enum err_code rc = job_on_machine(job, machine, &there, err);
-    if (rc == ERR_OK)
-        rc = job_stream(&there, &c->graph, &c->stream, err);
-    if (rc == ERR_OK) {
-        c->blocks_follow = stream_blocks_follow(c->graph, c->stream);
-        fill_gaps(c);
-        fill_hooks(c);
-        rc = sum_up(c, job, machine, err);
-    }
-    if (rc == ERR_OK)
-        *out = c;
-    else
-        stream_class_free(c);
-    return rc;
+    return in_whole(NULL, job, machine, out, err);
 }
 
 enum err_code stream_class_of(const struct stream_class *made, const struct job *job,
                               const struct machine *machine, struct stream_class **out,
                               struct err *err)
 {
-    *out = NULL;
-    struct stream_class *c = xmalloc(sizeof *c);
-    *c = *made;
-    c->lent = true;
-    c->busy = (struct busy){.host_s = 0};
-    c->partials = NULL;
-    c->partial_count = 0;
-    c->workspace = 0;
-    const enum err_code rc = sum_up(c, job, machine, err);
-    if (rc == ERR_OK)
-        *out = c;
-    else
-        stream_class_free(c);
-    return rc;
+    return in_whole(made, job, machine, out, err);
 }
 
 static void free_stream(struct stream_class *c)
@@ -302,6 +353,15 @@ static void free_stream(struct stream_class *c)
     stream_free(c->hooks);
     graph_free(c->graph);
     free(c->gaps);
+}
+
+void stream_class_strip(struct stream_class *c)
+{
+    const struct stream_class left = {
+        .bare = true, .device_floor = stream_class_device_floor(c), .tokens = c->tokens};
+    free_stream(c);
+    free(c->partials);
+    *c = left;
 }
 
 void stream_class_free(struct stream_class *c)

@@ -44,7 +44,10 @@ struct class_gap { /* bytes that the stream itself has on the device, as the all
 };
 
 struct stream_class {
-    bool lent; /* all of it but busy and partials is another's */
+    bool lent;             /* all of it but busy and partials is another's */
+    bool timed;            /* busy and partials are known */
+    bool bare;             /* its bytes at least are all that is left of it (stream_class_strip) */
+    uint64_t device_floor; /* those */
     struct graph *graph;
     struct stream *stream;
     struct class_gap *gaps; /* (gap_count) */
@@ -71,6 +74,18 @@ enum err_code stream_class_of(const struct stream_class *made, const struct job 
                               const struct machine *machine, struct stream_class **out,
                               struct err *err);
 void stream_class_free(struct stream_class *stream_class); /* NULL is allowed */
+
+/* Both in two steps: a class without its time first, which is half of the work; then that, of the
+ * same job, for a class that has none yet. One without is lent like any other. */
+enum err_code stream_class_untimed(const struct stream_class *made, const struct job *job,
+                                   const struct machine *machine, struct stream_class **out,
+                                   struct err *err); /* `made` may be NULL: none is there */
+enum err_code stream_class_time(struct stream_class *stream_class, const struct job *job,
+                                const struct machine *machine, struct err *err);
+
+/* Frees all but its floor of bytes: of a class that takes too much, for whoever asks again. Of one
+ * that is not lent; lent on, it is as bare. */
+void stream_class_strip(struct stream_class *stream_class);
 
 /* Bytes of a GPU that it takes at least, whatever the strategy. */
 uint64_t stream_class_device_floor(const struct stream_class *stream_class);

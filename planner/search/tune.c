@@ -421,7 +421,7 @@ static enum err_code look(struct tuning *t, struct err *err)
     const uint64_t capacity = profile_bytes(&out->machine.profile, PROFILE_CAPACITY);
     struct candidates_options candidates = {.most_changes = UINT32_MAX,
                                             .limit_bytes = limit_of(out),
-                                            .within = true,
+                                            .beyond = BEYOND_COUNTED,
                                             .stop = t->options->stop,
                                             .progress = show,
                                             .context = t};
@@ -445,7 +445,7 @@ static enum err_code look(struct tuning *t, struct err *err)
     search_run(&out->candidates, &search, t->pool, &out->search);
     if (out->search.front_count == 0 &&
         !stopped(t)) { /* then what is beyond the limit counts, too */
-        candidates.within = false;
+        candidates.beyond = BEYOND_KNOWN;
         search_free(&out->search);
         candidates_free(&out->candidates);
         TRY(candidates_new(&out->space, &out->job.config, &out->machine, &candidates, t->pool,

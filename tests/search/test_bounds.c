@@ -344,6 +344,115 @@ static void a_frame_knows_what_a_process_takes_of_its_host(void **state)
     profile_free(&machine.profile);
 }
 
+/* ---- limits ---- */
+
+struct limited {
+    const struct machine *machine;
+    struct evaluator *evaluator;
+    const struct strategy *strategy;
+    struct stream_class *class;
+    const struct frame *frame; /* without a limit */
+};
+
+/* Whether it is given up at so many bytes of the device; if not, it is the same frame. */
+static bool is_given_up(const struct limited *l, const struct machine *machine, uint64_t bytes)
+{
+    const uint64_t of = 1;
+    const struct frame_limit limit = {&l->class, &of, 1, bytes, true};
+    struct framer *framer = framer_new(machine);
+    struct frame *frame;
+    assert_int_equal(frame_new_within(framer, l->class, l->strategy, &limit, &frame, NULL), ERR_OK);
+    const bool given_up = frame->beyond;
+    const size_t size = 2 * (size_t)frame->gap_count * sizeof *frame->during;
+    if (given_up) {
+        assert_true(frame->timeless && frame_device_floor(frame, l->class) == UINT64_MAX);
+    } else {
+        assert_memory_equal(frame->during, l->frame->during, size);
+        assert_int_equal(frame->apart, l->frame->apart);
+        assert_int_equal(frame->host, l->frame->host);
+    }
+    frame_free(frame);
+    framer_free(framer);
+    return given_up;
+}
+
+/* Of a host with so many bytes for each of its ranks. */
+static bool is_given_up_with_host(const struct limited *l, uint64_t bytes)
+{
+    struct machine machine = *l->machine;
+    const uint32_t ranks =
+        profile_host_ranks(&machine.profile, l->strategy->world, machine.gpus_per_node);
+    machine.profile.of[PROFILE_HOST_CAPACITY].value = (double)(bytes * ranks);
+    return is_given_up(l, &machine, UINT64_MAX / 2);
+}
+
+/* Bytes of the compute stream's pool at most, while the stream runs or (`all`) at any time. */
+static uint64_t most_bytes(const struct frame *frame, const struct stream_class *class, bool all)
+{
+    uint64_t most = all ? frame->apart : 0;
+    for (uint32_t g = 0; g < frame->gap_count; g++) {
+        const uint64_t during = frame->during[g] + class->gaps[g].peak;
+        const uint64_t after = frame->after[g] + class->gaps[g].live;
+        most = during > most ? during : most;
+        most = after > most ? after : most;
+    }
+    return most + class->workspace;
+}
+
+struct given_up {
+    uint32_t tried, by_peak, of_host;
+};
+
+/* At what it takes, by the allocator and to the byte, it never is; a byte below its peak it is. */
+static void try_limits(const struct limited *l, struct given_up *n)
+{
+    uint64_t bytes = 0;
+    struct strategy ahead = *l->strategy;
+    const uint64_t peak = most_bytes(l->frame, l->class, false);
+    fetch_ahead(&ahead);
+    assert_int_equal(evaluate_full(l->evaluator, l->class, &ahead, false, 0, &bytes, NULL), ERR_OK);
+    if (is_given_up(l, l->machine, bytes) ||
+        is_given_up(l, l->machine, most_bytes(l->frame, l->class, true)))
+        fail_msg("%s is given up at what it takes", system_name(l->strategy->system));
+    if (l->frame->host && is_given_up_with_host(l, l->frame->host))
+        fail_msg("%s is given up at what it takes of a host", system_name(l->strategy->system));
+    n->tried++;
+    n->by_peak += is_given_up(l, l->machine, peak - 1);
+    n->of_host += l->frame->host > 1U << 16 && is_given_up_with_host(l, l->frame->host / 4);
+}
+
+/* Whoever gives up before a strategy is lowered in whole does so by what it takes at least. */
+static void what_is_given_up_takes_more_than_the_limit(void **state)
+{
+    (void)state;
+    struct machine machine = {.gpus_per_node = 8};
+    struct given_up n[SYSTEM_COUNT] = {{0}}, all = {0};
+    assert_int_equal(profile_find("h100-sxm", &machine.profile, NULL), ERR_OK);
+    for (int i = 0; i < 600; i++) {
+        const struct job job = i % 2 ? random_job() : offloaded_job();
+        struct limited l = {&machine, evaluator_new(&machine), &job.strategy, NULL, NULL};
+        struct frame *frame = NULL;
+        if (stream_class_new(&job, &machine, &l.class, NULL) == ERR_OK &&
+            frame_new(evaluator_framer(l.evaluator), l.class, &job.strategy, &frame, NULL) ==
+                ERR_OK) {
+            l.frame = frame;
+            try_limits(&l, &n[job.strategy.system]);
+        }
+        frame_free(frame);
+        stream_class_free(l.class);
+        evaluator_free(l.evaluator);
+    }
+    for (int s = 0; s < SYSTEM_COUNT; s++) {
+        if (n[s].by_peak < n[s].tried)
+            fail_msg("%s is given up %u times of %u", system_name((enum system_kind)s),
+                     n[s].by_peak, n[s].tried);
+        all.tried += n[s].tried;
+        all.of_host += n[s].of_host;
+    }
+    assert_true(all.tried > 300 && all.of_host > 100);
+    profile_free(&machine.profile);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -366,6 +475,7 @@ int main(void)
         cmocka_unit_test(a_class_of_a_stream_is_one_made_for_its_gpus),
         cmocka_unit_test(draws_of_few_micro_batches_are_those_of_all),
         cmocka_unit_test(a_frame_knows_what_a_process_takes_of_its_host),
+        cmocka_unit_test(what_is_given_up_takes_more_than_the_limit),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,5 +1,6 @@
 /* test_remedy.c - what is said of remedies: what they change of what is trained, how much room they
- * leave, and in whose words they can be. */
+ * leave, and in whose words they can be; and that what fits is among what they are chosen from. */
+#include "search/candidates.h"
 #include "search/numerics.h"
 #include "search/remedy.h"
 #include "settings/settings_resolve.h"
@@ -271,6 +272,83 @@ static void zeros_own_offloading_is_a_remedy(void **state)
     assert_true(offloaded > 0);
 }
 
+/* ---- what fits ---- */
+
+/* Candidates of a space that changes a few settings, also those that change what is trained. */
+static struct candidates candidates_of(const struct space *space, const struct job *job,
+                                       const struct machine *machine, uint64_t limit,
+                                       enum beyond beyond)
+{
+    const struct candidates_options options = {
+        .most_changes = 3, .limit_bytes = limit, .beyond = beyond};
+    struct candidates candidates;
+    struct pool *pool = pool_new(2);
+    (void)candidates_new(space, &job->config, machine, &options, pool, &candidates, NULL);
+    pool_free(pool);
+    return candidates;
+}
+
+/* Returns how many fit, which must be all of `fitting`. */
+static uint32_t assert_same_that_fit(const struct candidates *counted,
+                                     const struct candidates *fitting, uint64_t limit)
+{
+    uint32_t fit = 0;
+    for (uint32_t i = 0; i < counted->count; i++) {
+        const struct candidate *a = &counted->at[i];
+        if (a->device_floor > limit)
+            continue;
+        assert_true(fit < fitting->count);
+        const struct candidate *b = &fitting->at[fit++];
+        assert_true(a->grid == b->grid && a->outer == b->outer && a->jobs == b->jobs);
+        assert_int_equal(a->device_floor, b->device_floor);
+        assert_true(a->step_floor_s == b->step_floor_s && a->departures == b->departures);
+        assert_int_equal(counted->frames[a->frame]->host, fitting->frames[b->frame]->host);
+    }
+    assert_int_equal(fit, fitting->count);
+    return fit;
+}
+
+static void compare_candidates(const char *model, const char *strategy, const char *gpus,
+                               double share, uint32_t found[2])
+{
+    struct settings s;
+    struct job job;
+    struct machine machine;
+    struct space space;
+    settings_defaults(&s, COMMAND_FIT);
+    set(&s, "model", model);
+    set(&s, "gpus", gpus);
+    set(&s, "strategy", strategy);
+    set(&s, "seq", "1024");
+    set(&s, "micro-batch", "4");
+    set(&s, "gpu", "l4");
+    assert_int_equal(settings_resolve(&s, &job, &machine, NULL), ERR_OK);
+    const struct space_options options = {
+        .refixed = true, .saves = true, .numerics = true, .rest = true, .config = &job.config};
+    const uint64_t limit = (uint64_t)(share * profile_value(&machine.profile, PROFILE_CAPACITY));
+    assert_int_equal(space_new(&s, &options, &space, NULL), ERR_OK);
+    struct candidates counted = candidates_of(&space, &job, &machine, limit, BEYOND_COUNTED);
+    struct candidates fitting = candidates_of(&space, &job, &machine, limit, BEYOND_LEFT_OUT);
+    assert_true(counted.count > 500);
+    found[0] += assert_same_that_fit(&counted, &fitting, limit);
+    found[1] += counted.count;
+    candidates_free(&fitting);
+    candidates_free(&counted);
+    space_free(&space);
+    settings_release(&job, &machine);
+}
+
+/* What is left out before it is a class or a frame is what takes too much, and nothing else. */
+static void what_fits_is_found_whatever_becomes_of_the_rest(void **state)
+{
+    uint32_t found[2] = {0, 0};
+    (void)state;
+    compare_candidates("qwen3-0.6b", "fsdp2", "2", 0.4, found);
+    compare_candidates("gpt2", "ddp", "2", 0.2, found);
+    compare_candidates("gpt2", "zero2", "4", 0.15, found);
+    assert_true(found[0] > 100 && found[1] > 4 * found[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +358,7 @@ int main(void)
         cmocka_unit_test(other_numerics_are_the_last_resort),
         cmocka_unit_test(remedies_are_in_words_that_are_known),
         cmocka_unit_test(zeros_own_offloading_is_a_remedy),
+        cmocka_unit_test(what_fits_is_found_whatever_becomes_of_the_rest),
     };
     return cmocka_run_group_tests_name("remedy", tests, NULL, NULL);
 }
