@@ -189,6 +189,20 @@
     X(EXPONENTIAL_, "exponential_")                                                                \
     X(RAND_LIKE, "rand_like")                                                                      \
     X(SCATTER_VALUE, "scatter.value")                                                              \
+    X(EXP, "exp")                                                                                  \
+    X(CAUSAL_CONV, "causal_conv1d_fwd")                                                            \
+    X(CAUSAL_CONV_BACKWARD, "causal_conv1d_bwd")                                                   \
+    X(L2_NORM, "l2norm_fwd")                                                                       \
+    X(L2_NORM_BACKWARD, "l2norm_bwd")                                                              \
+    X(CHUNK_SUM, "chunk_local_cumsum")                                                             \
+    X(DELTA_SOLVE, "chunk_gated_delta_rule_fwd_kkt_solve")                                         \
+    X(DELTA_FACTORS, "recompute_w_u_fwd")                                                          \
+    X(DELTA_STATES, "chunk_gated_delta_rule_fwd_h")                                                \
+    X(DELTA_OUTPUT, "chunk_fwd_o")                                                                 \
+    X(DELTA_VALUES_BACKWARD, "chunk_bwd_dv_local")                                                 \
+    X(DELTA_STATES_BACKWARD, "chunk_gated_delta_rule_bwd_dhu")                                     \
+    X(DELTA_OUTPUT_BACKWARD, "chunk_bwd_dqkwg")                                                    \
+    X(DELTA_FACTORS_BACKWARD, "prepare_wy_repr_bwd")                                               \
     X(FUSED, "triton_fused")                                                                       \
     X(FUSED_REDUCTION, "triton_fused_reduction")
 
@@ -356,6 +370,28 @@ const char *const *aten_names(void);
       "q, k, v, perhaps a bias (b, a, s, s) -> as attention, with rows of logsumexp rounded up")   \
     X(EFFICIENT_ATTENTION_BACKWARD, "efficient_attention_backward",                                \
       "do, q, k, v, logsumexp, perhaps the bias -> dq, dk, dv, perhaps dbias")                     \
+    X(EXP, "exp", "x -> y")                                                                        \
+    X(CAUSAL_CONV, "causal_conv",                                                                  \
+      "x (b, s, c), weight (c, w) -> y: silu of each channel's sum over w tokens, up to "          \
+      "its own")                                                                                   \
+    X(CAUSAL_CONV_BACKWARD, "causal_conv_backward", "x, weight, dy -> dx, dweight fp32")           \
+    X(L2_NORM, "l2_norm", "x (n, d) -> y, 1 / length (n) fp32: rows by their lengths")             \
+    X(L2_NORM_BACKWARD, "l2_norm_backward", "y, 1 / length, dy -> dx")                             \
+    X(CHUNK_SUM, "chunk_sum",                                                                      \
+      "g (b, s, a) -> y: sums from where a chunk of 64 tokens begins, or to where it ends")        \
+    X(DELTA_SOLVE, "delta_solve",                                                                  \
+      "k, g, beta -> A (b, s, a, 64): a chunk's triangular system, inverted")                      \
+    X(DELTA_FACTORS, "delta_factors",                                                              \
+      "k, v, beta, A, g -> w, u: what a chunk takes from the state and adds to it")                \
+    X(DELTA_STATES, "delta_states",                                                                \
+      "k, u, w, g -> the state each chunk begins with (b, n, a, d, e), v: what it adds")           \
+    X(DELTA_OUTPUT, "delta_output", "q, k, v, states, g -> o")                                     \
+    X(DELTA_VALUES_BACKWARD, "delta_values_backward", "q, k, g, do -> dv within chunks")           \
+    X(DELTA_STATES_BACKWARD, "delta_states_backward", "q, k, w, g, do, dv -> dstates, dv")         \
+    X(DELTA_OUTPUT_BACKWARD, "delta_output_backward",                                              \
+      "q, k, v, g, states, do, dstates, dv -> dq, dk, dw, dg of each piece")                       \
+    X(DELTA_FACTORS_BACKWARD, "delta_factors_backward",                                            \
+      "k, v, beta, g, A, dw, du -> dk, dv, dg, dbeta")                                             \
     X(SOFTMAX, "softmax", "x (..., n) -> y")                                                       \
     X(SAFE_SOFTMAX, "safe_softmax",                                                                \
       "x (..., n) -> y, perhaps what is minus infinity, in which rows: zeros where a whole row "   \

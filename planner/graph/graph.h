@@ -26,7 +26,7 @@
 #include <stdint.h>
 
 #define GRAPH_NONE UINT32_MAX
-enum { GRAPH_OPERANDS = 5, GRAPH_OUTPUTS = 5 };
+enum { GRAPH_OPERANDS = 5, GRAPH_OUTPUTS = 8 };
 
 enum storage_kind {                     /* who owns the bytes */
                     STORAGE_ACTIVATION, /* born in this pass, counted by references */

@@ -54,6 +54,7 @@
     X(RELU, relu, NONE)                                                                            \
     X(SOFTPLUS, softplus, FP32)                                                                    \
     X(EXPM1, expm1, FP32)                                                                          \
+    X(EXP, exp, FP32)                                                                              \
     X(MINIMUM, minimum, NONE)                                                                      \
     X(CHOOSE, choose, NONE)                                                                        \
     X(DROPOUT, dropout, NONE)                                                                      \
@@ -61,6 +62,8 @@
     X(RMS_NORM, rms_norm, FP32)                                                                    \
     X(FLASH_ATTENTION, flash_attention, LOWER)                                                     \
     X(EFFICIENT_ATTENTION, efficient_attention, LOWER)                                             \
+    X(CAUSAL_CONV, causal_conv, NONE)                                                              \
+    X(GATED_DELTA_RULE, gated_delta_rule, NONE)                                                    \
     X(MASKED_FILL, masked_fill, NONE)                                                              \
     X(WHERE, where, NONE)                                                                          \
     X(PAD_LAST, pad_last, NONE)                                                                    \
@@ -167,7 +170,8 @@ uint32_t op_mul_rows_in_place(struct graph *graph, uint32_t x, uint32_t constant
 /* A copy in another dtype; x itself when it has that dtype already. */
 uint32_t op_to(struct graph *graph, uint32_t x, enum dtype dtype);
 /* Elementwise op of one operand: OP_SIGMOID, OP_SILU, OP_GELU, OP_GELU_TANH, OP_RELU, OP_TANH,
- * OP_NEG, OP_RSQRT, OP_SOFTPLUS, OP_EXPM1; OP_CLONE (contiguous() of what was transposed). */
+ * OP_NEG, OP_RSQRT, OP_SOFTPLUS, OP_EXPM1, OP_EXP; OP_CLONE (contiguous() of what was transposed).
+ */
 uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x);
 /* Key/value heads repeated by expand and reshape: a clone of shape `repeated`, in which x's data
  * is repeated along `dim`; the gradient is summed over it. */
@@ -216,6 +220,18 @@ uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uin
                                 uint32_t bias, bool causal, float dropout);
 /* Of what either returned: q·kᵀ is times `scale` instead; 0: as it is. */
 void op_attention_scale(struct graph *graph, uint32_t attended, float scale);
+/* silu of x (b, s, c) by a filter of each channel, weight (c, 1, w), over the w tokens up to its
+ * own: causal-conv1d's. */
+uint32_t op_causal_conv(struct graph *graph, uint32_t x, uint32_t weight);
+/* The gated delta rule as flash-linear-attention computes it, by chunks. */
+struct delta_rule {
+    uint32_t q, k;    /* (b, s, i, d), views of one tensor: each row is divided by its length */
+    uint32_t v;       /* (b, s, a, e), another view of it; i divides a */
+    uint32_t g, beta; /* (b, s, a): the logarithm of what is left of the state, fp32; and what of v
+                         is new in it */
+};
+/* (b, s, a, e) */
+uint32_t op_gated_delta_rule(struct graph *graph, const struct delta_rule *rule);
 /* x where `condition`, `number` elsewhere (which is born as a scalar tensor and dies at once). */
 uint32_t op_where(struct graph *graph, uint32_t condition, uint32_t x, float number);
 /* The same with that tensor: it is Python's. */
@@ -250,6 +266,8 @@ uint32_t op_interleave(struct graph *graph, uint32_t x, uint32_t y);
 uint32_t op_conv1d(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias);
 /* x and y beside each other in the last dim. */
 uint32_t op_cat_last(struct graph *graph, uint32_t x, uint32_t y);
+/* The same of up to GRAPH_OPERANDS parts, all of one dtype. */
+uint32_t op_cat_parts(struct graph *graph, uint32_t count, const uint32_t *parts);
 /* A view whose gradient comes in an order of memory that the view of it cannot keep: heads
  * (b, s, a, d) of a projection, where what follows made the gradient as (b, a, s, d). The view's
  * backward is a reshape, and copies. */

@@ -424,11 +424,19 @@ static struct operand part_of_gradient(struct tape *tape, const struct graph *gr
     return grad;
 }
 
-/* Each side gets a narrow view of the gradient: no births. */
+uint32_t op_cat_parts(struct graph *graph, uint32_t count, const uint32_t *parts)
+{
+    struct shape shape = *shape_of(graph, parts[0]);
+    for (uint32_t i = 1; i < count; i++)
+        shape = with_last(shape, last_dim(&shape) + last_dim(shape_of(graph, parts[i])));
+    return simple(graph, OP_CAT, count, parts, ATEN_CAT, dtype_of(graph, parts[0]), shape);
+}
+
+/* Each part gets a narrow view of the gradient: no births. */
 OP_BACKWARD(cat)
 {
     uint32_t first = 0;
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < op->ins; i++) {
         if (tape_needs(tape, op, i))
             tape_give(tape, op, i, part_of_gradient(tape, graph, op, i, first, 1));
         first += last_dim(shape_of(graph, op->in[i]));

@@ -10,7 +10,7 @@ uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x)
         [OP_SILU] = ATEN_SILU,         [OP_GELU] = ATEN_GELU,   [OP_GELU_TANH] = ATEN_GELU,
         [OP_RELU] = ATEN_RELU,         [OP_TANH] = ATEN_TANH,   [OP_NEG] = ATEN_NEG,
         [OP_RSQRT] = ATEN_RSQRT,       [OP_CLONE] = ATEN_CLONE, [OP_SIGMOID] = ATEN_SIGMOID,
-        [OP_SOFTPLUS] = ATEN_SOFTPLUS, [OP_EXPM1] = ATEN_EXPM1,
+        [OP_SOFTPLUS] = ATEN_SOFTPLUS, [OP_EXPM1] = ATEN_EXPM1, [OP_EXP] = ATEN_EXP,
     };
     assert(births[kind] != ATEN_NONE);
     autocast_arguments(graph, kind, 1, &x);
@@ -142,6 +142,18 @@ OP_CLASS(expm1) = {
     .work = WORK_EXPM1,
     .saved = save_output,
     .backward = expm1_backward,
+};
+
+OP_BACKWARD(exp)
+{
+    give_elementwise(tape, graph, op, WORK_MUL, ATEN_MUL, op->out[0]);
+}
+
+OP_CLASS(exp) = {
+    .label = ATEN_EXP,
+    .work = WORK_EXP,
+    .saved = save_output,
+    .backward = exp_backward,
 };
 
 OP_BACKWARD(clone)

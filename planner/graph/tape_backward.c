@@ -201,7 +201,7 @@ void tape_end_frame(struct tape *tape, const struct graph_op *op)
     uint32_t saved[SAVED_MOST];
     const uint32_t count = tape_saved(tape, op, saved);
     if (tape->op_region[index] != GRAPH_NONE && tape->node_holds[index])
-        release_saved(tape, index, saved, count, true);
+        release_saved(tape, index, saved, count, !op_class(op)->in_python);
 }
 
 /* The shape that sum_to_size gives before its last view: as the gradient, with ones. */
@@ -457,8 +457,9 @@ void tape_node(struct tape *tape, uint32_t index)
         return_gradients(tape, index);
     else
         hand_on(tape, OF_ALL);
-    while (tape->unasked_count > 0)
-        tape_release(tape, tape->unasked[--tape->unasked_count]);
+    for (uint32_t i = 0; i < tape->unasked_count; i++)
+        tape_release(tape, tape->unasked[i]);
+    tape->unasked_count = 0;
 }
 
 /* ---- the whole pass ---- */

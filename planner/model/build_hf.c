@@ -240,8 +240,7 @@ uint32_t hf_rotate_pairs(struct graph *graph, uint32_t x, struct hf_rope rope)
     return turn(graph, straight, turned, rope);
 }
 
-/* In fp32 (…, h), before the weight. The variance is the caller's, or has no name (NULL). */
-static uint32_t rms_normed(struct graph *graph, uint32_t x, float eps, uint32_t *variance)
+uint32_t hf_rms_normed(struct graph *graph, uint32_t x, float eps, uint32_t *variance)
 {
     const uint32_t upcast = op_to(graph, x, DTYPE_FP32);
     const uint32_t square = op_scalar(graph, OP_POW, upcast, 2.0F);
@@ -264,7 +263,7 @@ static uint32_t rms_normed(struct graph *graph, uint32_t x, float eps, uint32_t 
 uint32_t hf_rms_norm(struct graph *graph, uint32_t x, struct norm norm)
 {
     uint32_t variance;
-    const uint32_t normed = rms_normed(graph, x, norm.eps, &variance);
+    const uint32_t normed = hf_rms_normed(graph, x, norm.eps, &variance);
     const uint32_t cast = op_to(graph, normed, (enum dtype)graph->tensors[x].dtype);
     const uint32_t out = op_mul(graph, norm.weight, cast);
     if (cast != normed)
@@ -277,7 +276,7 @@ uint32_t hf_rms_norm(struct graph *graph, uint32_t x, struct norm norm)
 static uint32_t rms_norm_wide(struct graph *graph, uint32_t x, struct norm norm, bool cast)
 {
     uint32_t variance;
-    const uint32_t normed = rms_normed(graph, x, norm.eps, &variance);
+    const uint32_t normed = hf_rms_normed(graph, x, norm.eps, &variance);
     const uint32_t weight = cast ? op_to(graph, norm.weight, DTYPE_FP32) : norm.weight;
     const uint32_t product = op_mul(graph, weight, normed);
     if (weight != norm.weight)
@@ -292,7 +291,7 @@ static uint32_t rms_norm_wide(struct graph *graph, uint32_t x, struct norm norm,
 
 uint32_t hf_rms_norm_bare(struct graph *graph, uint32_t x, struct norm norm)
 {
-    const uint32_t normed = rms_normed(graph, x, norm.eps, NULL);
+    const uint32_t normed = hf_rms_normed(graph, x, norm.eps, NULL);
     const uint32_t out = op_to(graph, normed, (enum dtype)graph->tensors[x].dtype);
     if (out != normed)
         graph_drop(graph, normed);
@@ -321,7 +320,7 @@ uint32_t hf_rms_norm_cast(struct graph *graph, uint32_t x, struct norm norm)
 
 uint32_t hf_rms_norm_plus_one(struct graph *graph, uint32_t x, struct norm norm)
 {
-    const uint32_t normed = rms_normed(graph, x, norm.eps, NULL);
+    const uint32_t normed = hf_rms_normed(graph, x, norm.eps, NULL);
     const uint32_t weight = op_to(graph, norm.weight, DTYPE_FP32);
     const uint32_t factor = op_scalar(graph, OP_ADD_SCALAR, weight, 1.0F);
     if (weight != norm.weight)

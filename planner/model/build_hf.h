@@ -149,6 +149,9 @@ struct hf_cut {
 struct hf_cut hf_cut_heads(struct graph *graph, uint32_t x, uint32_t turned);
 uint32_t hf_join_heads(struct graph *graph, uint32_t embedded, uint32_t passed);
 
+/* x times 1 / root of (mean of x² + eps), in fp32. *variance, unless NULL: that mean, which is
+ * Python's then. */
+uint32_t hf_rms_normed(struct graph *graph, uint32_t x, float eps, uint32_t *variance);
 /* RMSNorm as Python writes it, in fp32 but for the last product. */
 uint32_t hf_rms_norm(struct graph *graph, uint32_t x, struct norm norm);
 /* The same with that product in fp32, too; with the weight cast for it; and with 1 + weight for

@@ -59,7 +59,8 @@ static void declare_attention(struct graph *graph, const struct model_config *c,
         block->q = build_linear(graph, prefix, "qkv_proj", h_q + 2 * h_kv, h, c->attention_bias);
         return;
     }
-    block->q = build_linear(graph, prefix, "q_proj", h_q, h, c->attention_bias);
+    block->q = build_linear(graph, prefix, "q_proj", c->gated_output ? 2 * h_q : h_q, h,
+                            c->attention_bias);
     block->k = build_linear(graph, prefix, "k_proj", h_kv, h, c->attention_bias);
     block->v = build_linear(graph, prefix, "v_proj", h_kv, h, c->attention_bias);
     const char *output = block->way->output ? block->way->output : "o_proj";
@@ -108,10 +109,16 @@ struct hf_block hf_block_declare(struct graph *graph, const struct model_config 
                                  const struct hf_decoder *way, uint32_t index, const char *prefix)
 {
     char attention[96], mlp[96];
-    snprintf(attention, sizeof attention, "%s.self_attn.", prefix);
+    struct hf_block block = {.way = way,
+                             .sinks = GRAPH_NONE,
+                             .linear = model_is_linear(c, index),
+                             .mixed = experts_in(c, index)};
+    snprintf(attention, sizeof attention, "%s.%s.", prefix,
+             block.linear ? "linear_attn" : "self_attn");
     snprintf(mlp, sizeof mlp, "%s.%s.", prefix, way->mlp ? way->mlp : "mlp");
-    struct hf_block block = {.way = way, .sinks = GRAPH_NONE, .mixed = experts_in(c, index)};
-    if (!way->attention_last)
+    if (block.linear)
+        block.delta = hf_delta_declare(graph, c, attention);
+    else if (!way->attention_last)
         declare_attention(graph, c, attention, &block);
     if (!way->mlp_last)
         declare_mlp(graph, c, mlp, &block);
@@ -159,6 +166,7 @@ static uint32_t transposed(struct graph *graph, uint32_t x)
 
 struct heads { /* of q, k and v: (b, s, a or k, d) */
     uint32_t q, k, v;
+    uint32_t gate;                /* of the output (b, s, a d); GRAPH_NONE: there is none */
     uint32_t held[4], held_count; /* what else is Python's until attention returns */
 };
 
@@ -342,6 +350,7 @@ static struct heads project_fused(struct graph *graph, const struct model_config
     const uint32_t k = op_slice_last(graph, all, h_q, h_kv);
     const uint32_t v = op_slice_last(graph, all, h_q + h_kv, h_kv);
     return (struct heads){
+        .gate = GRAPH_NONE,
         .q = hf_heads(graph, q, orders->q, orders->q_copied),
         .k = hf_heads(graph, k, orders->kv, orders->k_copied),
         .v = hf_heads(graph, v, orders->kv, orders->v_copied),
@@ -360,6 +369,7 @@ static struct heads project_wide(struct graph *graph, const struct hf_block *blo
     const uint32_t k = norms ? normed(graph, block, k0, block->k_norm) : k0;
     const uint32_t v = apply_linear(graph, y, block->v);
     return (struct heads){
+        .gate = GRAPH_NONE,
         .q = hf_heads(graph, q, orders->q, orders->q_copied),
         .k = hf_heads(graph, k, orders->kv, orders->k_copied),
         .v = hf_heads(graph, v, orders->kv, orders->v_copied),
@@ -379,13 +389,31 @@ static uint32_t normed_heads(struct graph *graph, const struct hf_block *block, 
 static struct heads project_then_norm(struct graph *graph, const struct hf_block *block, uint32_t y,
                                       const struct orders *orders)
 {
-    struct heads heads = {.held_count = 0};
+    struct heads heads = {.gate = GRAPH_NONE};
     heads.q = hf_heads(graph, apply_linear(graph, y, block->q), orders->q, orders->q_copied);
     heads.k = hf_heads(graph, apply_linear(graph, y, block->k), orders->kv, orders->k_copied);
     heads.v = hf_heads(graph, apply_linear(graph, y, block->v), orders->kv, orders->v_copied);
     heads.q = normed_heads(graph, block, heads.q, block->q_norm);
     heads.k = normed_heads(graph, block, heads.k, block->k_norm);
     return heads;
+}
+
+/* q behind its norm, and what its product has beside it for the output: of each head d numbers,
+ * then d. They are gathered in a copy; of a single head they are a view. */
+static void project_gated(struct graph *graph, const struct model_config *c,
+                          const struct hf_block *block, uint32_t y, const struct orders *orders,
+                          struct heads *heads)
+{
+    const struct shape q = orders->q;
+    uint32_t half[2];
+    const uint32_t both = apply_linear(graph, y, block->q);
+    op_chunk(graph, graph_view(graph, both, SHAPE(q.dim[0], q.dim[1], q.dim[2], 2 * q.dim[3])), 2,
+             half);
+    const uint32_t gate = c->heads > 1 ? op_unary(graph, OP_CLONE, half[1]) : half[1];
+    heads->gate = graph_view(graph, gate, SHAPE(q.dim[0], q.dim[1], c->heads * c->head_dim));
+    heads->q = hf_decoder_normed(graph, block->way, half[0], block->q_norm);
+    if (c->heads > 1)
+        graph_drop(graph, both);
 }
 
 static struct heads project(struct graph *graph, const struct model_config *c,
@@ -399,9 +427,12 @@ static struct heads project(struct graph *graph, const struct model_config *c,
         return project_wide(graph, block, y, orders);
     if (qk != HF_QK_HEADS && qk != HF_QK_AFTER && qk != HF_QK_BARE && c->qk_norm)
         return project_then_norm(graph, block, y, orders);
-    struct heads heads = {.held_count = 0};
-    heads.q = hf_heads(graph, apply_linear(graph, y, block->q), orders->q, orders->q_copied);
-    if (at_once)
+    struct heads heads = {.gate = GRAPH_NONE};
+    if (c->gated_output)
+        project_gated(graph, c, block, y, orders, &heads);
+    else
+        heads.q = hf_heads(graph, apply_linear(graph, y, block->q), orders->q, orders->q_copied);
+    if (at_once && !c->gated_output)
         heads.q = normed(graph, block, heads.q, block->q_norm);
     heads.k = hf_heads(graph, apply_linear(graph, y, block->k), orders->kv, orders->k_copied);
     if (at_once)
@@ -454,6 +485,16 @@ static uint32_t attend(struct graph *graph, const struct model_config *c,
     return hf_sink_attention(graph, &sinks, weights);
 }
 
+/* x · sigmoid(gate), which takes x's place. */
+static uint32_t gated(struct graph *graph, uint32_t x, uint32_t gate)
+{
+    const uint32_t share = op_unary(graph, OP_SIGMOID, gate);
+    const uint32_t out = op_mul(graph, x, share);
+    graph_drop(graph, share);
+    graph_drop(graph, x);
+    return out;
+}
+
 /* *weights: what Python keeps until the layer returns; GRAPH_NONE: nothing. */
 static uint32_t attention(struct graph *graph, const struct model_config *c,
                           const struct model_job *job, const struct hf_block *block, uint32_t y,
@@ -461,6 +502,8 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
 {
     const bool turned = rope.cos != GRAPH_NONE, eager = block->way->eager;
     *weights = GRAPH_NONE;
+    if (block->linear)
+        return hf_delta(graph, c, &block->delta, y);
     if (c->kv_lora)
         return hf_mla(graph, c, &block->mla, block->way->mla, rope, y);
     struct orders orders = orders_of(graph, c, job, block->way->rotary, turned, mask != GRAPH_NONE);
@@ -488,12 +531,15 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
         .dropout = c->attention_dropout,
         .scale = scale_of(c),
     };
-    const uint32_t o = attend(graph, c, block, &arguments, weights);
+    const uint32_t attended = attend(graph, c, block, &arguments, weights);
+    const uint32_t o = heads.gate == GRAPH_NONE ? attended : gated(graph, attended, heads.gate);
     uint32_t out = apply_linear(graph, o, block->o);
     graph_drop(graph, o);
     if (block->way->own_dropout)
         out = hf_dropout(graph, out, c->dropout);
     graph_drop(graph, heads.q);
+    if (heads.gate != GRAPH_NONE)
+        graph_drop(graph, heads.gate);
     graph_drop(graph, heads.k);
     graph_drop(graph, heads.v);
     for (uint32_t i = 0; i < heads.held_count; i++)

@@ -12,6 +12,9 @@ enum {
     POSITIONS_MAX = 1 << 24,
     BUCKETS_MAX = 65536,
     EXPERTS_MAX = 1024,
+    DELTA_HEAD_MAX = 256, /* of what fla's kernels hold; causal-conv1d has kernels for widths: */
+    CONV_WIDTH_MIN = 2,
+    CONV_WIDTH_MAX = 4,
 };
 
 #endif

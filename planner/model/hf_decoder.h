@@ -10,6 +10,7 @@
 #define SHARDPLAN_HF_DECODER_H
 
 #include "model/build_hf.h"
+#include "model/build_hf_delta.h"
 #include "model/build_hf_mla.h"
 #include "model/build_hf_moe.h"
 
@@ -190,6 +191,8 @@ struct hf_block {
     struct linear q, k, v, o;                     /* q: all of it where they are fused */
     uint32_t sinks;                               /* GRAPH_NONE: there are none */
     struct hf_mla mla;                            /* latent attention, in their place */
+    struct hf_delta delta;                        /* linear attention, in their place ... */
+    bool linear;                                  /* ... in this layer */
     struct hf_mlp mlp;                            /* gate: all of it where they are fused */
     struct hf_xielu xielu;                        /* its activation */
     bool beside;                                  /* ... which all tokens pass, beside experts */

@@ -21,3 +21,10 @@ bool model_is_plain(const struct model_config *config, uint32_t index)
         return layer_listed(&config->plain, index);
     return config->plain_period && (index + 1) % config->plain_period == 0;
 }
+
+bool model_is_linear(const struct model_config *config, uint32_t index)
+{
+    if (config->linear.listed)
+        return layer_listed(&config->linear, index);
+    return config->linear_period && (index + 1) % config->linear_period != 0;
+}

@@ -26,6 +26,9 @@
     X(LLAMA4, llama4)                                                                              \
     X(QWEN2_VL, qwen2_vl)                                                                          \
     X(QWEN2_5_VL, qwen2_5_vl)                                                                      \
+    X(QWEN3_NEXT, qwen3_next)                                                                      \
+    X(QWEN3_5, qwen3_5)                                                                            \
+    X(QWEN3_5_MOE, qwen3_5_moe)                                                                    \
     X(QWEN3_VL, qwen3_vl)                                                                          \
     X(QWEN3_VL_MOE, qwen3_vl_moe)                                                                  \
     X(GLM4_MOE, glm4_moe)                                                                          \
@@ -194,6 +197,13 @@ struct model_config {
     /* Granite's hybrids */
     bool unturned;           /* there is no RoPE */
     struct layer_list mamba; /* layers that are Mamba's: none is planned */
+    /* Qwen 3.5: linear attention (build_hf_delta.h) */
+    uint32_t linear_period;   /* of so many layers the last has attention; 0: all have */
+    struct layer_list linear; /* layers that have linear attention for it */
+    uint32_t delta_key_heads, delta_key_dim, delta_value_heads, delta_value_dim, conv_width;
+    bool joint_delta;  /* Qwen3-Next: one product for q, k, v and z, of each head of q and k one
+                          behind the other, and one for beta and g */
+    bool gated_output; /* attention's output is times a sigmoid of what q's product has beside q */
     /* Granite; 0: there is no such product */
     float embedding_multiplier, attention_multiplier, residual_multiplier;
     float logits_scaling; /* a divisor */
@@ -254,6 +264,8 @@ bool layer_listed(const struct layer_list *list, uint32_t index);
 /* Whether layer `index` looks at a window only, or has no RoPE wherever windows are. */
 bool model_has_window(const struct model_config *config, uint32_t index);
 bool model_is_plain(const struct model_config *config, uint32_t index);
+/* Whether layer `index` has linear attention. */
+bool model_is_linear(const struct model_config *config, uint32_t index);
 
 struct model_job {
     uint32_t batch, seq;

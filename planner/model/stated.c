@@ -114,6 +114,13 @@ bool model_note(const struct model_config *config, uint32_t index, char *text, s
                  s->class_name, planned);
         return true;
     }
+    if (config->conv_width && index-- == 0) {
+        snprintf(text, size,
+                 "linear attention is planned as flash-linear-attention 0.6 and causal-conv1d 1.7 "
+                 "compute it, which transformers uses where both are installed; how fast their "
+                 "kernels are is not published: each takes as long as the bytes that it moves");
+        return true;
+    }
     if (s->quantized[0] && index-- == 0) {
         snprintf(text, size,
                  "the file has a quantization_config (%s): planned are parameters in the dtypes of "

@@ -15,10 +15,9 @@
 #include <cmocka.h>
 
 static const char *const paths[] = {
-    "tests/data/truth/hf_events.jsonl",
-    "tests/data/truth/families_events.jsonl",
-    "tests/data/truth/moe_events.jsonl",
-    "tests/data/truth/decoders_events.jsonl",
+    "tests/data/truth/hf_events.jsonl",     "tests/data/truth/families_events.jsonl",
+    "tests/data/truth/moe_events.jsonl",    "tests/data/truth/decoders_events.jsonl",
+    "tests/data/truth/linear_events.jsonl",
 };
 enum { PATHS = sizeof paths / sizeof *paths };
 

@@ -1,4 +1,5 @@
 """Random models: of models.py, and small ones of every family of Hugging Face transformers that is planned."""
+import importlib.util
 
 SEQS = [1, 2, 3, 7, 16, 31, 32, 32, 48]
 
@@ -109,6 +110,14 @@ MIXTURES = {
                     "qk_nope_head_dim": [8, 16], "v_head_dim": [16, 24], "n_group": [2], "topk_group": [1, 2],
                     "norm_topk_prob": TIED, "rope_interleave": TIED, "attention_bias": TIED},
 }
+if all(importlib.util.find_spec(name) for name in ("fla", "causal_conv1d")):     # whose kernels are planned
+    LINEAR = {"head_dim": [24, 32], "tie_word_embeddings": TIED, "attention_bias": TIED, "attention_dropout": DROPOUT,
+              "linear_num_key_heads": [2, 2, 3], "linear_num_value_heads": [6], "linear_key_head_dim": [8, 16, 24],
+              "linear_value_head_dim": [8, 16, 32], "linear_conv_kernel_dim": [2, 3, 4], "full_attention_interval": [1, 2, 3, 4]}
+    SPARSE = {"num_experts": [4, 8], **COUNTS, "moe_intermediate_size": WIDTHS, "shared_expert_intermediate_size": [32, 96]}
+    DECODERS["qwen3_5_text"] = LINEAR
+    MIXTURES["qwen3_5_moe_text"] = {**LINEAR, **SPARSE}
+    MIXTURES["qwen3_next"] = {**LINEAR, **SPARSE, "norm_topk_prob": TIED, "decoder_sparse_step": [1, 2]}
 OPTIONAL = {"sliding_window", "use_sliding_window", "attention_bias", "mlp_bias", "attention_out_bias", "tie_word_embeddings",
             "resid_pdrop", "embd_pdrop", "attention_dropout", "residual_dropout", "embedding_dropout", "hidden_dropout",
             "partial_rotary_factor", "attn_logit_softcapping", "final_logit_softcapping", "use_bias", "use_qkv_bias",
@@ -127,6 +136,9 @@ def decoder(rng, kind, keys):
         if key in OPTIONAL and rng.random() < 0.6:
             continue
         m[key] = rng.choice(values)
+    if kind.startswith("qwen3_5"):      # a quarter of a head turns, each pair of it in one of three grids
+        m["rope_parameters"] = {"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 0.25,
+                                "mrope_section": [m["head_dim"] // 8 - 2, 1, 1]}
     return m
 
 

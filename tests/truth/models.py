@@ -339,6 +339,10 @@ WHOLE = {name: classes[1] for name, classes in HF.items() if name.endswith("_tex
 NOT_CONFIG = ("kind", "model_type", "batch", "seq", "experts_implementation")
 
 
+import linear_attention
+linear_attention.without_kernels()
+
+
 def hf_classes(model_type):
     """Those of HF, or what AutoModelForCausalLM takes: a decoder whose blocks are model.layers."""
     import transformers

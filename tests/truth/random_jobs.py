@@ -2,7 +2,7 @@
 """Random jobs under real PyTorch and DeepSpeed, beside what shardplan says of them.
 
     random_jobs.py --count 100 --seed 1 [--system fsdp2 fsdp1 ddp zero single real] [--out ROWS.jsonl]
-    random_jobs.py ... [--models written|mixtures] [--with offload ...]    models of models.py, or of experts, alone; jobs that
+    random_jobs.py ... [--models written|mixtures|MODEL_TYPE] [--with offload ...]    models of models.py, or of experts, alone; jobs that
                                                                 have a key
     random_jobs.py ... --wide                                   further out, every family and recorded models (draw_wide.py)
     random_jobs.py --check ROWS.jsonl ... [--only NAME ...]     rows recorded before, beside shardplan as it is now
@@ -94,7 +94,8 @@ def one_each(systems, jobs, models):
 
 
 def wanted(config, args):
-    kind = config["model"].get("model_type") in MIXTURES if args.models == "mixtures" else config["model"].get("kind") not in ("hf", None)
+    kind = {"mixtures": config["model"].get("model_type") in MIXTURES, "written": config["model"].get("kind") not in ("hf", None)}.get(
+        args.models, config["model"].get("model_type") == args.models)
     return (args.models == "all" or kind) and all(key in config["strategy"] for key in args.having)
 
 
@@ -130,7 +131,7 @@ def main():
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--seed", default="1")
     parser.add_argument("--system", nargs="*", default=[*draw.SYSTEMS, "real"])
-    parser.add_argument("--models", choices=["all", "written", "mixtures"], default="all")
+    parser.add_argument("--models", default="all", help="all, written, mixtures, or a model_type")
     parser.add_argument("--wide", action="store_true")
     parser.add_argument("--with", dest="having", nargs="*", default=[])
     parser.add_argument("--out", default="/dev/null")

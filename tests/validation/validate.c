@@ -39,6 +39,10 @@ static void print_file(const char *name, const char *about, bool events, truth_r
 
 static void print_random(struct sums *sums)
 {
+    if (sums->system != SYSTEM_FSDP2)
+        print_file("linear_systems_events.jsonl",
+                   "Whole event lists of jobs drawn of models with linear attention.", true,
+                   truth_read_either, sums);
     print_file("random_events.jsonl",
                "Whole event lists of jobs drawn at random (tests/truth/random_jobs.py) that were "
                "planned wrong once.",
@@ -107,6 +111,8 @@ static void print_fsdp2(struct sums *sums)
     print_file("families_events.jsonl", "Whole event lists of more families of them.", true,
                truth_read_hf, sums);
     print_file("decoders_events.jsonl", "Whole event lists of more of their decoders.", true,
+               truth_read_hf, sums);
+    print_file("linear_events.jsonl", "Whole event lists of those with linear attention.", true,
                truth_read_hf, sums);
     print_direct(sums);
     print_attention(sums);
