@@ -1,36 +1,34 @@
 """Kernels of linear attention without a GPU: what flash-linear-attention and causal-conv1d allocate.
 
 Both allocate in Python, around kernels that write what they are handed: fla's are Triton's, causal-conv1d's are of an
-extension. Here every launch does nothing, so their own Python code runs on fake tensors as it does on a GPU. What
-depends on the card is its shared memory: an A100's and more is taken (heads of up to 128 in one piece).
+extension. Here no kernel is launched, so their own Python code runs on fake tensors as it does on a GPU. What depends
+on the card is its shared memory: an A100's and more is taken (heads of up to 128 in one piece).
 (causal-conv1d is installed without its extension; deterministic algorithms, which have it allocate in C++, are off.)
 """
+import importlib.util
 import sys
 import types
 
-import torch
-import triton
 
-
-def launches_nothing(self, *args, **kwargs):
+def nothing(*args, **kwargs):
     return None
 
 
 def without_kernels():
     """To be called before transformers is imported, which takes the packages if they are there."""
+    if not all(importlib.util.find_spec(name) for name in ("fla", "causal_conv1d")):
+        return
+    import triton
     extension = types.ModuleType("causal_conv1d_cuda")
     for name in ("causal_conv1d_fwd", "causal_conv1d_bwd", "causal_conv1d_update"):
-        setattr(extension, name, launches_nothing)
+        setattr(extension, name, nothing)
     sys.modules["causal_conv1d_cuda"] = extension
     for runner in (triton.runtime.jit.JITFunction, triton.runtime.autotuner.Autotuner, triton.runtime.autotuner.Heuristics):
-        runner.run = launches_nothing
-    try:
-        import causal_conv1d.cpp_functions as functions
-        import fla.ops.common.chunk_o
-        import fla.ops.gated_delta_rule.wy_fast
-    except ImportError:
-        return
+        runner.run = nothing
+    import causal_conv1d.cpp_functions as functions
+    import fla.ops.common.chunk_o
+    import fla.ops.gated_delta_rule.wy_fast
     for name in ("_causal_conv1d_fwd_cpp", "_causal_conv1d_bwd_cpp"):
-        setattr(functions, name, lambda **kwargs: None)
+        setattr(functions, name, nothing)
     for module in (fla.ops.common.chunk_o, fla.ops.gated_delta_rule.wy_fast):
         module.check_shared_mem = lambda *args, **kwargs: True

@@ -26,8 +26,10 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import linear_attention
 import older_torch
 
+linear_attention.without_kernels()
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, None: None}
 
 
@@ -337,10 +339,6 @@ HF = {  # model_type -> (model class, config class, paths of the lists of blocks
 }
 WHOLE = {name: classes[1] for name, classes in HF.items() if name.endswith("_text")}     # class around a text model
 NOT_CONFIG = ("kind", "model_type", "batch", "seq", "experts_implementation")
-
-
-import linear_attention
-linear_attention.without_kernels()
 
 
 def hf_classes(model_type):
