@@ -307,8 +307,26 @@ static enum err_code read_all(int fd, const char *where, char **text, size_t *by
     return ERR_OK;
 }
 
-static enum err_code parse(const char *text, size_t bytes, const char *where,
-                           struct model_config *out, struct err *err)
+/* Python writes Infinity where a number has no end, which is not JSON: the largest number of as
+ * many characters. One below zero has no place in a config.json. */
+static void end_infinities(char *text, size_t bytes)
+{
+    static const char word[] = "Infinity", number[] = "1e308   ";
+    const size_t length = sizeof word - 1;
+    bool quoted = false;
+    for (size_t i = 0; i < bytes; i++) {
+        if (quoted && text[i] == '\\')
+            i++;
+        else if (text[i] == '"')
+            quoted = !quoted;
+        else if (!quoted && i > 0 && text[i - 1] != '-' && bytes - i >= length &&
+                 memcmp(text + i, word, length) == 0)
+            memcpy(text + i, number, length);
+    }
+}
+
+static enum err_code parse(char *text, size_t bytes, const char *where, struct model_config *out,
+                           struct err *err)
 {
     if (bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
         return err_set(err, ERR_INVALID,
@@ -320,6 +338,7 @@ static enum err_code parse(const char *text, size_t bytes, const char *where,
             "%s: weights in GGUF; the config.json of the model that they were made of is "
             "what is planned from",
             where);
+    end_infinities(text, bytes);
     json_error_t at;
     json_t *root = json_text_read(text, bytes, JSON_REJECT_DUPLICATES, &at);
     if (!root) {

@@ -121,15 +121,28 @@ static enum err_code take_size(const json_t *object, const char *where, const ch
     return ERR_OK;
 }
 
-/* What per_layer_config says of a layer by its number. */
+/* What per_layer_config has by a layer's number, which transformers pads with zeros; NULL: nothing.
+ */
+static const json_t *layer_at(const json_t *file, uint32_t index)
+{
+    enum { DIGITS_MOST = 5 };
+    char number[16];
+    const json_t *layer = NULL;
+    for (int digits = 1; digits <= DIGITS_MOST && !layer; digits++) {
+        snprintf(number, sizeof number, "%0*u", digits, index);
+        layer = json_object_get(file, number);
+    }
+    return layer;
+}
+
+/* What per_layer_config says of a layer. */
 static enum err_code take_layer(const json_t *file, const char *where, uint32_t index,
                                 const struct model_config *c, uint32_t *d, uint32_t *kv,
                                 struct err *err)
 {
-    char number[16], within[64];
-    snprintf(number, sizeof number, "%u", index);
+    char within[64];
     snprintf(within, sizeof within, "per_layer_config.%u.", index);
-    const json_t *layer = json_object_get(file, number);
+    const json_t *layer = layer_at(file, index);
     const size_t known = (json_object_get(layer, "head_dim") != NULL) +
                          (size_t)(json_object_get(layer, "num_key_value_heads") != NULL);
     if (json_object_size(layer) != known || (layer && !json_is_object(layer)))
@@ -145,11 +158,8 @@ static enum err_code take_layer(const json_t *file, const char *where, uint32_t 
 static bool are_layers(const json_t *file, uint32_t layers)
 {
     size_t found = 0;
-    char number[16];
-    for (uint32_t i = 0; i < layers; i++) {
-        snprintf(number, sizeof number, "%u", i);
-        found += json_object_get(file, number) != NULL;
-    }
+    for (uint32_t i = 0; i < layers; i++)
+        found += layer_at(file, i) != NULL;
     return json_is_object(file) && found == json_object_size(file);
 }
 

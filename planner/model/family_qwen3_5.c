@@ -67,6 +67,9 @@ const struct family family_qwen3_5 = {
     .name = "qwen3_5_text",
     .class_name = "Qwen3_5ForCausalLM",
     .outer = "qwen3_5",
+    .part_absent =
+        "{\"hidden_size\": 4096, \"num_hidden_layers\": 32, \"num_attention_heads\": 16, "
+        "\"intermediate_size\": 12288, \"vocab_size\": 248320}",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .rope_absent = QWEN3_5_ROPE_ABSENT,

@@ -38,6 +38,8 @@ const struct family family_qwen3_5_moe = {
     .name = "qwen3_5_moe_text",
     .class_name = "Qwen3_5MoeForCausalLM",
     .outer = "qwen3_5_moe",
+    .part_absent = "{\"hidden_size\": 2048, \"num_hidden_layers\": 40, "
+                   "\"num_attention_heads\": 16, \"vocab_size\": 248320}",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .rope_absent = QWEN3_5_ROPE_ABSENT,

@@ -272,7 +272,12 @@ static void layers_without_a_window_may_have_heads_of_their_own(void **state)
                   "\"num_key_value_heads\": 2}, \"6\": {\"head_dim\": 64, "
                   "\"num_key_value_heads\": 2}}, \"rope_parameters\": null}");
     const struct model_config other = from_text("{" GEMMA4_SIZES "}");
+    const struct model_config padded =
+        from_text("{" GEMMA4_SIZES ", \"per_layer_config\": {\"05\": {\"head_dim\": 64, "
+                  "\"num_key_value_heads\": 2}, \"06\": {\"head_dim\": 64, "
+                  "\"num_key_value_heads\": 2}}}");
     assert_same_config(&by_type, &by_layer);
+    assert_same_config(&by_type, &padded);
     assert_int_equal(by_type.full_head_dim, 64);
     assert_int_equal(by_type.full_kv_heads, 2);
     assert_int_equal(other.full_head_dim, 512);
