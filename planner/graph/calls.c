@@ -167,6 +167,13 @@ static uint32_t called_by(const struct graph *graph, struct graph_calls *calls,
     return call;
 }
 
+/* Whether hooks see what a call is called with. */
+static bool has_inputs(const struct graph *graph, const struct graph_call *call)
+{
+    const size_t length = strlen(call->name), suffix = graph->by_name ? strlen(graph->by_name) : 0;
+    return !suffix || length < suffix || strcmp(call->name + length - suffix, graph->by_name) != 0;
+}
+
 /* Whose op each is, and what is first in each call. A module is called once: parameters that are
  * used again, after others, are another module's. */
 static void assign_ops(const struct graph *graph, struct graph_calls *calls,
@@ -178,7 +185,9 @@ static void assign_ops(const struct graph *graph, struct graph_calls *calls,
     for (uint32_t i = 0; i < graph->op_count; i++) {
         const struct graph_op *op = &graph->ops[i];
         const uint32_t param = op->of_hook ? GRAPH_NONE : param_of(graph, op);
-        const uint32_t own = param == GRAPH_NONE ? GRAPH_NONE : of_param[param];
+        uint32_t own = param == GRAPH_NONE ? GRAPH_NONE : of_param[param];
+        if (param != GRAPH_NONE && graph->params[param].read_around)
+            own = calls->at[own].parent;
         uint32_t call = op->of_hook ? GRAPH_NONE : called_by(graph, calls, names, op, param, own);
         calls->of_op[i] = calls->next[i] = calls->last[i] = GRAPH_NONE;
         if (call == GRAPH_NONE)
@@ -195,19 +204,22 @@ static void assign_ops(const struct graph *graph, struct graph_calls *calls,
         calls->last[i] = node;
         node = op->requires_grad ? call : node;
         for (uint32_t c = call; c != GRAPH_NONE; c = calls->at[c].parent) {
-            if (!calls->at[c].input_grad)
+            if (!calls->at[c].input_grad && has_inputs(graph, &calls->at[c]))
                 calls->at[c].input_grad = takes_tracked(graph, calls, op, c);
             met[c] = true;
         }
     }
 }
 
-/* peft's layers ask for lora_A.weight.dtype, of a module that is theirs: each reads that weight.
- * The call that does, of the adapter's parameter; GRAPH_NONE: none. */
+/* peft's layers ask for lora_A.weight.dtype, of a module that is theirs: each reads that weight. So
+ * does a module that has another for its parameters alone. The call that does, by a parameter, and
+ * the one that it reads; GRAPH_NONE: none. */
 static uint32_t reader_of(const struct graph *graph, const struct graph_calls *calls,
-                          const uint32_t *of_param, uint32_t param)
+                          const uint32_t *of_param, uint32_t param, uint32_t *read)
 {
-    return graph->lora.rank && graph->params[param].adapter != GRAPH_NONE
+    const struct graph_param *p = &graph->params[param];
+    *read = p->read_around ? param : p->adapter;
+    return p->read_around || (graph->lora.rank && p->adapter != GRAPH_NONE)
                ? calls->at[of_param[param]].parent
                : GRAPH_NONE;
 }
@@ -229,10 +241,10 @@ static void list_param(struct graph_calls *calls, uint32_t call, uint32_t param)
 static void list_params(const struct graph *graph, struct graph_calls *calls,
                         const uint32_t *of_param)
 {
-    uint32_t *lists = arena_alloc(&calls->arena, (calls->count + 1) * sizeof *lists), all = 0;
+    uint32_t *lists = arena_alloc(&calls->arena, (calls->count + 1) * sizeof *lists), all = 0, read;
     for (uint32_t p = 0; p < graph->param_count; p++) {
         lists[of_param[p]]++;
-        const uint32_t reader = reader_of(graph, calls, of_param, p);
+        const uint32_t reader = reader_of(graph, calls, of_param, p, &read);
         if (reader != GRAPH_NONE)
             lists[reader]++;
     }
@@ -255,10 +267,10 @@ static void list_params(const struct graph *graph, struct graph_calls *calls,
         }
     }
     for (uint32_t p = 0; p < graph->param_count; p++) {
-        const uint32_t reader = reader_of(graph, calls, of_param, p);
+        const uint32_t reader = reader_of(graph, calls, of_param, p, &read);
         if (reader == GRAPH_NONE)
             continue;
-        list_param(calls, reader, graph->params[p].adapter);
+        list_param(calls, reader, read);
         calls->at[reader].external++;
     }
 }

@@ -147,6 +147,11 @@ void graph_init_param(struct graph *graph, uint32_t tensor, struct param_init in
         graph->params[storage->index].init = init;
 }
 
+void graph_read_around(struct graph *graph, uint32_t tensor)
+{
+    graph->params[graph->storages[graph->tensors[tensor].storage].index].read_around = true;
+}
+
 /* What is there before the step, and after it. */
 static uint32_t add_given(struct graph *graph, enum storage_kind kind, uint32_t index,
                           enum dtype dtype, struct shape shape)

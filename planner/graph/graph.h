@@ -108,6 +108,7 @@ struct graph_param {
     uint32_t scale;   /* gathered in float8: the tensor of its scale, a buffer; GRAPH_NONE: it is
                          not */
     bool trainable;
+    bool read_around; /* the module that it is of is never called: the one around that reads it */
     struct param_init init;
 };
 
@@ -254,6 +255,8 @@ struct graph {
     const char *uncalled;  /* a module that its children are called past; NULL: none. Lent */
     const char *apart;     /* a module that is not called by the one it is in, but by the one around
                               that,    earlier; NULL: none. Lent */
+    const char *by_name;   /* ".linear_attn": modules of that name are called by keywords alone, so
+                              hooks see no input of theirs; NULL: none. Lent */
     const char *frozen;
     bool all_frozen; /* while building: parameters declared now are not trained */
     struct graph_lora lora;
@@ -291,6 +294,9 @@ uint32_t graph_param(struct graph *graph, enum param_role role, struct shape sha
  * count only where own_init is set, which is done before anything is declared. */
 void graph_init_weights(struct graph *graph, struct param_init init);
 void graph_init_param(struct graph *graph, uint32_t tensor, struct param_init init);
+
+/* The module of a parameter is never called: the one around it reads it. */
+void graph_read_around(struct graph *graph, uint32_t tensor);
 
 /* A batch input (int64 token ids) or a module buffer that exists before the step; returns its
  * tensor. `values` is copied. */

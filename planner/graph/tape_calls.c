@@ -61,26 +61,6 @@ void tape_enter_op(struct tape *tape, uint32_t op)
         tape_enter_call(tape, tape->calls->of_op[op]);
 }
 
-void tape_leave_op(struct tape *tape, uint32_t op)
-{
-    if (!tape->calls || tape->calls->of_op[op] == GRAPH_NONE)
-        return;
-    const uint32_t next =
-        enter_kind(tape) == STEP_CALL_FORWARD ? tape->calls->next[op] : tape->calls->last[op];
-    if (enter_kind(tape) == STEP_CALL_FORWARD && tape->calls->returns[op])
-        tape_leave_call(tape, tape->calls->of_op[op]);
-    while (tape->open.depth > 0 && top(tape) > tape->calls->model &&
-           !tape->calls->at[top(tape)].bordered &&
-           (next == GRAPH_NONE || !graph_call_within(tape->calls, next, top(tape))))
-        pop(tape);
-}
-
-void tape_return_from_op(struct tape *tape, uint32_t op)
-{
-    if (tape->calls)
-        tape->returning = op;
-}
-
 /* Whether a storage came of an op of the call, or of one in it. */
 static bool is_made_in(const struct tape *tape, uint32_t tensor, uint32_t call)
 {
@@ -89,14 +69,46 @@ static bool is_made_in(const struct tape *tape, uint32_t tensor, uint32_t call)
            graph_call_within(tape->calls, tape->calls->of_op[s->index], call);
 }
 
+/* Behind an op: out of all that the next one is not in, up to a module that lets go of a tensor of
+ * its own (or GRAPH_NONE) when it returns, in which this stays. Whether it does. */
+static bool leave(struct tape *tape, uint32_t op, uint32_t dropped)
+{
+    const uint32_t next =
+        enter_kind(tape) == STEP_CALL_FORWARD ? tape->calls->next[op] : tape->calls->last[op];
+    if (enter_kind(tape) == STEP_CALL_FORWARD && tape->calls->returns[op])
+        tape_leave_call(tape, tape->calls->of_op[op]);
+    while (tape->open.depth > 0 && top(tape) > tape->calls->model &&
+           !tape->calls->at[top(tape)].bordered &&
+           (next == GRAPH_NONE || !graph_call_within(tape->calls, next, top(tape)))) {
+        if (dropped != GRAPH_NONE && is_made_in(tape, dropped, top(tape)))
+            return true;
+        pop(tape);
+    }
+    return false;
+}
+
+void tape_leave_op(struct tape *tape, uint32_t op)
+{
+    if (tape->calls && tape->calls->of_op[op] != GRAPH_NONE)
+        leave(tape, op, GRAPH_NONE);
+}
+
+void tape_return_from_op(struct tape *tape, uint32_t op)
+{
+    if (tape->calls)
+        tape->returning = op;
+}
+
 void tape_return_before(struct tape *tape, const struct graph_item *next)
 {
     const uint32_t op = tape->returning;
-    if (op == GRAPH_NONE ||
-        (next && next->kind == ITEM_DROP && is_made_in(tape, next->arg, tape->calls->of_op[op])))
+    if (op == GRAPH_NONE)
         return;
-    tape->returning = GRAPH_NONE;
-    tape_leave_op(tape, op);
+    const bool drops = next && next->kind == ITEM_DROP;
+    if (drops && is_made_in(tape, next->arg, tape->calls->of_op[op]))
+        return;
+    if (tape->calls->of_op[op] == GRAPH_NONE || !leave(tape, op, drops ? next->arg : GRAPH_NONE))
+        tape->returning = GRAPH_NONE;
 }
 
 static bool takes(const struct tape *tape, const struct graph_op *op, uint32_t root)

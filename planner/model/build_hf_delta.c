@@ -32,6 +32,8 @@ struct hf_delta hf_delta_declare(struct graph *graph, const struct model_config 
     delta.a_log = graph_param(graph, PARAM_WEIGHT, SHAPE(a), "%sA_log", prefix);
     delta.conv = graph_param(graph, PARAM_WEIGHT, SHAPE(n.channels, 1, c->conv_width),
                              "%sconv1d.weight", prefix);
+    graph_read_around(graph, delta.conv);
+    graph->by_name = ".linear_attn";
     if (c->joint_delta) {
         delta.qkv = build_linear(graph, prefix, "in_proj_qkvz", n.channels + n.values, h, false);
         delta.b = build_linear(graph, prefix, "in_proj_ba", 2 * a, h, false);
@@ -153,6 +155,7 @@ uint32_t hf_delta(struct graph *graph, const struct model_config *c, const struc
     const uint32_t a = c->delta_value_heads, e = c->delta_value_dim, rows = b * s * a;
     const struct shape few = SHAPE(b, s, c->delta_key_heads, c->delta_key_dim);
     uint32_t part[3];
+    hf_call_outer(graph, delta->out.weight);
     const struct projected p =
         c->joint_delta ? project_joint(graph, c, delta, y) : project(graph, delta, y);
     const uint32_t conv = op_causal_conv(graph, p.mixed, delta->conv);
@@ -182,5 +185,6 @@ uint32_t hf_delta(struct graph *graph, const struct model_config *c, const struc
     graph_drop(graph, beta);
     graph_drop(graph, g);
     graph_drop(graph, gated);
+    graph_call_end(graph);
     return out;
 }

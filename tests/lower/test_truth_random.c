@@ -45,6 +45,7 @@ static void rows_of_zero(void **state)
     truth_check_file(LINEAR, SYSTEM_ZERO2, true, truth_read_either);
     truth_check_file(ROWS, SYSTEM_ZERO3, true, truth_read_either);
     truth_check_file(OPTIONS, SYSTEM_ZERO3, true, truth_read_either);
+    truth_check_file(LINEAR, SYSTEM_ZERO3, true, truth_read_either);
 }
 
 static void rows_of_one_gpu(void **state)
