@@ -98,12 +98,30 @@ static const struct model_preset *preset_called(const char *name)
     return NULL;
 }
 
-const struct model_preset *model_preset_of(const char *name)
+/* The name of a model that sees, of which a preset is the text model. */
+static const struct model_preset *text_model_of(const char *name)
+{
+    char text[128];
+    const int length = snprintf(text, sizeof text, "%s-text", name);
+    return length < (int)sizeof text ? preset_called(text) : NULL;
+}
+
+/* *seeing: it is the text model of what goes by the name. */
+static const struct model_preset *preset_of(const char *name, bool *seeing)
 {
     const char *own = without_owner(name);
-    const struct model_preset *preset = preset_called(own);
     const struct stem stem = without_variants(own);
-    return preset || !stem.text[0] ? preset : preset_called(stem.text);
+    const struct model_preset *preset = preset_called(own);
+    if (!preset && stem.text[0])
+        preset = preset_called(stem.text);
+    *seeing = preset == NULL;
+    return preset ? preset : text_model_of(stem.text[0] ? stem.text : own);
+}
+
+const struct model_preset *model_preset_of(const char *name)
+{
+    bool seeing;
+    return preset_of(name, &seeing);
 }
 
 const struct model_preset *model_preset_of_path(const char *path)
@@ -121,10 +139,21 @@ const struct model_preset *model_preset_of_path(const char *path)
     return model_preset_of(last);
 }
 
+/* "gemma3", of whose parts "gemma3_text" is one. */
+static void put_outer(enum arch arch, char *out, size_t size)
+{
+    static const char part[] = "_text";
+    const char *name = arch_name(arch), *end = strstr(name, part);
+    snprintf(out, size, "%.*s", (int)(end ? (size_t)(end - name) : strlen(name)), name);
+}
+
 enum err_code model_preset_find(const char *name, struct model_config *out, struct err *err)
 {
-    const struct model_preset *preset = model_preset_of(name);
+    bool seeing;
+    const struct model_preset *preset = preset_of(name, &seeing);
     *out = preset ? preset->config : (struct model_config){.layers = 0};
+    if (preset && seeing)
+        put_outer(preset->config.arch, out->stated.outer, sizeof out->stated.outer);
     if (preset)
         return ERR_OK;
     return err_set(err, ERR_INVALID, "no preset is called \"%.200s\"; the nearest are %s", name,

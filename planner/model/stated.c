@@ -97,7 +97,7 @@ bool model_note(const struct model_config *config, uint32_t index, char *text, s
     const char *planned = family->class_name ? family->class_name : family->name;
     if (s->outer[0] && index-- == 0) {
         snprintf(text, size,
-                 "the text model of a \"%s\" is planned alone, as %s: what the file has besides "
+                 "the text model of a \"%s\" is planned alone, as %s: what it has besides "
                  "text (a vision tower, what joins them) is not counted",
                  s->outer, planned);
         return true;

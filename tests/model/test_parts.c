@@ -126,12 +126,37 @@ static void a_file_with_a_number_that_has_no_end_is_read(void **state)
     assert_int_equal(c.hidden, 64);
 }
 
+/* Names of models that see mean their text models, and that is said; a text model's own does not.
+ */
+static void a_model_that_sees_is_found_by_its_name(void **state)
+{
+    (void)state;
+    static const char *const names[][3] = {
+        {"google/gemma-3-4b-it", "gemma-3-4b-text", "\"gemma3\""},
+        {"Qwen/Qwen2.5-VL-7B-Instruct", "qwen2.5-vl-7b-text", "\"qwen2_5_vl\""},
+        {"Qwen3-VL-30B-A3B-Thinking", "qwen3-vl-30b-a3b-text", "\"qwen3_vl_moe\""},
+        {"Qwen/Qwen3.5-9B", "qwen3.5-9b-text", "\"qwen3_5\""},
+    };
+    char text[512];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct model_config seeing, own;
+        assert_int_equal(model_preset_find(names[i][0], &seeing, NULL), ERR_OK);
+        assert_int_equal(model_preset_find(names[i][1], &own, NULL), ERR_OK);
+        assert_true(model_config_parameters(&seeing) == model_config_parameters(&own));
+        assert_true(model_note(&seeing, 0, text, sizeof text) && strstr(text, names[i][2]));
+        assert_false(model_note(&own, 0, text, sizeof text) && strstr(text, "planned alone"));
+    }
+    struct model_config none;
+    assert_int_equal(model_preset_find("Qwen/Qwen2.5-VL-8B-Instruct", &none, NULL), ERR_INVALID);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_type_that_is_not_known_is_answered_shortly),
         cmocka_unit_test(what_a_part_of_a_file_leaves_out_is_the_classs),
         cmocka_unit_test(a_file_with_a_number_that_has_no_end_is_read),
+        cmocka_unit_test(a_model_that_sees_is_found_by_its_name),
         cmocka_unit_test(files_of_code_that_came_with_a_model_are_read_as_the_class_they_follow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
