@@ -3,6 +3,7 @@
  *     gemm_cost.c  attention_cost.c   arithmetic, and the clock it runs at
  *     traffic.c                       bytes that they move
  *     row_cost.c   walk.c             kernels that are slower than the bytes they move
+ *     delta_cost.c                    and linear attention's
  */
 #ifndef SHARDPLAN_COST_PARTS_H
 #define SHARDPLAN_COST_PARTS_H
@@ -40,6 +41,12 @@ double attention_matrix_seconds(const struct kernel *kernel, const struct profil
 
 /* Relative standard deviation of attention_seconds. */
 double attention_spread(const struct kernel *kernel, const struct profile *profile);
+
+/* ---- linear attention ---- */
+
+/* Seconds of a kernel of the gated delta rule, without launch; 0: it is none, or the profile has no
+ * multiprocessors. */
+double delta_seconds(const struct kernel *kernel, const struct profile *profile);
 
 /* ---- norms and softmax: a block of threads a row ---- */
 

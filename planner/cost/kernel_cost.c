@@ -104,6 +104,7 @@ static struct holds holds_of(const struct kernel *kernel, const struct profile *
             kernel->outs ? (double)shape_elements(&kernel->operands[kernel->ins].shape) : 0;
         const struct walk walk = walk_of(kernel, sms);
         h.row_s = fmax(row_seconds(kernel, profile), walk.trips_s);
+        h.row_s = fmax(h.row_s, delta_seconds(kernel, profile));
         if (strided > 0 && clock > 0)
             h.issue_s = elements * strided * walk.cycles / (sms * clock);
         h.start_s = reduces(kernel) ? REDUCE_START : walk.start_s;

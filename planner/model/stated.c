@@ -117,8 +117,8 @@ bool model_note(const struct model_config *config, uint32_t index, char *text, s
     if (config->conv_width && index-- == 0) {
         snprintf(text, size,
                  "linear attention is planned as flash-linear-attention 0.6 and causal-conv1d 1.7 "
-                 "compute it, which transformers uses where both are installed; how fast their "
-                 "kernels are is not published: each takes as long as the bytes that it moves");
+                 "compute it, which transformers uses where both are installed (flash-qla, where "
+                 "it is installed, too, has faster kernels)");
         return true;
     }
     if (s->quantized[0] && index-- == 0) {

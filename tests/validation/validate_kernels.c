@@ -1,5 +1,6 @@
 /* validate_kernels.c - prints reports/validation/kernels.md: single kernels on real GPUs beside the
  * cost model, class by class and row by row. */
+#include "tests/support/delta_rule.h"
 #include "tests/support/kernel_rows.h"
 
 #include <math.h>
@@ -98,6 +99,26 @@ static void print_rows(const char *table, const struct kernel_row *rows, size_t 
     }
 }
 
+static void print_delta(void)
+{
+    struct delta_group groups[DELTA_GROUPS];
+    size_t count;
+    struct delta_row *rows = delta_rows_read(&count);
+    delta_groups(rows, count, groups);
+    printf(
+        "\n### delta_rule.csv\n\n"
+        "The gated delta rule of linear attention by flash-linear-attention, all of its kernels "
+        "together. Two numbers were fitted to H200's forward, one to GB200's, and one to RTX "
+        "5090's (planner/cost/delta_cost.c); backward, and heads of 64 (tileops), to nothing.\n\n"
+        "| GPU | pass | source | rows | mean error, absolute | bias | worst |\n"
+        "|---|---|---|---:|---:|---:|---:|\n");
+    for (size_t g = 0; g < DELTA_GROUPS; g++)
+        printf("| %s | %s | %s | %zu | %.1f %% | %+.1f %% | %+.1f %% |\n", groups[g].gpu,
+               groups[g].backward ? "backward" : "forward", groups[g].source, groups[g].count,
+               100 * groups[g].error, 100 * groups[g].bias, 100 * groups[g].worst);
+    free(rows);
+}
+
 int main(void)
 {
     struct kernel_row *rows[TABLES];
@@ -109,6 +130,7 @@ int main(void)
         if (strcmp(tables[t], "matmul_h100") == 0)
             print_halves(rows[t], counts[t]);
     }
+    print_delta();
     for (size_t t = 0; t < TABLES; t++) {
         print_rows(tables[t], rows[t], counts[t]);
         free(rows[t]);
