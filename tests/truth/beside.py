@@ -121,12 +121,17 @@ def options(row, folder):
     elif system in ("ddp", "single"):
         # the adapters' dtype is what is trained, and stored; the rest is in another
         yield "store-dtype", s.get("lora_dtype") or s.get("store_dtype") or "fp32"
-        yield "frozen-dtype", s["store_dtype"] if s.get("lora_dtype") else "store"
+        yield "frozen-dtype", s["store_dtype"] if s.get("lora_dtype") and not s.get("kbit") else "store"
     else:
         yield "store-dtype", s.get("lora_dtype") or s.get("store_dtype") or "fp32"
         yield "param-dtype", s.get("param_dtype") or "same"
         yield "reduce-dtype", s.get("reduce_dtype") or "same"
-    for name in ("freeze", "ignore", "lora", "lora_dropout", "autocast", "offload", "replicate", "loss"):
+    if s.get("load_in_4bit"):
+        yield "load-in-4bit", s["load_in_4bit"]
+        yield "bnb-double-quant", "on" if s.get("double_quant") else "off"
+        yield "bnb-quant-storage", s.get("quant_storage") or "uint8"
+        yield "bnb-compute-dtype", s.get("compute_dtype") or "fp32"
+    for name in ("freeze", "ignore", "lora", "lora_dropout", "autocast", "outputs", "offload", "replicate", "loss"):
         if s.get(name):
             yield name.replace("_", "-"), s[name]
     yield from {"ddp": of_ddp, "single": lambda s: (), "fsdp1": of_fsdp1, "fsdp2": of_fsdp2,

@@ -474,6 +474,16 @@ def in_float8(model, s):
     return convert_to_float8_training(model, config=config, module_filter_fn=wanted)
 
 
+def in_4bit(model, s):
+    """The model as from_pretrained leaves it with a BitsAndBytesConfig: `load_in_4bit` is bnb_4bit_quant_type, quantised
+    of the dtype that it is made in; double_quant, compute_dtype, quant_storage bnb_4bit's. `kbit`: peft's
+    prepare_model_for_kbit_training casts everything else to fp32."""
+    import quantized
+    return quantized.in_4bit(model, s["load_in_4bit"], s.get("double_quant", False),
+                             DTYPES[s.get("compute_dtype")] or torch.float32,
+                             DTYPES[s.get("quant_storage")] or torch.uint8, s.get("kbit", False))
+
+
 PREFIX = "base_model.model."     # of the names in a model that peft wraps
 
 
@@ -557,6 +567,8 @@ def make(m, s):
             blocks = model.blocks()
         if s.get("float8"):
             in_float8(model, s)
+        if s.get("load_in_4bit"):
+            in_4bit(model, s)
         return (adapted(model, s) if s.get("lora") else model), blocks
     finally:
         torch.set_default_dtype(torch.float32)

@@ -11,8 +11,8 @@ of N ranks (its collectives move nothing), or the real DistributedDataParallel a
 Usage
     record_real.py --config CONFIGS.jsonl --out OUT.jsonl [--only NAME ...] [--operators]
 
-Configurations and rows are record.py's and, for DDP, record_systems.py's; a file of their rows is a
-file of configurations. A row has `parameters`, `torch`, `peak_bytes` (above the start of the step) and
+Configurations and rows are record.py's and, for DDP, record_systems.py's (load_in_4bit and what goes with it for FSDP2,
+too: models.in_4bit); a file of their rows is a file of configurations. A row has `parameters`, `torch`, `peak_bytes` (above the start of the step) and
     event_list    +-bytes, and with --operators [+-bytes, phase (fwd, bwd, opt), operator]
 
 Left out of the list, because no GPU has it
@@ -67,6 +67,7 @@ def stand_in(name):
 
 
 LIBRARY = torch.library.Library("aten", "IMPL")
+LIBRARIES = []      # of what is made of configurations with load_in_4bit
 for _name in KERNELS:
     LIBRARY.impl(_name, stand_in(_name), "CPU")
 
@@ -176,6 +177,9 @@ def row_of(config, operators):
     recorder.dist.init_process_group = one_rank if ddp else START
     if ddp:
         config["strategy"]["world"] = 1
+    if config["strategy"].get("load_in_4bit") and not LIBRARIES:
+        import quantized
+        LIBRARIES.append(quantized.on_cpu())
 
     class Kind(RealDdp if ddp else RealFsdp2):
         def __init__(self, *args):

@@ -195,6 +195,9 @@ class Births(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if any(issubclass(t, older_torch.WRAPPERS) for t in types):
             return NotImplemented
+        if str(func) == "bitsandbytes.gemm_4bit.default":
+            import quantized
+            return quantized.gemm_4bit(self, *args, **(kwargs or {}))
         if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype == torch.bool:
             return True     # transformers asks whether masks are all ones and sequences not packed
         if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype == torch.int64 and isinstance(args[0], FakeTensor):
@@ -373,7 +376,9 @@ def run(config, system, log):
     if inputs is not None:
         system.loss = model.recorded_loss
         del model.recorded_inputs, model.recorded_loss
-    parameters = sum(p.numel() for p in model.parameters())
+    # as the model has them: two are in each byte of bitsandbytes' 4 bits
+    parameters = sum(p.numel() * (2 * p.element_size() if type(p).__name__ == "Params4bit" else 1)
+                     for p in model.parameters())
     parameter_list = [[models.plain_name(n), list(p.shape)] for n, p in model.named_parameters()]
     if s.get("ac"):
         blocks = models.checkpointed(model, blocks, s["ac"], s.get("ac_early_stop", True),
