@@ -178,6 +178,8 @@
     X(FOREACH_ADD_, "_foreach_add_.List")                                                          \
     X(FOREACH_MUL_, "_foreach_mul_.Tensor")                                                        \
     X(SCALED_MM, "_scaled_mm")                                                                     \
+    X(DEQUANTIZE_4BIT, "bitsandbytes.dequantize_4bit")                                             \
+    X(DEQUANTIZE_BLOCKWISE, "bitsandbytes.dequantize_blockwise")                                   \
     X(LOG1P, "log1p")                                                                              \
     X(LOG2, "log2")                                                                                \
     X(FLOOR, "floor")                                                                              \
@@ -246,6 +248,8 @@ const char *const *aten_names(void);
       "x (t, o), w (g, o, h), ends (g) -> y (t, h): each group x w")                               \
     X(GROUPED_MM_TN, "grouped_mm_tn",                                                              \
       "x (t, o), y (t, h), ends (g) -> w (g, o, h): of each group xᵀ y")                           \
+    X(DEQUANTIZE_BLOCKS, "dequantize_blocks",                                                      \
+      "q uint8 (m; or m/2, 1: of 4 bits), scales (g) fp32 -> y (m): by blocks of m/g")             \
     X(CONVOLUTION, "convolution",                                                                  \
       "x (places, c), w (o, k), perhaps a bias -> y (places, o); or of it, gradients")             \
     /* ---- anything ---- */                                                                       \

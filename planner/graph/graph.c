@@ -128,10 +128,28 @@ uint32_t graph_param(struct graph *graph, enum param_role role, struct shape sha
         .cast = GRAPH_NONE,
         .adapter = GRAPH_NONE,
         .scale = GRAPH_NONE,
+        .scales = {GRAPH_NONE, GRAPH_NONE},
         .trainable = trainable,
         .init = first_values(graph, role),
     };
     return tensor;
+}
+
+const struct graph_param *graph_param_of(const struct graph *graph, uint32_t tensor)
+{
+    const struct graph_storage *storage = &graph->storages[graph->tensors[tensor].storage];
+    return storage->kind == STORAGE_PARAM ? &graph->params[storage->index] : NULL;
+}
+
+void graph_own_dtype(struct graph *graph, uint32_t tensor, enum dtype dtype)
+{
+    struct graph_tensor *t = &graph->tensors[tensor];
+    struct graph_storage *storage = &graph->storages[t->storage];
+    assert(storage->kind == STORAGE_PARAM && !graph->params[storage->index].trainable);
+    t->dtype = (uint8_t)dtype;
+    storage->dtype = (uint8_t)dtype;
+    storage->bytes = shape_bytes(&t->shape, dtype);
+    graph->params[storage->index].own_dtype = true;
 }
 
 void graph_init_weights(struct graph *graph, struct param_init init)
@@ -601,6 +619,7 @@ uint64_t graph_parameter_elements(const struct graph *graph)
 {
     uint64_t elements = 0;
     for (uint32_t i = 0; i < graph->param_count; i++)
-        elements += shape_elements(&graph->params[i].shape);
+        elements += shape_elements(graph->params[i].whole.rank ? &graph->params[i].whole
+                                                               : &graph->params[i].shape);
     return elements;
 }

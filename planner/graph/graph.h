@@ -101,12 +101,17 @@ struct graph_param {
     const char *name; /* as the module tree spells it, "layers.0.attention.wq.weight" */
     struct shape shape;
     uint32_t tensor;
-    uint32_t module;  /* innermost module of `modules` that holds it, or GRAPH_NONE: the root's */
-    uint32_t cast;    /* autocast's copy of it; GRAPH_NONE: none (yet) */
-    uint32_t adapter; /* of a linear layer's weight: the first of the two parameters of its
-                         low-rank adapter, A (r, in) and B (out, r); GRAPH_NONE: it has none */
-    uint32_t scale;   /* gathered in float8: the tensor of its scale, a buffer; GRAPH_NONE: it is
-                         not */
+    uint32_t module;    /* innermost module of `modules` that holds it, or GRAPH_NONE: the root's */
+    uint32_t cast;      /* autocast's copy of it; GRAPH_NONE: none (yet) */
+    uint32_t adapter;   /* of a linear layer's weight: the first of the two parameters of its
+                           low-rank adapter, A (r, in) and B (out, r); GRAPH_NONE: it has none */
+    uint32_t scale;     /* gathered in float8: the tensor of its scale, a buffer; GRAPH_NONE: it is
+                           not */
+    uint32_t scales[2]; /* stored in 4 bits: tensors, buffers, of its scales and of the scales of
+                           these; GRAPH_NONE: there are none */
+    struct shape whole; /* likewise: (out, in) of what it stands for */
+    uint32_t packed;    /* likewise: how many numbers of that are in each of its own */
+    bool own_dtype;     /* stored in its tensor's dtype, whatever the others are */
     bool trainable;
     bool read_around; /* the module that it is of is never called: the one around that reads it */
     struct param_init init;
@@ -198,6 +203,17 @@ struct graph_lora {
     enum dtype apart;    /* that dtype */
 };
 
+/* Linear layers whose weights are stored in 4 bits, as transformers makes them of a
+ * BitsAndBytesConfig (model/bits4.h). */
+enum bits4 { BITS4_NOT, BITS4_NF4, BITS4_FP4 };
+struct graph_bits4 {
+    enum bits4 kind;
+    bool twice;         /* bnb_4bit_use_double_quant: scales are of a byte, and have scales */
+    enum dtype compute; /* bnb_4bit_compute_dtype */
+    enum dtype storage; /* bnb_4bit_quant_storage: of the tensor that they are packed in */
+    enum dtype made;    /* what was quantised, and is again when backward asks for it */
+};
+
 /* What a block puts into a dictionary that all blocks are called with: a tuple of two, in the order
  * in which it lets go of them. */
 enum { HANDED_MOST = 2, HANDED_PAIR = 2 };
@@ -260,6 +276,8 @@ struct graph {
     const char *frozen;
     bool all_frozen; /* while building: parameters declared now are not trained */
     struct graph_lora lora;
+    struct graph_bits4 bits4;
+    bool bits4_table; /* what tables of scales are copied from has been declared */
     bool views;       /* parameters are views of something larger: autocast keeps no cast of them */
     bool own_experts; /* experts are wrapped on their own: builders give their borders */
     bool is_recording; /* of what PyTorch ran: no builder made it */
@@ -289,6 +307,13 @@ uint32_t graph_count_blocks(const struct graph *graph);
  * values. */
 uint32_t graph_param(struct graph *graph, enum param_role role, struct shape shape, const char *fmt,
                      ...) __attribute__((format(printf, 4, 5)));
+
+/* The same of a frozen weight (out, in) that is stored in 4 bits, with its scales, by graph->bits4;
+ * and of a frozen parameter in a dtype of its own. */
+uint32_t graph_packed(struct graph *graph, uint32_t out, uint32_t in, const char *name);
+void graph_own_dtype(struct graph *graph, uint32_t tensor, enum dtype dtype);
+/* The parameter that a tensor is; NULL: it is none. */
+const struct graph_param *graph_param_of(const struct graph *graph, uint32_t tensor);
 
 /* How the model's own code initialises it: weights declared from here on; one parameter. Both
  * count only where own_init is set, which is done before anything is declared. */

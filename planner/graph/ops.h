@@ -16,6 +16,7 @@
     X(LINEAR_BIAS, linear_bias, LOWER)                                                             \
     X(CONV1D, conv1d, LOWER)                                                                       \
     X(FLOAT8_LINEAR, float8_linear, NONE)                                                          \
+    X(LINEAR_4BIT, linear_4bit, NONE)                                                              \
     X(ADD, add, NONE)                                                                              \
     X(ADD_TO, add_to, NONE)                                                                        \
     X(SUB, sub, NONE)                                                                              \
@@ -109,6 +110,9 @@ enum op_kind {
 uint32_t op_linear(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias);
 /* The same as torchao's Float8Linear computes it, by graph->float8. */
 uint32_t op_float8_linear(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias);
+/* The same of a weight that is stored in 4 bits (graph_packed), as bitsandbytes' MatMul4Bit
+ * computes it, in x's dtype. */
+uint32_t op_linear_4bit(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias);
 /* Rows of weight (v, h) by ids (…): (…, h). */
 uint32_t op_embedding(struct graph *graph, uint32_t ids, uint32_t weight);
 /* Of what that returned: the row of this id gets no gradient; 0 is none, 1 the first. */

@@ -66,7 +66,7 @@ static uint64_t largest_module(const struct plan *plan)
 {
     uint64_t largest = 0, sum = 0;
     for (uint32_t i = 0; i < plan->param_count; i++) {
-        const uint64_t elements = shape_elements(&plan->params[i].shape);
+        const uint64_t elements = plan_param_elements(plan, i);
         const bool goes_on = i && is_of_one_module(plan->params[i].name, plan->params[i - 1].name);
         sum = elements + (goes_on ? sum : 0);
         largest = sum > largest ? sum : largest;
@@ -80,7 +80,7 @@ struct closed_form closed_form_of(const struct plan *plan, const struct strategy
     struct closed_form form = {.stage = stage_of(strategy)};
     uint64_t parameters = 0, trained = 0;
     for (uint32_t i = 0; i < plan->param_count; i++) {
-        const uint64_t elements = shape_elements(&plan->params[i].shape);
+        const uint64_t elements = plan_param_elements(plan, i);
         parameters += elements;
         trained += plan->params[i].trainable ? elements : 0;
     }

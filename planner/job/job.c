@@ -3,6 +3,7 @@
 
 #include "compile/compile.h"
 #include "job/recorded_under.h"
+#include "model/bits4.h"
 #include "model/lora.h"
 
 #include <assert.h>
@@ -220,6 +221,7 @@ struct model_job job_model(const struct job *job)
         system_shows_shards(&job->strategy) ? system_parts_adapters(&job->strategy) : 0;
     model.apart = job->strategy.store;
     model.wide_trained = system_trains_wide(&job->strategy);
+    model.bits4.made = model.compute == DTYPE_FP32 ? model.bits4.compute : model.compute;
     model.views = system_has_views(job->strategy.system);
     model.casts_inputs = system_casts_inputs(&job->strategy);
     model.copies_outputs = system_copies_outputs(&job->strategy);
@@ -386,6 +388,42 @@ static enum err_code check_float8(const struct job *job, struct err *err)
     return ERR_OK;
 }
 
+/* Of weights in 4 bits what was recorded. */
+static enum err_code check_bits4(const struct job *job, struct err *err)
+{
+    const struct model_job *m = &job->model;
+    if (m->bits4.kind == BITS4_NOT)
+        return m->bits4.twice ? err_set(err, ERR_INVALID, "--bnb-double-quant: of --load-in-4bit")
+                              : ERR_OK;
+    if (!m->lora)
+        return err_set(err, ERR_INVALID,
+                       "--load-in-4bit: weights in 4 bits are not trained; adapters beside them "
+                       "are (--lora)");
+    const struct strategy *s = &job->strategy;
+    const enum dtype stored = s->frozen_low ? s->compute : s->store;
+    if (s->system == SYSTEM_FSDP2 &&
+        (m->bits4.storage != s->compute || stored != s->compute || m->bits4.compute != s->compute))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--load-in-4bit under fsdp2: planned where what is frozen is gathered as it "
+                       "is stored: --bnb-quant-storage, --bnb-compute-dtype and "
+                       "--frozen-dtype in %s, the dtype of --param-dtype",
+                       dtype_brief(s->compute));
+    const char *what = m->float8                       ? "--float8"
+                       : job_tape(job).compiled        ? "--compile"
+                       : s->offload                    ? "--offload"
+                       : s->columns                    ? "--placement columns"
+                       : s->ignore                     ? "--ignore"
+                       : bits4_unplanned(&job->config) ? bits4_unplanned(&job->config)
+                       : m->bits4.compute == DTYPE_FP16 && m->autocast
+                           ? "--bnb-compute-dtype fp16 and --autocast bf16"
+                           : NULL;
+    if (what)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--load-in-4bit with %s: what runs then was not recorded, and is not planned", what);
+    return ERR_OK;
+}
+
 /* Recomputation to a block's end runs the hook behind its last module, too, which lets go of what
  * backward reads next: DeepSpeed then finds gradients of no elements ("0 != 11264 Cannot reduce
  * scatter gradients whose size is not same as the params"). */
@@ -442,6 +480,7 @@ enum err_code job_check(const struct job *job, struct err *err)
         return err_set(err, ERR_UNSUPPORTED, "--ignore with --autocast is not planned");
     if (job->model.lora_dropout > 0 && !job->model.lora)
         return err_set(err, ERR_INVALID, "--lora-dropout: of adapters, which --lora adds");
+    TRY(check_bits4(job, err));
     TRY(check_float8(job, err));
     TRY(check_attention(job, err));
     TRY(check_compiled(job, err));

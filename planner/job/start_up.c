@@ -147,10 +147,11 @@ static enum err_code check(const struct job *job, const struct plan *plan, struc
     const bool whole = store && store->placement.kind == PLACEMENT_WHOLE;
     const char *with = s->offload && s->system == SYSTEM_FSDP1 && whole
                            ? "with --offload cpu where fsdp1 shards nothing"
-                       : s->ignore            ? "with --ignore"
-                       : s->experts_replicate ? "with --experts-replicate"
-                       : s->columns           ? "for parameters sharded by columns"
-                       : s->zero_redundancy   ? "with ZeroRedundancyOptimizer"
+                       : job->model.bits4.kind ? "with --load-in-4bit"
+                       : s->ignore             ? "with --ignore"
+                       : s->experts_replicate  ? "with --experts-replicate"
+                       : s->columns            ? "for parameters sharded by columns"
+                       : s->zero_redundancy    ? "with ZeroRedundancyOptimizer"
                        : s->system == SYSTEM_ZERO1 && s->grad_accum_fp32
                            ? "with --grad-accum-dtype fp32 under zero1"
                        : s->system == SYSTEM_ZERO2 && s->grad_accum_fp32 && s->zero.optimizer.on

@@ -34,6 +34,7 @@ static void declare_params(struct lowering *low)
                                   : arena_strdup(&plan->arena, graph->params[p].name),
             .shape = graph->params[p].shape,
             .trainable = graph->params[p].trainable,
+            .packed = graph->params[p].packed,
             .step_buffer = NONE,
             .init = graph->params[p].init,
         };

@@ -299,6 +299,9 @@ uint32_t find_unused(const struct graph *graph, const struct stream *stream);
 static inline enum dtype stored_dtype(const struct lowering *low, uint32_t param)
 {
     const struct strategy *s = low->strategy;
+    const struct graph_param *own = &low->graph->params[param];
+    if (own->own_dtype)
+        return (enum dtype)low->graph->tensors[own->tensor].dtype;
     return s->frozen_low && !low->plan->params[param].trainable ? s->compute : s->store;
 }
 

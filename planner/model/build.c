@@ -1,6 +1,7 @@
 /* build.c - see build.h. */
 #include "model/build.h"
 
+#include "model/bits4.h"
 #include "model/lora.h"
 
 #include <assert.h>
@@ -44,7 +45,11 @@ static struct linear build_layer(struct graph *graph, const char *prefix, const 
     char base[128];
     const bool adapted = lora_wants(graph, prefix, name);
     snprintf(base, sizeof base, "%s%s", name, adapted ? ".base_layer" : "");
-    const struct linear linear = build_weights(graph, prefix, base, shape, biased ? out : 0);
+    struct linear linear;
+    if (bits4_wants(graph))
+        linear.weight = bits4_declare(graph, prefix, base, out, in, biased, &linear.bias);
+    else
+        linear = build_weights(graph, prefix, base, shape, biased ? out : 0);
     if (adapted)
         lora_declare(graph, prefix, name, linear.weight, out, in);
     return linear;
@@ -111,16 +116,18 @@ uint32_t build_heads(struct graph *graph, uint32_t x, struct shape heads)
 uint32_t apply_linear(struct graph *graph, uint32_t x, struct linear linear)
 {
     x = lora_input(graph, linear.weight, x);
-    const uint32_t y = is_float8(graph, linear.weight)
-                           ? op_float8_linear(graph, x, linear.weight, linear.bias)
-                           : op_linear(graph, x, linear.weight, linear.bias);
+    const uint32_t y =
+        bits4_is(graph, linear.weight)    ? bits4_apply(graph, x, linear.weight, linear.bias)
+        : is_float8(graph, linear.weight) ? op_float8_linear(graph, x, linear.weight, linear.bias)
+                                          : op_linear(graph, x, linear.weight, linear.bias);
     return lora_apply(graph, linear.weight, x, y);
 }
 
 uint32_t apply_conv1d(struct graph *graph, uint32_t x, struct linear conv)
 {
     x = lora_input(graph, conv.weight, x);
-    const uint32_t y = op_conv1d(graph, x, conv.weight, conv.bias);
+    const uint32_t y = bits4_is(graph, conv.weight) ? bits4_apply(graph, x, conv.weight, conv.bias)
+                                                    : op_conv1d(graph, x, conv.weight, conv.bias);
     return lora_apply(graph, conv.weight, x, y);
 }
 

@@ -102,6 +102,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     lora.apart_from = job->adapters_apart;
     lora.apart = job->apart;
     lora_begin(graph, &lora);
+    graph->bits4 = job->bits4;
     graph->own_init = job->own_init;
     graph->made = job->made;
     graph->compiled = job->compiled;

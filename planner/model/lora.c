@@ -3,6 +3,7 @@
 
 #include "base/number.h"
 #include "graph/ops.h"
+#include "model/bits4.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -156,20 +157,12 @@ uint32_t lora_input(struct graph *graph, uint32_t weight, uint32_t x)
     return input;
 }
 
-uint32_t lora_apply(struct graph *graph, uint32_t weight, uint32_t x, uint32_t y)
+/* B (A dropout(x)) * scale, for x in the dtype that the adapter takes. */
+static uint32_t scaled_of(struct graph *graph, uint32_t adapter, uint32_t x)
 {
-    const uint32_t adapter = adapter_of(graph, weight);
-    if (adapter == GRAPH_NONE)
-        return y;
     const uint32_t a = graph->params[adapter].tensor, b = graph->params[adapter + 1].tensor;
-    const uint64_t apart = graph->lora.apart_from;
-    const bool shard = apart && shape_elements(&graph->params[adapter].shape) >= apart;
-    const enum dtype asked = shard ? graph->lora.apart : dtype_of(graph, a);
-    const uint32_t cast = op_to(graph, x, asked);
-    if (cast != x)
-        graph_dies_before(graph, cast, y); /* it has the name of the first argument */
-    const float p = graph->lora.dropout;   /* 0: an Identity, which is called, too */
-    const uint32_t dropped = p > 0 ? op_dropout(graph, cast, p) : op_called_alone(graph, cast);
+    const float p = graph->lora.dropout; /* 0: an Identity, which is called, too */
+    const uint32_t dropped = p > 0 ? op_dropout(graph, x, p) : op_called_alone(graph, x);
     called_by(graph, adapter, ".lora_dropout.default");
     const uint32_t low = op_linear(graph, dropped, a, GRAPH_NONE);
     if (p > 0)
@@ -179,6 +172,58 @@ uint32_t lora_apply(struct graph *graph, uint32_t weight, uint32_t x, uint32_t y
     const uint32_t scaled = op_scalar(graph, OP_MUL_SCALAR, high, graph->lora.scale);
     called_by(graph, adapter, "");
     graph_drop(graph, high);
+    return scaled;
+}
+
+/* The last op is the adapted layer's own: its result has the name of the tensor before. */
+static uint32_t called_as(struct graph *graph, uint32_t adapter, uint32_t before, uint32_t result)
+{
+    if (result != before)
+        called_by(graph, adapter, "");
+    return result;
+}
+
+/* Beside a weight in 4 bits: y is copied first, and dtypes are left to autocast where that is on.
+ */
+static uint32_t apply_packed(struct graph *graph, uint32_t adapter, uint32_t x, uint32_t y)
+{
+    const enum dtype asked = dtype_of(graph, graph->params[adapter].tensor);
+    const bool casts = !graph->autocast.on;
+    const uint32_t copy = called_as(graph, adapter, y, op_unary(graph, OP_CLONE, y));
+    graph->ops[graph->op_count - 1].work = WORK_COPY; /* in the order that it has */
+    graph_drop(graph, y);
+    const uint32_t cast = casts ? called_as(graph, adapter, x, op_to(graph, x, asked)) : x;
+    if (cast != x)
+        graph_dies_before(graph, cast, copy);
+    const uint32_t scaled = scaled_of(graph, adapter, cast);
+    const uint32_t output =
+        casts ? called_as(graph, adapter, scaled, op_to(graph, scaled, dtype_of(graph, y)))
+              : scaled;
+    if (output != scaled)
+        graph_drop(graph, scaled);
+    const uint32_t result = called_as(graph, adapter, copy, op_add(graph, copy, output));
+    graph_drop(graph, copy);
+    if (cast != x)
+        graph_drop(graph, cast);
+    graph_drop(graph, output);
+    return result;
+}
+
+uint32_t lora_apply(struct graph *graph, uint32_t weight, uint32_t x, uint32_t y)
+{
+    const uint32_t adapter = adapter_of(graph, weight);
+    if (adapter == GRAPH_NONE)
+        return y;
+    if (bits4_is(graph, weight))
+        return apply_packed(graph, adapter, x, y);
+    const uint64_t apart = graph->lora.apart_from;
+    const bool shard = apart && shape_elements(&graph->params[adapter].shape) >= apart;
+    const enum dtype asked =
+        shard ? graph->lora.apart : dtype_of(graph, graph->params[adapter].tensor);
+    const uint32_t cast = op_to(graph, x, asked);
+    if (cast != x)
+        graph_dies_before(graph, cast, y); /* it has the name of the first argument */
+    const uint32_t scaled = scaled_of(graph, adapter, cast);
     const uint32_t sum = op_add(graph, y, scaled);
     called_by(graph, adapter, "");
     graph_drop(graph, scaled);

@@ -143,6 +143,8 @@ struct plan_param { /* in the order of model.parameters() */
     const char *name;
     struct shape shape; /* (d, ...) whole */
     bool trainable;
+    uint32_t packed; /* numbers of the model in each of its elements, which stand for them in 4
+                        bits; 0: they are these */
     uint32_t unit;
     uint32_t piece[PIECE_ROLES]; /* by role: index into pieces, PLACE_NONE: it has none */
     uint32_t step_buffer;        /* the optimizer's step counter; PLACE_NONE likewise */
@@ -333,6 +335,13 @@ static inline const struct plan_piece *plan_piece(const struct plan *plan, uint3
 {
     const uint32_t index = plan->params[param].piece[role];
     return index == PLACE_NONE ? NULL : &plan->pieces[index];
+}
+
+/* Elements that the model has of it. */
+static inline uint64_t plan_param_elements(const struct plan *plan, uint32_t param)
+{
+    const struct plan_param *p = &plan->params[param];
+    return shape_elements(&p->shape) * (p->packed ? p->packed : 1);
 }
 
 /* What the optimizer updates: the master piece, or the store. Every parameter has one. */

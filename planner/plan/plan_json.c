@@ -385,6 +385,8 @@ static void put_params(struct writer *w)
         put_string(w, param->name);
         member_shape(w, "shape", &param->shape);
         member_true(w, "trainable", param->trainable);
+        if (param->packed)
+            member_uint(w, "packed", param->packed);
         member_uint(w, "unit", param->unit);
         member_pieces(w, param);
         if (param->step_buffer != PLACE_NONE)

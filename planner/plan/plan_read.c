@@ -234,6 +234,8 @@ static enum err_code take_pieces(struct object *o, uint32_t index)
     return ERR_OK;
 }
 
+enum { PACKED_MOST = 8 }; /* of 4 bits in 32 */
+
 static enum err_code read_param(struct object *o, uint32_t index)
 {
     struct plan *plan = o->r->plan;
@@ -242,13 +244,14 @@ static enum err_code read_param(struct object *o, uint32_t index)
     TRY(take_kept_text(o, "name", &param->name));
     TRY(take_shape(o, "shape", &param->shape));
     TRY(take_bool(o, "trainable", &param->trainable));
+    TRY(take_optional(o, "packed", PACKED_MOST, &param->packed));
     TRY(take_index(o, "unit", plan->unit_count, "units", &param->unit));
     TRY(take_pieces(o, index));
     param->step_buffer = PLACE_NONE;
     TRY(take_optional(o, "step", plan->buffer_count ? plan->buffer_count - 1 : 0,
                       &param->step_buffer));
     TRY(read_param_init(o, &param->init));
-    return finish(o, "name shape trainable unit pieces step init");
+    return finish(o, "name shape trainable packed unit pieces step init");
 }
 
 static enum err_code read_params(struct object *top, json_t *list)

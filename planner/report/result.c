@@ -181,6 +181,19 @@ static const char *idle_note(const struct job *job)
                : NULL;
 }
 
+/* bitsandbytes 0.50's gemm_4bit: how few, by GPU and shape, its table says up to so many. */
+enum { DEQUANTIZED_TOKENS = 1536 };
+
+static const char *approximated(const struct job *job)
+{
+    const uint64_t tokens = (uint64_t)job->model.batch * job->model.seq;
+    return job->model.bits4.kind && tokens <= DEQUANTIZED_TOKENS
+               ? "of 1,536 tokens and fewer bitsandbytes may multiply by packed weights in "
+                 "forward, as "
+                 "GPU and layer are: planned is a weight of 16 bits at a time, as of more tokens"
+               : NULL;
+}
+
 /* The job with the attention that runs: it was planned, so it is possible there. */
 static struct job on_machine(const struct job *job, const struct machine *machine)
 {
@@ -209,6 +222,8 @@ json_t *result_json(const struct settings *settings, const struct job *job,
     version_notes_set(root, &there);
     if (idle_note(job))
         json_object_set_new(root, "no_effect", json_string(idle_note(job)));
+    if (approximated(job))
+        json_object_set_new(root, "approximated", json_string(approximated(job)));
     json_object_set_new(root, "settings", settings_echo(settings));
     json_object_set_new(root, "fits", json_boolean(p->fits));
     json_object_set_new(root, "tight", json_boolean(p->tight));
@@ -309,6 +324,11 @@ static void print_title(FILE *file, const struct style *s, const struct settings
             dtype_brief(t->reduce), dtype_brief(t->store));
     if (t->frozen_low && t->compute != t->store)
         fprintf(file, ", %s where frozen", dtype_brief(t->compute));
+    if (job->model.bits4.kind)
+        fprintf(file, ", linear layers in 4 bits (%s%s), computed in %s",
+                job->model.bits4.kind == BITS4_NF4 ? "nf4" : "fp4",
+                job->model.bits4.twice ? ", double quantization" : "",
+                dtype_brief(job->model.bits4.compute));
     fprintf(file, "%s\n\n", job->model.autocast ? ", forward under autocast (bf16)" : "");
 }
 
@@ -316,13 +336,15 @@ static void print_notes(FILE *file, const struct job *job, bool all)
 {
     char first[2];
     const bool other = version_notes_any(job);
-    const char *idle = idle_note(job);
-    if (!model_note(&job->config, 0, first, sizeof first) && !other && !idle)
+    const char *idle = idle_note(job), *near = approximated(job);
+    if (!model_note(&job->config, 0, first, sizeof first) && !other && !idle && !near)
         return;
     model_notes_print(file, "", &job->config);
     version_notes_print(file, job, all);
     if (idle)
         fprintf(file, "%s\n", idle);
+    if (near)
+        fprintf(file, "%s\n", near);
     fputc('\n', file);
 }
 

@@ -37,8 +37,7 @@ static struct size size_of(const struct plan *plan, uint32_t index)
         .gathered = bytes_of(plan, unit, PIECE_GATHERED),
     };
     for (uint32_t i = 0; i < unit->params; i++)
-        size.parameters +=
-            shape_elements(&plan->params[plan->unit_params[unit->first_param + i]].shape);
+        size.parameters += plan_param_elements(plan, plan->unit_params[unit->first_param + i]);
     return size;
 }
 

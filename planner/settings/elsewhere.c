@@ -6,9 +6,9 @@
 
 #include <stddef.h>
 
-#define FEW_BITS                                                                                   \
-    "weights in few bits are not planned; --lora with --frozen-dtype plans adapters beside "       \
-    "weights of 16 bits"
+#define EIGHT_BITS                                                                                 \
+    "weights in 8 bits are not planned; --lora with --load-in-4bit plans adapters beside weights " \
+    "of 4 bits, with --frozen-dtype of 16"
 #define NOT_PLANNED(kind) kind " is not planned: --gpus are those that share the data"
 
 static const struct {
@@ -57,7 +57,16 @@ static const struct {
     {{"config", "config-file", "deepspeed", "deepspeed-config"},
      "from",
      "a file of torchtitan, accelerate, DeepSpeed or TrainingArguments"},
-    {{"bits", "load-in-4bit", "load-in-8bit", "qlora", "quantization", "quantize"}, NULL, FEW_BITS},
+    {{"bits", "bnb-4bit-quant-type", "qlora", "quantization", "quantization-bit",
+      "quantization-type", "quantize"},
+     "load-in-4bit",
+     "nf4 or fp4, under the adapters of --lora"},
+    {{"bnb-4bit-use-double-quant", "double-quant", "double-quantization", "use-bnb-nested-quant"},
+     "bnb-double-quant",
+     "on or off"},
+    {{"bnb-4bit-compute-dtype"}, "bnb-compute-dtype", "what linear layers of 4 bits compute in"},
+    {{"bnb-4bit-quant-storage"}, "bnb-quant-storage", "what weights of 4 bits are packed in"},
+    {{"load-in-8bit"}, NULL, EIGHT_BITS},
     {{"tensor-model-parallel-size", "tensor-parallel", "tensor-parallel-degree",
       "tensor-parallel-size", "tp", "tp-size"},
      NULL,

@@ -1,6 +1,7 @@
 /* test_lora.c - peft's adapters under fully_shard and the others, beside recordings of them. */
 #include "tests/support/truth.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 
 #define FILE_OF_ROWS "tests/data/truth/lora_events.jsonl"
 #define FROZEN "tests/data/truth/frozen_events.jsonl"
+#define BITS4 "tests/data/truth/bits4_events.jsonl"
 
 static void adapters_under_fsdp2(void **state)
 {
@@ -41,6 +43,19 @@ static void adapters_of_16_bits_under_ddp(void **state)
 {
     (void)state;
     truth_check_file(FROZEN, SYSTEM_DDP, true, truth_read_hf);
+}
+
+/* Weights in 4 bits of bitsandbytes under them. */
+static void adapters_of_4_bits_alone(void **state)
+{
+    (void)state;
+    truth_check_file(BITS4, SYSTEM_SINGLE, true, truth_read_hf);
+}
+
+static void adapters_of_4_bits_under_ddp(void **state)
+{
+    (void)state;
+    truth_check_file(BITS4, SYSTEM_DDP, true, truth_read_hf);
 }
 
 /* In units of their own, as peft's auto_wrap_policy makes them. */
@@ -122,6 +137,107 @@ static void dropout_is_of_adapters(void **state)
     assert_int_equal(job_check(&job, NULL), ERR_OK);
 }
 
+static void qlora_job(struct job *job, struct model_config *config)
+{
+    struct err err = {0};
+    assert_int_equal(model_find("llama-3.2-1b", config, &err), ERR_OK);
+    job_defaults(job, config);
+    job->model.seq = 8;
+    job->model.code = CODE_HF;
+    job->model.lora = "4";
+    job->model.bits4 =
+        (struct graph_bits4){.kind = BITS4_NF4, .compute = DTYPE_BF16, .storage = DTYPE_UINT8};
+    job->strategy.system = SYSTEM_SINGLE;
+    job->strategy.world = 1;
+    job->strategy.frozen_low = true;
+    job->strategy.compute = job->model.compute = DTYPE_BF16;
+    job->strategy.store = DTYPE_FP32;
+}
+
+static void refused(const struct job *job, enum err_code code, const char *says)
+{
+    struct err err = {0};
+    assert_int_equal(job_check(job, &err), code);
+    if (!strstr(err.text, says))
+        fail_msg("\"%s\" does not say \"%s\"", err.text, says);
+}
+
+/* What was not recorded of weights in 4 bits, and what cannot be. */
+static void bits4_are_refused_with_reasons(void **state)
+{
+    (void)state;
+    struct model_config config;
+    struct job job;
+    qlora_job(&job, &config);
+    assert_int_equal(job_check(&job, NULL), ERR_OK);
+    job.model.lora = NULL;
+    refused(&job, ERR_INVALID, "not trained");
+    qlora_job(&job, &config);
+    job.tape.compiled = COMPILED_BLOCKS;
+    refused(&job, ERR_UNSUPPORTED, "--load-in-4bit with --compile");
+    qlora_job(&job, &config);
+    job.model.float8 = FLOAT8_TENSORWISE;
+    refused(&job, ERR_UNSUPPORTED, "--load-in-4bit with --float8");
+    qlora_job(&job, &config);
+    job.config.experts = 8;
+    refused(&job, ERR_UNSUPPORTED, "a mixture of experts");
+    qlora_job(&job, &config);
+    job.model.bits4.compute = DTYPE_FP16;
+    job.model.autocast = true;
+    refused(&job, ERR_UNSUPPORTED, "--bnb-compute-dtype fp16");
+    qlora_job(&job, &config);
+    job.model.bits4 = (struct graph_bits4){.twice = true};
+    refused(&job, ERR_INVALID, "--bnb-double-quant");
+    qlora_job(&job, &config);
+    job.strategy.system = SYSTEM_FSDP2;
+    refused(&job, ERR_UNSUPPORTED, "--bnb-quant-storage");
+    job.model.bits4.storage = DTYPE_BF16;
+    assert_int_equal(job_check(&job, NULL), ERR_OK);
+    job.model.bits4.compute = DTYPE_FP32;
+    refused(&job, ERR_UNSUPPORTED, "--bnb-compute-dtype");
+    job.model.bits4.compute = DTYPE_BF16;
+    job.strategy.offload = true;
+    refused(&job, ERR_UNSUPPORTED, "--load-in-4bit with --offload");
+    qlora_job(&job, &config);
+    job.model.torch = 13;
+    refused(&job, ERR_UNSUPPORTED, "as of 2.14");
+}
+
+/* The model has as many parameters in 4 bits as in 16, and its weights are of a quarter of the
+ * bytes and what the scales take: of Llama-2-7B 6.5 billion, 0.127 of a bit each (QLoRA, section 3:
+ * from 0.5 bits to 0.127). */
+static void bits4_are_counted_as_they_are(void **state)
+{
+    (void)state;
+    uint64_t parameters[2], bytes[2];
+    for (int i = 0; i < 2; i++) {
+        struct err err = {0};
+        struct model_config config;
+        struct job job;
+        struct plan *plan = NULL;
+        qlora_job(&job, &config);
+        assert_int_equal(model_find("llama-2-7b", &config, &err), ERR_OK);
+        job.config = config;
+        job.model.bits4.kind = i ? BITS4_NF4 : BITS4_NOT;
+        job.model.bits4.twice = i > 0;
+        assert_int_equal(job_plan(&job, &plan, &parameters[i], &err), ERR_OK);
+        bytes[i] = 0;
+        for (uint32_t b = 0; b < plan->buffer_count; b++)
+            if (plan->buffers[b].resident && (plan->buffers[b].category == CATEGORY_PARAM ||
+                                              plan->buffers[b].category == CATEGORY_BUFFER))
+                bytes[i] += plan->buffers[b].bytes;
+        uint64_t elements = 0;
+        for (uint32_t p = 0; p < plan->param_count; p++)
+            elements += plan_param_elements(plan, p);
+        assert_int_equal(elements, parameters[i]);
+        plan_free(plan);
+    }
+    assert_int_equal(parameters[0], parameters[1]);
+    const double weights = 32.0 * (4 * 4096.0 * 4096 + 3 * 4096.0 * 11008);
+    const double saved = (double)(bytes[0] - bytes[1]) * 8 / weights;
+    assert_true(fabs(saved - (16 - 4 - 0.127)) < 0.001);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -131,6 +247,10 @@ int main(void)
         cmocka_unit_test(adapters_of_16_bits_alone),
         cmocka_unit_test(adapters_of_16_bits_under_ddp),
         cmocka_unit_test(adapters_of_16_bits_under_fsdp1),
+        cmocka_unit_test(adapters_of_4_bits_alone),
+        cmocka_unit_test(adapters_of_4_bits_under_ddp),
+        cmocka_unit_test(bits4_are_refused_with_reasons),
+        cmocka_unit_test(bits4_are_counted_as_they_are),
         cmocka_unit_test(mixtures_are_refused_with_reasons),
         cmocka_unit_test(dropout_is_of_adapters),
     };

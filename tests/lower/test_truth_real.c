@@ -54,6 +54,13 @@ static void events_equal_those_of_computed_steps(void **state)
     events_are_equal(path, 201);
 }
 
+/* Weights in 4 bits, whose MatMul4Bit gives a gradient that others are added to in place. */
+static void events_equal_those_of_weights_in_4_bits(void **state)
+{
+    (void)state;
+    events_are_equal("tests/data/truth/bits4_real_events.jsonl", 25);
+}
+
 /* Jobs drawn at random that were planned wrong once. */
 static void events_equal_those_of_random_jobs(void **state)
 {
@@ -106,6 +113,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_equal_those_of_computed_steps),
+        cmocka_unit_test(events_equal_those_of_weights_in_4_bits),
         cmocka_unit_test(events_equal_those_of_random_jobs),
         cmocka_unit_test(products_in_float8_allocate_what_torchao_does),
         cmocka_unit_test(weights_gathered_in_float8_allocate_what_torchao_does),

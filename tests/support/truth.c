@@ -205,6 +205,23 @@ enum float8_gather truth_float8_gather(const char *scales)
                                                 : FLOAT8_GATHER_NOT;
 }
 
+/* Weights in 4 bits; `kbit`: what else is frozen was cast to fp32. */
+static void read_bits4(const json_t *s, struct job *job)
+{
+    const char *kind = truth_text(s, "load_in_4bit", "");
+    struct graph_bits4 *bits4 = &job->model.bits4;
+    bits4->kind = strcmp(kind, "nf4") == 0   ? BITS4_NF4
+                  : strcmp(kind, "fp4") == 0 ? BITS4_FP4
+                                             : BITS4_NOT;
+    bits4->twice = truth_bool(s, "double_quant", false);
+    bits4->compute = dtype_of(truth_text(s, "compute_dtype", NULL), DTYPE_FP32);
+    bits4->storage = dtype_of(truth_text(s, "quant_storage", NULL), DTYPE_UINT8);
+    if (!truth_bool(s, "kbit", false))
+        return;
+    job->strategy.compute = DTYPE_FP32;
+    job->strategy.frozen_low = job->strategy.store != DTYPE_FP32;
+}
+
 static void read_strategy(const json_t *row, struct job *job)
 {
     const json_t *s = json_object_get(row, "strategy");
@@ -256,6 +273,7 @@ static void read_strategy(const json_t *row, struct job *job)
         t->frozen_low = true;
         t->store = dtype_of(truth_text(s, "lora_dtype", NULL), t->store);
     }
+    read_bits4(s, job);
     t->reduce =
         dtype_of(truth_text(s, "reduce_dtype", NULL), strategy_own_reduce(t, job->model.torch));
     job->model.compute = t->compute;

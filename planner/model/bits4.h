@@ -1,0 +1,30 @@
+/* bits4.h - linear layers whose weights are stored in 4 bits, as transformers makes them with
+ * load_in_4bit: bitsandbytes' Linear4bit in the place of nn.Linear and Conv1D, but for the head.
+ *
+ *     y = x.to(compute) W.to(compute)ᵀ + b, in the dtype that x had
+ *
+ * What a layer's input and adapter are is lora.h's, which knows of such layers what peft does
+ * otherwise with them (tuners/lora/bnb.py). */
+#ifndef SHARDPLAN_BITS4_H
+#define SHARDPLAN_BITS4_H
+
+#include "model/model.h"
+
+#include <stdbool.h>
+
+/* What of a model keeps it from being planned so, a word for it, lent: layers that are none of
+ * nn.Linear; NULL: nothing does. */
+const char *bits4_unplanned(const struct model_config *config);
+
+/* Whether a linear layer of the current module is stored so. */
+bool bits4_wants(const struct graph *graph);
+/* Declares its weight (out, in), and the bias, which the first call casts for good: GRAPH_NONE
+ * where there is none. */
+uint32_t bits4_declare(struct graph *graph, const char *prefix, const char *name, uint32_t out,
+                       uint32_t in, bool biased, uint32_t *bias);
+/* Whether a weight is. */
+bool bits4_is(const struct graph *graph, uint32_t weight);
+/* Linear4bit.forward. */
+uint32_t bits4_apply(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias);
+
+#endif

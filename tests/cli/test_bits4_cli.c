@@ -1,0 +1,86 @@
+/* test_bits4_cli.c - weights in 4 bits, as people ask for them. SHARDPLAN names the program. */
+#include "tests/support/folder.h"
+#include "tests/support/program.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define JOB                                                                                        \
+    "llama-3.2-1b --strategy single --gpus 1 --gpu h100-sxm --lora 16,all-linear --frozen-dtype "  \
+    "bf16 --autocast bf16"
+#define BITS4 JOB " --load-in-4bit nf4 --bnb-double-quant on"
+#define FEWEST "of 1,536 tokens and fewer bitsandbytes may multiply by packed weights"
+
+static char folder[] = "/tmp/test_bits4_cli.XXXXXX";
+
+static void what_is_planned_is_said(void **state)
+{
+    (void)state;
+    shardplan_says(0, "linear layers in 4 bits (nf4, double quantization), computed in bf16",
+                   "fit " BITS4 " --seq 2048");
+    assert_null(strstr(program_output(), FEWEST));
+    shardplan_says(0, FEWEST, "fit " BITS4 " --seq 1536");
+    shardplan_says(2, "fsdp1 is not planned with weights in 4 bits",
+                   "fit llama-3.2-1b --strategy fsdp1 --lora 16 --load-in-4bit nf4");
+    shardplan_says(2, "--lora with --load-in-4bit plans adapters beside weights of 4 bits",
+                   "fit " JOB " --load-in-8bit");
+}
+
+/* Adapters in the model's dtype, which nothing casts to or from. */
+#define PLAIN                                                                                      \
+    "llama-3.2-1b --strategy single --gpus 1 --gpu h100-sxm --lora 16,all-linear --store-dtype "   \
+    "bf16"
+
+static double step_of(const char *job, uint64_t *parameters)
+{
+    assert_int_equal(shardplan("plan %s --seq 2048 --json", job), 0);
+    json_t *plan = program_object();
+    const double step = json_number_value(json_object_get(json_object_get(plan, "time"), "step_s"));
+    const json_t *units = json_object_get(plan, "units");
+    *parameters =
+        (uint64_t)json_integer_value(json_object_get(json_array_get(units, 0), "parameters"));
+    json_decref(plan);
+    return step;
+}
+
+/* Each weight is read in 4 bits and written in 16, in forward and in backward, at the memory's
+ * bandwidth of the datasheet at the most; and each layer's result is copied. */
+static void each_weight_is_made_twice(void **state)
+{
+    (void)state;
+    uint64_t plain, packed;
+    const double weights = 16.0 * (2 * 2048 * 2048 + 2 * 2048 * 512 + 3 * 2048.0 * 8192);
+    const double results = 16.0 * 2048 * (2 * 2048 + 2 * 512 + 2 * 8192 + 2048);
+    const double bandwidth = 3.35e12;
+    const double least = weights * 2 * (0.5 + 2) / bandwidth;
+    const double copies = results * (2 + 2) / bandwidth;
+    const double more = step_of(PLAIN " --load-in-4bit nf4", &packed) - step_of(PLAIN, &plain);
+    assert_int_equal(plain, packed);
+    assert_true(more > least);
+    assert_true(more < 3 * (least + copies));
+}
+
+static void a_plan_is_read_as_it_was_written(void **state)
+{
+    (void)state;
+    shardplan_says(0, "linear layers in 4 bits", "plan " BITS4 " --seq 2048 -o %s", folder);
+    shardplan_says(0, "", "diff %s %s", folder, folder);
+    shardplan_says(2, "dequantize_blocks", "run %s/plan.json", folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_planned_is_said),
+        cmocka_unit_test(each_weight_is_made_twice),
+        cmocka_unit_test(a_plan_is_read_as_it_was_written),
+    };
+    return cmocka_run_group_tests(tests, folder_set_up_undrawn(folder), folder_tear_down);
+}
