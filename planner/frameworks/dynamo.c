@@ -57,6 +57,12 @@ static const char *dropout_reason(const struct import *im)
                : NULL;
 }
 
+static const char *bits_reason(const struct import *im)
+{
+    return im->settings->job.model.bits4.kind ? "which was not recorded with weights in 4 bits"
+                                              : NULL;
+}
+
 /* Why the model cannot be planned as one that is compiled whole; NULL: it can. */
 static const char *whole_reason(struct import *im)
 {
@@ -66,6 +72,8 @@ static const char *whole_reason(struct import *im)
         return "which was not recorded under autocast to fp16";
     if (dropout_reason(im))
         return dropout_reason(im);
+    if (bits_reason(im))
+        return bits_reason(im);
     const char *units = units_reason(im);
     return units ? units : model_reason(im);
 }
@@ -92,6 +100,7 @@ static enum err_code set_regions(struct import *im, const struct key_row *row,
     const char *reason = fails                           ? "which accelerate 1.15 fails at"
                          : system_in(im) == SYSTEM_ZERO3 ? UNDER_ZERO3
                          : dropout_reason(im)            ? dropout_reason(im)
+                         : bits_reason(im)               ? bits_reason(im)
                          : split                         ? model_reason(im)
                                                          : NULL;
     if (reason) {

@@ -21,6 +21,15 @@ bool transformers_is_checkpointed(const struct import *import);
 /* `gradient_checkpointing`: true, false, or what axolotl adds. */
 key_reader transformers_read_checkpoints;
 
+/* Whether TRL's ModelConfig says that there are adapters (use_peft). */
+bool transformers_is_trl(const struct import *import);
+
+/* The 16 bits that the model is loaded in; NULL: it is in fp32. */
+const char *transformers_half(const struct import *import);
+
+/* Whether the chosen system has parameters whole on each rank. */
+bool transformers_is_whole(const struct import *import);
+
 /* `finetuning_type`, which axolotl's `adapter` has become. */
 key_reader transformers_read_adapters;
 
@@ -33,7 +42,10 @@ key_reader transformers_read_adapter_dropout;
 /* `peft_autocast_adapter_dtype`: whether adapters are in fp32 beside a model of 16 bits. */
 key_reader transformers_read_adapter_dtype;
 
-/* Frozen weights that are quantized: lists what they are planned in. */
+/* ---- framework_transformers_bits.c ---- */
+
+/* Frozen weights that are quantized: in 4 bits where these are planned; else lists what they are
+ * planned in. */
 key_reader transformers_read_bits;
 
 #endif

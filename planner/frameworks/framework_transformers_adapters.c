@@ -9,11 +9,19 @@
 
 #define OTHER_KIND "adapters of another kind: planned as all trained"
 
+#define DROPOUT_OF_TRL "0.05"
+
 enum { TARGETS = 900, RANK_OF_LLAMA_FACTORY = 8 };
 
 bool transformers_is_on(const struct node *node)
 {
     return node && node->text && strcmp(node->text, "true") == 0;
+}
+
+bool transformers_is_trl(const struct import *im)
+{
+    const struct node *type = import_node(im, "finetuning_type");
+    return type && type->was && strcmp(type->was, "use_peft") == 0;
 }
 
 /* LLaMA-Factory's checkpoint_activation: unless it is disabled, whatever TrainingArguments say. */
@@ -91,26 +99,40 @@ static bool is_pattern(const char *targets)
 
 /* ---- adapters ---- */
 
-/* The 16 bits that the model is loaded in; NULL: it is in fp32. */
-static const char *half_of(const struct import *im)
+/* TRL's dtype, float32 where it is not said; "auto" is the checkpoint's, which is bf16 as a rule.
+ */
+static const char *loaded_half(const struct import *im)
 {
-    return transformers_is_on(import_node(im, "bf16"))   ? "bf16"
+    const struct node *dtype = import_node(im, "dtype");
+    const char *text = dtype && dtype->text ? dtype->text : "float32";
+    return strcmp(text, "bfloat16") == 0 || strcmp(text, "auto") == 0 ? "bf16"
+           : strcmp(text, "float16") == 0                             ? "fp16"
+                                                                      : NULL;
+}
+
+const char *transformers_half(const struct import *im)
+{
+    return transformers_is_trl(im)                       ? loaded_half(im)
+           : transformers_is_on(import_node(im, "bf16")) ? "bf16"
            : transformers_is_on(import_node(im, "fp16")) ? "fp16"
                                                          : NULL;
 }
 
-static bool is_whole(const struct import *im)
+bool transformers_is_whole(const struct import *im)
 {
     const enum system_kind system = im->settings->job.strategy.system;
     return system == SYSTEM_DDP || system == SYSTEM_SINGLE;
 }
 
 /* Whether adapters stay in the model's dtype where nothing casts them but peft: axolotl's
- * peft_autocast_adapter_dtype. */
+ * peft_autocast_adapter_dtype; and TRL's, which it casts to bf16 beside weights in 4 bits. */
 static bool keeps_dtype(const struct import *im)
 {
     const struct node *casts = import_node(im, "peft_autocast_adapter_dtype");
-    return casts && !transformers_is_on(casts) && is_whole(im) && half_of(im);
+    if (transformers_is_trl(im) && im->settings->job.model.bits4.kind)
+        return im->settings->job.strategy.store == DTYPE_BF16;
+    return casts && !transformers_is_on(casts) && transformers_is_whole(im) &&
+           transformers_half(im);
 }
 
 /* peft makes adapters in fp32, whatever the model is in; what is frozen stays as it was loaded:
@@ -118,11 +140,11 @@ static bool keeps_dtype(const struct import *im)
 static enum err_code read_frozen(struct import *im, const struct key_row *row,
                                  const struct node *node, struct err *err)
 {
-    const char *half = half_of(im);
+    const char *half = transformers_half(im);
     const enum system_kind system = im->settings->job.strategy.system;
     if (half && system == SYSTEM_FSDP2)
         return import_set(im, "frozen-dtype", "param", row, NULL, err);
-    if (half && is_whole(im) && !keeps_dtype(im))
+    if (half && transformers_is_whole(im) && !keeps_dtype(im))
         return import_set(im, "frozen-dtype", half, row, NULL, err);
     if (!half || system != SYSTEM_FSDP1)
         return ERR_OK;
@@ -141,6 +163,8 @@ enum err_code transformers_read_adapter_dropout(struct import *im, const struct 
                                                 const struct node *node, struct err *err)
 {
     char buffer[NUMBER_TEXT];
+    if (!node && transformers_is_trl(im) && import_value(im, "lora", buffer))
+        return import_set(im, "lora-dropout", DROPOUT_OF_TRL, row, node, err);
     if (!node || node->kind == NODE_NULL)
         return ERR_OK;
     if (import_value(im, "lora", buffer))
@@ -158,7 +182,7 @@ enum err_code transformers_read_adapter_dtype(struct import *im, const struct ke
     if (transformers_is_on(node) || !import_value(im, "lora", buffer))
         import_idle(im, node, row->path);
     else if (keeps_dtype(im))
-        return import_set(im, "store-dtype", half_of(im), row, node, err);
+        return import_set(im, "store-dtype", transformers_half(im), row, node, err);
     else
         import_list(im, node, row->path, row->why);
     return ERR_OK;
@@ -178,11 +202,11 @@ static enum err_code take_adapters(struct import *im, const struct key_row *row,
     }
     if (!llama_factory && !import_node(im, "lora_rank"))
         return import_refuse(im, row->path, node, err, "peft asks for a rank: lora_r");
-    if (!targets)
+    if (!targets && !transformers_is_trl(im)) /* which leaves them to peft */
         return import_refuse(im, row->path, node, err,
                              "peft asks for layers: lora_target_modules, or lora_target_linear: "
                              "true");
-    if (is_pattern(targets))
+    if (targets && is_pattern(targets))
         return import_refuse(im, row->path, node, err,
                              "lora_target_modules %.60s: a pattern is not read: name the layers "
                              "in a list, or --lora %lld,NAMES",
@@ -195,7 +219,10 @@ static enum err_code take_adapters(struct import *im, const struct key_row *row,
         import_open(im, NULL, row->path,
                     "--lora: adapters are LLaMA-Factory's default; finetuning_type: full trains "
                     "all");
-    TRY(import_set(im, "lora", import_text(im, "%lld,%s", rank, targets), row, node, err));
+    TRY(import_set(im, "lora",
+                   targets ? import_text(im, "%lld,%s", rank, targets)
+                           : import_text(im, "%lld", rank),
+                   row, node, err));
     return read_frozen(im, row, node, err);
 }
 
@@ -226,26 +253,5 @@ enum err_code transformers_read_adapter(struct import *im, const struct key_row 
     if (!import_node(im, "plugins"))
         TRY(import_check_word(im, row, node, err));
     import_list(im, node, row->path, type ? "finetuning_type says another" : OTHER_KIND);
-    return ERR_OK;
-}
-
-enum err_code transformers_read_bits(struct import *im, const struct key_row *row,
-                                     const struct node *node, struct err *err)
-{
-    char buffer[NUMBER_TEXT];
-    const char *half = half_of(im), *dtype = half ? half : "fp32";
-    if (im->settings->job.strategy.system == SYSTEM_FSDP1 && strcmp(dtype, "fp16") == 0)
-        dtype = "fp32"; /* read_frozen */
-    (void)err;
-    if (!node)
-        return ERR_OK;
-    if (row->kind == KEY_BOOL ? !transformers_is_on(node) : !node->text || !*node->text)
-        import_idle(im, node, row->path);
-    else if (import_is_given(im, "frozen-dtype"))
-        import_list(im, node, row->path,
-                    import_text(im, "%s: planned with --frozen-dtype %s", row->why,
-                                import_value(im, "frozen-dtype", buffer)));
-    else
-        import_list(im, node, row->path, import_text(im, "%s: planned in %s", row->why, dtype));
     return ERR_OK;
 }

@@ -12,7 +12,8 @@ static const struct {
     {"sequence_len", "cutoff_len"},                      /* axolotl; LLaMA-Factory's name */
     {"micro_batch_size", "per_device_train_batch_size"}, /* axolotl */
     {"optimizer", "optim"},                              /* axolotl */
-    {"lora_r", "lora_rank"},                             /* axolotl */
+    {"max_length", "cutoff_len"},                        /* TRL */
+    {"lora_r", "lora_rank"},                             /* axolotl, TRL */
     {"fsdp_version", "fsdp_config.version"},             /* axolotl */
     {"fsdp_config.offload_params", "fsdp_config.cpu_offload"},
     {"fsdp_config.sharding_strategy", "fsdp_config.reshard_after_forward"},
@@ -74,6 +75,25 @@ static void say_adapter(struct document *document)
         document_say(document, node, "adapter", "finetuning_type", NODE_TEXT, "lora");
 }
 
+/* TRL's ModelConfig says with use_peft that there are adapters. What holds where its file says
+ * nothing: trainer/model_config.py, base_config.py, sft_config.py. */
+static void imply_trl(struct document *document)
+{
+    const struct node *fp16 = document_find(document, "fp16");
+    struct node *node = document_find(document, "use_peft");
+    if (!node || node->kind != NODE_BOOL || strcmp(node->text, "true") != 0)
+        return;
+    document_say(document, node, "use_peft", "finetuning_type", NODE_TEXT, "lora");
+    if (!document_find(document, "lora_r"))
+        document_put(document, "lora_r", NODE_INTEGER, "16");
+    if (!document_find(document, "gradient_checkpointing"))
+        document_put(document, "gradient_checkpointing", NODE_BOOL, "true");
+    if (!document_find(document, "max_length"))
+        document_put(document, "max_length", NODE_INTEGER, "1024");
+    if (!document_find(document, "bf16") && !(fp16 && strcmp(fp16->text, "true") == 0))
+        document_put(document, "bf16", NODE_BOOL, "true");
+}
+
 /* LLaMA-Factory's, which nobody else's files have. */
 static bool is_llama_factory(const struct document *document)
 {
@@ -104,6 +124,7 @@ void transformers_others(struct document *document)
         return;
     imply_fsdp(document);
     say_adapter(document);
+    imply_trl(document);
     settle_bf16(document);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct node *node = document_find(document, names[i].was);

@@ -1,0 +1,151 @@
+/* framework_transformers_bits.c - frozen weights in few bits, as axolotl (loaders/model.py, July
+ * 2026), LLaMA-Factory (model/model_utils/quantization.py, August 2026) and TRL 1.16
+ * (trainer/utils.py, get_quantization_config) load them of their keys.
+ *
+ * All give BitsAndBytesConfig the dtype that the model is loaded in for bnb_4bit_compute_dtype, and
+ * nf4; axolotl and LLaMA-Factory quantise the scales, too. What else is frozen stays in that dtype,
+ * or axolotl casts it back (norms and embeddings, behind peft's prepare_model_for_kbit_training).
+ * bnb_4bit_quant_storage is bf16 in axolotl, that dtype in LLaMA-Factory, and TRL's own key. */
+#include "frameworks/framework_transformers.h"
+
+#include "model/bits4.h"
+
+#include <string.h>
+
+static bool is_four(const struct key_row *row, const struct node *node)
+{
+    return row->kind == KEY_BOOL ? strcmp(row->path, "load_in_4bit") == 0
+                                 : node->text && strcmp(node->text, "4") == 0;
+}
+
+/* Whether the file's adapters, or an option's, are beside them. */
+static bool has_adapters(const struct import *im)
+{
+    const struct node *type = import_node(im, "finetuning_type");
+    const char *given = import_given(im, "lora");
+    return given ? strcmp(given, "none") != 0
+                 : type && type->text && strcmp(type->text, "lora") == 0;
+}
+
+static const char *model_reason(struct import *im)
+{
+    struct model_config config;
+    char buffer[NUMBER_TEXT];
+    const char *name = import_value(im, "model", buffer);
+    if (!name || model_find(name, &config, NULL) != ERR_OK)
+        return NULL; /* whoever reads the model says so */
+    const char *what = bits4_unplanned(&config);
+    model_release(&config);
+    return what;
+}
+
+/* What the first key that is there says; NULL: none is. */
+static const char *said(const struct import *im, const char *const *paths)
+{
+    for (; *paths; paths++) {
+        const struct node *node = import_node(im, *paths);
+        if (node && node->text)
+            return node->text;
+    }
+    return NULL;
+}
+
+/* bnb_4bit_quant_storage, as a value of the setting. */
+static const char *storage_of(const struct import *im)
+{
+    static const char *const keys[] = {"bnb_4bit_quant_storage",
+                                       "bnb_config_kwargs.bnb_4bit_quant_storage", NULL};
+    const char *text = said(im, keys), *half = transformers_half(im);
+    const bool llama_factory = import_node(im, "quantization_bit") != NULL;
+    return text                      ? text
+           : llama_factory           ? (half ? half : "fp32")
+           : transformers_is_trl(im) ? "uint8"
+                                     : "bf16";
+}
+
+/* Whether the system is one that they are planned under: fsdp2 gathers all in one dtype, and was
+ * not recorded with them on the host. */
+static bool is_planned(const struct import *im)
+{
+    const char *half = transformers_half(im), *storage = storage_of(im);
+    if (im->settings->job.strategy.system != SYSTEM_FSDP2)
+        return transformers_is_whole(im);
+    if (im->settings->job.strategy.offload || !half)
+        return false;
+    return strcmp(storage, half) == 0 ||
+           (strcmp(half, "bf16") == 0 && strcmp(storage, "bfloat16") == 0) ||
+           (strcmp(half, "fp16") == 0 && strcmp(storage, "float16") == 0);
+}
+
+/* Of what weights in 4 bits are not planned; NULL: they are. */
+static const char *not_of(struct import *im, const struct key_row *row, const struct node *node)
+{
+    const struct node *adapter = import_node(im, "adapter");
+    const struct node *method = import_node(im, "quantization_method");
+    if (!is_four(row, node))
+        return "";
+    if (!has_adapters(im))
+        return "a model without adapters";
+    if (adapter && adapter->text && strcmp(adapter->text, "lora") == 0)
+        return "adapter: lora, which has them of transformers' defaults";
+    if (method && method->text && strcmp(method->text, "bnb") != 0)
+        return "another method than bitsandbytes'";
+    const bool hosted = im->settings->job.strategy.offload;
+    return is_planned(im) ? model_reason(im)
+                          : import_text(im, "%s%s", system_name(im->settings->job.strategy.system),
+                                        hosted ? " with offloading" : "");
+}
+
+static enum err_code list_as_planned(struct import *im, const struct key_row *row,
+                                     const struct node *node, const char *of)
+{
+    char buffer[NUMBER_TEXT];
+    const char *half = transformers_half(im), *dtype = half ? half : "fp32";
+    const char *why =
+        *of ? import_text(im, "%s, which are not planned of %s", row->why, of) : row->why;
+    if (im->settings->job.strategy.system == SYSTEM_FSDP1 && strcmp(dtype, "fp16") == 0)
+        dtype = "fp32"; /* read_frozen */
+    if (import_is_given(im, "frozen-dtype"))
+        import_list(im, node, row->path,
+                    import_text(im, "%s: planned with --frozen-dtype %s", why,
+                                import_value(im, "frozen-dtype", buffer)));
+    else
+        import_list(im, node, row->path, import_text(im, "%s: planned in %s", why, dtype));
+    return ERR_OK;
+}
+
+static enum err_code set_bits4(struct import *im, const struct key_row *row,
+                               const struct node *node, struct err *err)
+{
+    static const char *const types[] = {"quantization_type", "bnb_4bit_quant_type",
+                                        "bnb_config_kwargs.bnb_4bit_quant_type", NULL};
+    static const char *const doubles[] = {"double_quantization", "use_bnb_nested_quant",
+                                          "bnb_config_kwargs.bnb_4bit_use_double_quant", NULL};
+    const char *type = said(im, types), *twice = said(im, doubles);
+    const char *half = transformers_half(im);
+    const bool on = twice ? strcmp(twice, "true") == 0 : !transformers_is_trl(im);
+    TRY(import_set(im, "load-in-4bit", type ? type : "nf4", row, node, err));
+    TRY(import_set(im, "bnb-double-quant", on ? "on" : "off", row, node, err));
+    TRY(import_set(im, "bnb-compute-dtype", half ? half : "fp32", row, node, err));
+    TRY(import_set(im, "bnb-quant-storage", storage_of(im), row, node, err));
+    if (!transformers_is_trl(im))
+        return ERR_OK;
+    if (half && strcmp(half, "bf16") == 0)
+        return import_set(im, "store-dtype", "bf16", row, node, err);
+    import_list(im, node, row->path,
+                "TRL casts adapters beside such weights to bf16: planned in fp32");
+    return ERR_OK;
+}
+
+enum err_code transformers_read_bits(struct import *im, const struct key_row *row,
+                                     const struct node *node, struct err *err)
+{
+    if (!node)
+        return ERR_OK;
+    if (row->kind == KEY_BOOL ? !transformers_is_on(node) : !node->text || !*node->text) {
+        import_idle(im, node, row->path);
+        return ERR_OK;
+    }
+    const char *of = not_of(im, row, node);
+    return of ? list_as_planned(im, row, node, of) : set_bits4(im, row, node, err);
+}
