@@ -6,12 +6,13 @@
 #include <stdio.h>
 
 /* Experts are parameters of their module, and FalconLinear is a class of its own, which
- * replace_with_bnb_linear leaves as they are. */
+ * replace_with_bnb_linear leaves as they are; linear attention was not recorded so. */
 const char *bits4_unplanned(const struct model_config *config)
 {
     return config->recording             ? "a recorded model"
            : config->experts             ? "a mixture of experts"
            : config->arch == ARCH_FALCON ? "falcon"
+           : config->delta_key_heads     ? "linear attention"
                                          : NULL;
 }
 
