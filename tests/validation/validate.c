@@ -37,12 +37,15 @@ static void print_file(const char *name, const char *about, bool events, truth_r
     truth_each(path, sums->system, events, read, print_row, sums);
 }
 
+static void print_drawn_linear(struct sums *sums)
+{
+    print_file("linear_systems_events.jsonl",
+               "Whole event lists of jobs drawn of models with linear attention.", true,
+               truth_read_either, sums);
+}
+
 static void print_random(struct sums *sums)
 {
-    if (sums->system != SYSTEM_FSDP2)
-        print_file("linear_systems_events.jsonl",
-                   "Whole event lists of jobs drawn of models with linear attention.", true,
-                   truth_read_either, sums);
     print_file("random_events.jsonl",
                "Whole event lists of jobs drawn at random (tests/truth/random_jobs.py) that were "
                "planned wrong once.",
@@ -144,9 +147,13 @@ static void print_ddp(struct sums *sums)
     print_file("frozen_events.jsonl",
                "The same of models in 16 bits, with peft's adapters in fp32.", true, truth_read_hf,
                sums);
+    print_file("bits4_events.jsonl",
+               "The same of models whose linear layers are in 4 bits of bitsandbytes.", true,
+               truth_read_hf, sums);
     print_accelerate(sums);
     print_direct(sums);
     print_attention(sums);
+    print_drawn_linear(sums);
     print_random(sums);
 }
 
@@ -176,6 +183,7 @@ static void print_zero(struct sums *sums)
     print_file("zero_hf_events.jsonl",
                "Whole event lists of Hugging Face transformers' own models.", true, truth_read_hf,
                sums);
+    print_drawn_linear(sums);
     if (sums->system != SYSTEM_ZERO1)
         print_random(sums);
     if (sums->system != SYSTEM_ZERO3)
@@ -218,6 +226,7 @@ static void print_fsdp1(struct sums *sums)
     print_accelerate(sums);
     print_direct(sums);
     print_attention(sums);
+    print_drawn_linear(sums);
     print_random(sums);
 }
 
