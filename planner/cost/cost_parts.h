@@ -45,13 +45,13 @@ double attention_spread(const struct kernel *kernel, const struct profile *profi
 /* ---- linear attention ---- */
 
 /* Seconds of a kernel of the gated delta rule, without launch; 0: it is none, or the profile has no
- * multiprocessors. */
+ * multiprocessors or clock. */
 double delta_seconds(const struct kernel *kernel, const struct profile *profile);
 
 /* ---- norms and softmax: a block of threads a row ---- */
 
 /* Seconds of a kernel that works row by row, without launch; 0: it is none, or the profile has no
- * multiprocessors. */
+ * multiprocessors or clock. */
 double row_seconds(const struct kernel *kernel, const struct profile *profile);
 
 #endif

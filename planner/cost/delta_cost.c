@@ -7,14 +7,16 @@
  * of a step waits for the one before it, and that decides where heads are few.
  *
  * Fitted to FLA 0.5's forward on H200 (one sequence or several of one length; tests/data/gpu/
- * delta_rule.csv): both numbers. GB200 does as many operations a clock and multiprocessor, though
- * its matrix units are twice as fast, and needs more clocks a step, which was fitted to it.
- * Backward was fitted to nothing, nor heads of 64. The share is RTX 5090's. */
+ * delta_rule.csv): OPERATIONS_A_CLOCK and PRODUCT_CLOCKS. GB200 does as many operations a clock and
+ * multiprocessor, though its matrix units are twice as fast, and needs more clocks a step:
+ * PRODUCT_CLOCKS_BLACKWELL was fitted to it, and holds for all of that generation. MATRIX_SHARE is
+ * of RTX 5090's forward. Backward was fitted to nothing, nor heads of 64. What was measured is
+ * bf16; the share is of that rate in every dtype. */
 #include "cost/cost_parts.h"
 
 #include <math.h>
 
-#define OPERATIONS_A_CLOCK 390.0 /* of a multiprocessor */
+#define OPERATIONS_A_CLOCK 390.0 /* of a multiprocessor, whichever the dtype */
 #define MATRIX_SHARE 0.31        /* of matrix units, where that is less */
 #define PRODUCT_CLOCKS 1190.0    /* from one product of a step to the next; */
 #define PRODUCT_CLOCKS_BLACKWELL 1650.0

@@ -237,8 +237,10 @@ static enum err_code read_assets(struct import *im, const struct key_row *row,
 {
     if (!node || import_has(im, "model") || import_node(im, "model.flavor"))
         return ERR_OK;
-    const struct model_preset *preset = model_preset_of_path(node->text);
-    return preset ? import_set(im, "model", preset->name, row, node, err) : ERR_OK;
+    char name[PRESET_NAME_SIZE];
+    return model_preset_of_path(node->text, name)
+               ? import_set(im, "model", import_text(im, "%s", name), row, node, err)
+               : ERR_OK;
 }
 
 /* ---- checkpointing ---- */

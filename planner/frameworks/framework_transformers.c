@@ -216,10 +216,11 @@ static enum err_code read_compile(struct import *im, const struct key_row *row,
 static enum err_code read_model(struct import *im, const struct key_row *row,
                                 const struct node *node, struct err *err)
 {
-    const struct model_preset *preset = node ? model_preset_of_path(node->text) : NULL;
+    char name[PRESET_NAME_SIZE];
+    const struct model_preset *preset = node ? model_preset_of_path(node->text, name) : NULL;
     if (node && !preset && !import_has(im, "model"))
         import_list(im, node, row->path, "no preset has this name: give MODEL");
-    return preset ? import_set(im, "model", preset->name, row, node, err) : ERR_OK;
+    return preset ? import_set(im, "model", import_text(im, "%s", name), row, node, err) : ERR_OK;
 }
 
 /* LLaMA-Factory's stage, axolotl's rl. What continues the pretraining steps as sft does. */

@@ -285,7 +285,10 @@ static struct operand states_backward(struct tape *tape, const struct rule *r,
     return dv;
 }
 
-/* Heads of up to 128 are one piece to a kernel on an A100 and what came after it. */
+/* How wide a piece of a head is, each of which sums its own gradient of g (chunk_o.py,
+ * _bwd_block_sizes): on Hopper and datacentre Blackwell, and on an A100 where all is of 16 bits.
+ * With less shared memory it is 64 or 32, which the planner does not ask: each more piece takes
+ * 4 b s a bytes until the next kernel. */
 enum { PIECE = 128 };
 
 static void gated_delta_rule_gradients(struct tape *tape, const struct rule *r,

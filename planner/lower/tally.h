@@ -68,8 +68,10 @@ void gaps_begin(struct tally_gaps *gaps);
 void gaps_alloc(struct tally_gaps *gaps, const struct buffer *buffer);
 void gaps_free(struct tally_gaps *gaps, const struct buffer *buffer, uint8_t flags);
 void gaps_resident(struct tally_gaps *gaps, const struct buffer *buffer, uint32_t times);
-/* All that is there before the first step is known; a span of a step that is kept was entered:
- * whether that is beyond the limit. */
+/* Against the limit, in this order; without one all is within it. Before the first step, when all
+ * residents are known: whether these are beyond it. From here on the spans of a step count: those
+ * of one that is kept. When a span has been entered: whether the bytes of it, or of the gap before
+ * it, are beyond it. */
 bool gaps_begin_beyond(struct tally_gaps *gaps, const struct plan *plan);
 void gaps_watch(struct tally_gaps *gaps);
 bool gaps_span_beyond(const struct tally_gaps *gaps, uint32_t span);

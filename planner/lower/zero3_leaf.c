@@ -65,10 +65,26 @@ static enum err_code check_inputs(const struct graph *graph, const struct stream
     return code;
 }
 
+static bool is_class(const struct graph *graph, const char *name, size_t length)
+{
+    for (const struct graph_leaf *leaf = graph->leaves; leaf; leaf = leaf->before)
+        if (leaf->class_name && strlen(leaf->class_name) == length &&
+            strncmp(leaf->class_name, name, length) == 0)
+            return true;
+    return false;
+}
+
 enum err_code zero3_check_leaves(const struct strategy *s, const struct graph *graph,
                                  const struct stream *stream, struct err *err)
 {
     const struct zero_options *o = &s->zero;
+    const char *name;
+    for (size_t at = 0, length; (name = zero_unusual_leaf(o, &at, &length)) != NULL;)
+        if (!is_class(graph, name, length))
+            return err_set(err, ERR_UNSUPPORTED,
+                           "--zero: leaf_module: classes: which modules are a %.*s is not known "
+                           "here: give names or name_suffixes",
+                           (int)length, name);
     for (const struct graph_leaf *leaf = graph->leaves; leaf; leaf = leaf->before) {
         const size_t n = strlen(leaf->name);
         const char *class_name = leaf->class_name;
@@ -89,7 +105,8 @@ enum err_code zero3_check_leaves(const struct strategy *s, const struct graph *g
                            "--zero: leaf_module: classes: %s, of which %s is one, is planned as a "
                            "leaf module alone%s",
                            class_name, leaf->name,
-                           o->version < ZERO_NEWEST ? ", as it is since DeepSpeed 0.18" : "");
+                           o->version < ZERO_NEWEST ? "; a file can list it since DeepSpeed 0.18"
+                                                    : "; list it there");
     }
     return graph->leaves ? check_inputs(graph, stream, err) : ERR_OK;
 }

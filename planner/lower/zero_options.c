@@ -159,7 +159,7 @@ static void set_field(struct zero_options *o, const struct zero_key *key, double
         *(uint64_t *)(void *)field = (uint64_t)value;
 }
 
-/* DEFAULT_LEAF_MODULE_CLASSES. What other classes a model has is not known here. */
+/* DEFAULT_LEAF_MODULE_CLASSES. */
 #define LEAF_CLASSES "MixtralSparseMoeBlock,Qwen2MoeSparseMoeBlock,Qwen3MoeSparseMoeBlock"
 
 /* Whether one of a list is the end of a name's first `length` characters, or with `whole` all. */
@@ -177,6 +177,18 @@ static bool is_end(const char *list, const char *name, size_t length, bool whole
 bool zero_is_listed(const char *list, const char *name, size_t length)
 {
     return is_end(list, name, length, true);
+}
+
+const char *zero_unusual_leaf(const struct zero_options *o, size_t *at, size_t *length)
+{
+    while (o->leaf_classes[*at]) {
+        const char *name = o->leaf_classes + *at;
+        *length = strcspn(name, ",");
+        *at += *length + (name[*length] == ',');
+        if (!zero_is_listed(LEAF_CLASSES, name, *length))
+            return name;
+    }
+    return NULL;
 }
 
 bool zero_has_suffix(const char *list, const char *name, size_t length)
@@ -439,11 +451,6 @@ static enum err_code read_leaf_names(const struct reading *r, const char *member
         if (!name || !*name || strchr(name, ','))
             return err_set(r->err, ERR_INVALID, "%s: leaf_module: %s: allowed are names", r->path,
                            member);
-        if (classes && !zero_is_listed(LEAF_CLASSES, name, strlen(name)))
-            return err_set(r->err, ERR_UNSUPPORTED,
-                           "%s: leaf_module: classes: which modules are a %s is not known here: "
-                           "give names or name_suffixes",
-                           r->path, name);
         if (used + strlen(name) + 2 > ZERO_LEAVES)
             return err_set(r->err, ERR_UNSUPPORTED,
                            "%s: leaf_module: %s: more than %d characters are not planned", r->path,

@@ -65,6 +65,9 @@ void zero_offload_also(struct zero_options *options, uint32_t stage,
  * they end in. */
 bool zero_is_listed(const char *list, const char *name, size_t length);
 bool zero_has_suffix(const char *list, const char *name, size_t length);
+/* From the character *at on, the next of leaf_classes that is none of DeepSpeed's own, lent, of
+ * *length characters; *at is behind it then. NULL: there is none. */
+const char *zero_unusual_leaf(const struct zero_options *options, size_t *at, size_t *length);
 
 /* Reads a `zero_optimization` object, or a DeepSpeed configuration that has one, on top of *out,
  * which the caller sets to defaults; `path` is the file of messages. A key that came after the

@@ -92,9 +92,9 @@ static enum err_code check_hf(const struct family *family, const struct model_co
             "--attention eager: %s writes attention in Python in a way of its own, which "
             "is not planned",
             family->name);
-    if (c->gated_output && (job->compiled || job->seq == 1))
+    if (c->conv_width && (job->compiled || job->seq == 1))
         return err_set(err, ERR_UNSUPPORTED,
-                       "--%s: what becomes of %s's attention was not recorded, and is not "
+                       "--%s: what becomes of %s's linear attention was not recorded, and is not "
                        "planned",
                        job->compiled ? "compile" : "seq 1", family->name);
     if (job->compiled && job->own_experts)

@@ -14,6 +14,11 @@ static struct sizes sizes_of(const struct model_config *c)
     return (struct sizes){keys, values, 2 * keys + values};
 }
 
+uint32_t hf_delta_channels(const struct model_config *c)
+{
+    return sizes_of(c).channels;
+}
+
 double hf_delta_count(const struct model_config *c)
 {
     const struct sizes n = sizes_of(c);
@@ -27,7 +32,7 @@ struct hf_delta hf_delta_declare(struct graph *graph, const struct model_config 
 {
     const struct sizes n = sizes_of(c);
     const uint32_t h = c->hidden, a = c->delta_value_heads;
-    struct hf_delta delta;
+    struct hf_delta delta = {.conv = GRAPH_NONE};
     delta.dt_bias = graph_param(graph, PARAM_NORM, SHAPE(a), "%sdt_bias", prefix);
     delta.a_log = graph_param(graph, PARAM_WEIGHT, SHAPE(a), "%sA_log", prefix);
     delta.conv = graph_param(graph, PARAM_WEIGHT, SHAPE(n.channels, 1, c->conv_width),

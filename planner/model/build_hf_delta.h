@@ -18,14 +18,19 @@
 struct hf_delta {
     uint32_t dt_bias, a_log, conv;   /* (a), (a), (2 i d + a e, 1, w) */
     struct norm norm;                /* (e) */
-    struct linear out, qkv, z, b, a; /* joint: qkv has z, and b a */
+    struct linear out, qkv, z, b, a; /* joint: qkv has z, and b a, which are not set then */
 };
 
-/* Of the module `prefix`. */
+/* The channels of its convolution: 2 i d + a e. */
+uint32_t hf_delta_channels(const struct model_config *config);
+
+/* Declares the parameters of the module `prefix` ("model.layers.0.linear_attn.") in transformers'
+ * order, of config's delta_*, conv_width and joint_delta; such modules are called by keywords
+ * (graph->by_name). */
 struct hf_delta hf_delta_declare(struct graph *graph, const struct model_config *config,
                                  const char *prefix);
 
-/* y (b, s, h), which stays the caller's: (b, s, h). */
+/* y (b, s, h), which stays the caller's: (b, s, h). Sequences are of two tokens and more. */
 uint32_t hf_delta(struct graph *graph, const struct model_config *config,
                   const struct hf_delta *delta, uint32_t y);
 

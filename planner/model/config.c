@@ -152,7 +152,8 @@ static enum err_code find_arch(const json_t *root, const char *where, enum arch 
         where, shown_of(type).text, near[0] ? near : ":", all, (int)strcspn(where, ":"), where);
 }
 
-/* RoPE's scaling; what the file's has not is as the family's class has it then. */
+/* RoPE's scaling: where the file has none, as the family's class has it then; and what the file's
+ * lacks, as it is for the class. */
 static enum err_code read_rope(const struct family *family, const json_t *root, const char *where,
                                struct model_config *config, struct err *err)
 {
@@ -161,19 +162,19 @@ static enum err_code read_rope(const struct family *family, const json_t *root, 
     const json_t *object;
     const char *name;
     TRY(rope_find(root, where, &object, &name, err));
-    if (!family->rope_absent)
+    const char *absent = object ? NULL : family->rope_absent;
+    if (!absent && !family->rope_lacks)
         return rope_read(root, where, dim, by_layer, config, err);
-    json_t *absent = json_loads(family->rope_absent, 0, NULL);
-    json_t *file = json_copy((json_t *)root),
-           *whole = object ? json_copy((json_t *)object) : absent;
-    if (object)
-        json_object_update_missing(whole, absent);
-    json_object_set(file, object ? name : "rope_parameters", whole);
+    json_t *file = json_copy((json_t *)(uintptr_t)root);
+    json_t *whole = object ? json_copy((json_t *)(uintptr_t)object)
+                           : json_loads(absent ? absent : "{}", 0, NULL);
+    if (family->rope_lacks)
+        json_object_update_missing_new(whole, json_loads(family->rope_lacks, 0, NULL));
+    for (int i = 0; i < 2; i++) /* one may be there under both names */
+        json_object_del(file, (const char *[]){"rope_scaling", "rope_parameters"}[i]);
+    json_object_set_new(file, object ? name : "rope_parameters", whole);
     const enum err_code rc = rope_read(file, where, dim, by_layer, config, err);
     json_decref(file);
-    if (object)
-        json_decref(whole);
-    json_decref(absent);
     return rc;
 }
 

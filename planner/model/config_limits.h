@@ -12,9 +12,11 @@ enum {
     POSITIONS_MAX = 1 << 24,
     BUCKETS_MAX = 65536,
     EXPERTS_MAX = 1024,
-    DELTA_HEAD_MAX = 256, /* of what fla's kernels hold; causal-conv1d has kernels for widths: */
+    DELTA_KEY_MAX =
+        256, /* of a head of keys in fla's kernels; causal-conv1d has some for widths: */
     CONV_WIDTH_MIN = 2,
     CONV_WIDTH_MAX = 4,
+    CONV_CHANNELS = 8, /* and for multiples of so many channels, which lie beside each other */
 };
 
 #endif

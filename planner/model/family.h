@@ -51,8 +51,11 @@ struct family {
     bool encoder;             /* of BERT's kind: it looks both ways */
     bool heads_divide_hidden; /* even where head_dim is given: the config class insists */
     bool rope;                /* on whole heads; where on part of them, rotary_dim says it */
-    const char *rope_absent;  /* JSON: what RoPE's object has where the file's has it not; NULL:
-                                 nothing */
+    const char *rope_absent;  /* JSON: RoPE's object where the file has none; NULL: an empty one */
+    const char *rope_lacks;   /* JSON: what of it the class takes for given where it lacks that;
+                                 NULL: nothing */
+    bool woven_grids;         /* mrope_section says which of three grids turns a pair, and cuts
+                                 nothing: any three numbers do */
     bool learned_positions;   /* a sequence may not be longer than max_positions */
     bool counted_positions;   /* ... less what is up to pad_token_id, which pads them, too */
     uint32_t padding;         /* pad_token_id + 1 where the file has none; 0: nothing pads */

@@ -36,10 +36,16 @@ enum err_code delta_check(const struct key_table *table, const struct model_conf
     if (c->delta_value_heads % c->delta_key_heads)
         return key_does_not_divide(where, NAME_OF(table, delta_key_heads), c->delta_key_heads,
                                    NAME_OF(table, delta_value_heads), c->delta_value_heads, err);
-    if (c->conv_width < CONV_WIDTH_MIN)
+    const uint32_t channels = hf_delta_channels(c);
+    if (channels % CONV_CHANNELS)
         return err_set(err, ERR_INVALID,
-                       "%s: \"%s\": %u; causal-conv1d has kernels for widths of %d to %d", where,
-                       NAME_OF(table, conv_width), c->conv_width, CONV_WIDTH_MIN, CONV_WIDTH_MAX);
+                       "%s: \"%s\": %u of \"%s\": %u, twice, and \"%s\": %u of \"%s\": %u are %u "
+                       "channels; causal-conv1d has kernels for a multiple of %d",
+                       where, NAME_OF(table, delta_key_heads), c->delta_key_heads,
+                       NAME_OF(table, delta_key_dim), c->delta_key_dim,
+                       NAME_OF(table, delta_value_heads), c->delta_value_heads,
+                       NAME_OF(table, delta_value_dim), c->delta_value_dim, channels,
+                       CONV_CHANNELS);
     return ERR_OK;
 }
 
@@ -72,7 +78,8 @@ const struct family family_qwen3_5 = {
         "\"intermediate_size\": 12288, \"vocab_size\": 248320}",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
-    .rope_absent = QWEN3_5_ROPE_ABSENT,
+    .rope_lacks = QWEN3_5_ROPE_LACKS,
+    .woven_grids = true,
     .check = delta_check,
     .parameters = count_delta,
     .code = CODE_HF,

@@ -28,10 +28,10 @@ extern const struct choice delta_layers[];
     {ALWAYS("qk_norm", qk_norm)},                                                                  \
     {ALWAYS("attn_output_gate", gated_output)},                                                    \
     {COUNT("linear_num_key_heads", delta_key_heads, 16, HEADS_MAX)},                               \
-    {COUNT("linear_key_head_dim", delta_key_dim, 128, DELTA_HEAD_MAX)},                            \
+    {COUNT("linear_key_head_dim", delta_key_dim, 128, DELTA_KEY_MAX)},                            \
     {COUNT("linear_num_value_heads", delta_value_heads, 32, HEADS_MAX)},                           \
-    {COUNT("linear_value_head_dim", delta_value_dim, 128, DELTA_HEAD_MAX)},                        \
-    {COUNT("linear_conv_kernel_dim", conv_width, 4, CONV_WIDTH_MAX)},                              \
+    {COUNT("linear_value_head_dim", delta_value_dim, 128, HEAD_DIM_MAX)},                          \
+    {REAL("linear_conv_kernel_dim", KEY_INT, conv_width, 4, CONV_WIDTH_MIN, CONV_WIDTH_MAX)},      \
     {COUNT("full_attention_interval", linear_period, 4, LAYERS_MAX)},                              \
     {LAYER_LIST("layer_types", KEY_LAYERS, linear, delta_layers, RULE_NONE)}
 #define DELTA_EXPERTS(number, k)                                                                   \
@@ -47,9 +47,10 @@ extern const struct choice delta_layers[];
     .delta_key_heads = 16, .delta_key_dim = 128, .delta_value_heads = 32, .delta_value_dim = 128,  \
     .conv_width = 4
 #define QWEN3_5_GRIDS .grids = true, .rope_sections = {11, 11, 10}
-#define QWEN3_5_ROPE_ABSENT "{\"mrope_section\": [11, 11, 10]}"
+#define QWEN3_5_ROPE_LACKS "{\"mrope_section\": [11, 11, 10]}"
 
-/* What linear attention asks for; and of experts, too. */
+/* ERR_INVALID unless heads of keys divide those of values and causal-conv1d has kernels for so many
+ * channels; the second asks experts_check, too. */
 enum err_code delta_check(const struct key_table *table, const struct model_config *config,
                           const char *where, struct err *err);
 enum err_code delta_check_experts(const struct key_table *table, const struct model_config *config,

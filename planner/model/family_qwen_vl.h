@@ -32,11 +32,11 @@
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
-/* All of a row but its names; rope_absent: what RoPE's object is where a file has none. */
+/* All of a row but its names. */
 #define QWEN2_VL_ROW                                                                               \
     .keys = KEY_TABLE(keys), PRESETS(presets), .rope = true,                                       \
-    .rope_absent = "{\"mrope_section\": [16, 24, 24]}", .parameters = count_llama,                 \
-    .code = CODE_HF, .builder = {[CODE_HF] = build_hf_qwen2_vl}
+    .rope_lacks = "{\"mrope_section\": [16, 24, 24]}", .parameters = count_llama, .code = CODE_HF, \
+    .builder = {[CODE_HF] = build_hf_qwen2_vl}
 
 family_builder build_hf_qwen2_vl;
 

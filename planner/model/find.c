@@ -124,27 +124,32 @@ const struct model_preset *model_preset_of(const char *name)
     return preset_of(name, &seeing);
 }
 
-const struct model_preset *model_preset_of_path(const char *path)
+const struct model_preset *model_preset_of_path(const char *path, char called[PRESET_NAME_SIZE])
 {
-    char last[128];
+    bool seeing;
     size_t end = strlen(path);
     while (end > 0 && path[end - 1] == '/')
         end--;
     size_t start = end;
     while (start > 0 && path[start - 1] != '/')
         start--;
-    if (end - start >= sizeof last)
+    if (end - start >= PRESET_NAME_SIZE)
         return NULL; /* no preset's */
-    snprintf(last, sizeof last, "%.*s", (int)(end - start), path + start);
-    return model_preset_of(last);
+    snprintf(called, PRESET_NAME_SIZE, "%.*s", (int)(end - start), path + start);
+    const struct model_preset *preset = preset_of(called, &seeing);
+    if (preset && !seeing)
+        snprintf(called, PRESET_NAME_SIZE, "%s", preset->name);
+    return preset;
 }
 
 /* "gemma3", of whose parts "gemma3_text" is one. */
 static void put_outer(enum arch arch, char *out, size_t size)
 {
     static const char part[] = "_text";
-    const char *name = arch_name(arch), *end = strstr(name, part);
-    snprintf(out, size, "%.*s", (int)(end ? (size_t)(end - name) : strlen(name)), name);
+    const char *name = arch_name(arch);
+    const size_t length = strlen(name), less = sizeof part - 1;
+    const bool is_part = length > less && strcmp(name + length - less, part) == 0;
+    snprintf(out, size, "%.*s", (int)(is_part ? length - less : length), name);
 }
 
 enum err_code model_preset_find(const char *name, struct model_config *out, struct err *err)

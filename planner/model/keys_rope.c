@@ -6,6 +6,7 @@
 #include "model/keys_rope.h"
 
 #include "model/config_limits.h"
+#include "model/family.h"
 #include "model/shown.h"
 
 #include <math.h>
@@ -45,6 +46,7 @@ struct rope_reader {
     const char *where, *name; /* of the file; of the object in it */
     uint32_t max_positions;
     bool grids;    /* places are in three grids */
+    bool woven;    /* ... of which mrope_section cuts nothing */
     bool by_layer; /* there may be an object for each type of layer */
     struct err *err;
 };
@@ -130,23 +132,27 @@ static enum err_code take_scaling(const struct rope_reader *o, struct rope *rope
     return unexpected(o, key, known, value);
 }
 
-/* How many pairs of a head's numbers each grid turns. */
+/* How many pairs of a head's numbers each grid turns; where grids are woven, no sum is asked for.
+ */
 static enum err_code take_sections(const struct rope_reader *o, uint32_t dim, uint32_t *sections)
 {
     static const char key[] = "mrope_section";
     char expected[64];
     const json_t *list = json_object_get(o->object, key);
     json_int_t sum = 0;
-    snprintf(expected, sizeof expected, "a list of 3 integers, together %u", dim / 2);
+    if (o->woven)
+        snprintf(expected, sizeof expected, "a list of 3 integers 1 ... %d", HEAD_DIM_MAX);
+    else
+        snprintf(expected, sizeof expected, "a list of 3 integers, together %u", dim / 2);
     for (size_t i = 0; i < 3; i++) {
         const json_t *value = json_array_get(list, i);
         if (json_array_size(list) != 3 || !json_is_integer(value) ||
-            json_integer_value(value) < 1 || json_integer_value(value) > dim)
+            json_integer_value(value) < 1 || json_integer_value(value) > HEAD_DIM_MAX)
             return unexpected(o, key, expected, list);
         sections[i] = (uint32_t)json_integer_value(value);
         sum += json_integer_value(value);
     }
-    return sum == dim / 2 ? ERR_OK : unexpected(o, key, expected, list);
+    return o->woven || sum == dim / 2 ? ERR_OK : unexpected(o, key, expected, list);
 }
 
 /* The positions that the model was made for; a key of the file itself goes before the object's. */
@@ -254,6 +260,7 @@ enum err_code rope_read(const json_t *root, const char *where, uint32_t dim, boo
                             .where = where,
                             .max_positions = out->max_positions,
                             .grids = out->grids,
+                            .woven = family_of(out->arch)->woven_grids,
                             .by_layer = by_layer,
                             .err = err};
     rope->attention_factor = 1;

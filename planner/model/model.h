@@ -334,8 +334,11 @@ const struct model_preset *model_preset_at(uint32_t index);
 const struct model_preset *model_preset_of(const char *name);
 
 /* The same of what may be the path of a copy, "./assets/hf/Llama-3.1-8B/": its last part is a name
- * then. A copy is not looked into, and may be another model: for files that name both alike. */
-const struct model_preset *model_preset_of_path(const char *path);
+ * then. A copy is not looked into, and may be another model: for files that name both alike.
+ * `called`: what model_find takes for it, the preset's name; of a model that sees that last part,
+ * so that notes say what is not counted. Unset where none is found. */
+enum { PRESET_NAME_SIZE = 128 };
+const struct model_preset *model_preset_of_path(const char *path, char called[PRESET_NAME_SIZE]);
 
 /* Checks ranges and divisibility; `where` goes in front of the message. */
 enum err_code model_config_check(const struct model_config *config, const char *where,

@@ -118,7 +118,8 @@ bool model_note(const struct model_config *config, uint32_t index, char *text, s
         snprintf(text, size,
                  "linear attention is planned as flash-linear-attention 0.6 and causal-conv1d 1.7 "
                  "compute it, which transformers uses where both are installed (flash-qla, where "
-                 "it is installed, too, has faster kernels)");
+                 "it is installed, too, has faster kernels); GPUs with less shared memory than an "
+                 "A100 take 4 bytes more a token and head in backward, or three times that");
         return true;
     }
     if (s->quantized[0] && index-- == 0) {

@@ -240,7 +240,8 @@ static void drop_repeated(struct building *b)
     key_table_free(&table);
 }
 
-/* Where nothing is counted, those that are open are all there is. */
+/* Where nothing is counted, those that are open are all there is. An error's point (note_failure)
+ * is by its place among these then: who leaves out asks for no error. */
 static void keep_open(struct building *b)
 {
     uint32_t open = 0;

@@ -76,7 +76,8 @@ enum err_code stream_class_of(const struct stream_class *made, const struct job 
 void stream_class_free(struct stream_class *stream_class); /* NULL is allowed */
 
 /* Both in two steps: a class without its time first, which is half of the work; then that, of the
- * same job, for a class that has none yet. One without is lent like any other. */
+ * same job, for a class that has none yet: an error leaves it so, and the caller's. One without is
+ * lent like any other. */
 enum err_code stream_class_untimed(const struct stream_class *made, const struct job *job,
                                    const struct machine *machine, struct stream_class **out,
                                    struct err *err); /* `made` may be NULL: none is there */

@@ -138,6 +138,15 @@ static void gpt_oss_is_read_as_its_config_class_does(void **state)
     const struct model_config own = good("{" GPT_OSS ", \"rope_scaling\": {\"rope_type\": "
                                          "\"default\"}}");
     assert_int_equal(own.rope.scaling, ROPE_DEFAULT);
+    /* an object of the file's own is not filled up from the class's */
+    const struct model_config linear =
+        good("{" GPT_OSS ", \"rope_scaling\": {\"type\": \"linear\", "
+             "\"factor\": 2}}");
+    assert_int_equal(linear.rope.scaling, ROPE_LINEAR);
+    const struct model_config yarn = good("{" GPT_OSS ", \"rope_parameters\": {\"rope_type\": "
+                                          "\"yarn\", \"factor\": 2}}");
+    assert_int_equal(yarn.rope.original_positions, yarn.max_positions);
+    assert_true(yarn.rope.factor == 2 && yarn.rope.truncate);
     for (uint32_t i = 0; i < 4; i++)
         assert_int_equal(model_has_window(&plain, i), i % 2 == 0);
 #define SLIDING "\"sliding_attention\""

@@ -724,13 +724,16 @@ static void a_preset_is_found_by_the_names_people_have_for_it(void **state)
     static const char *const copies[] = {"/models/llama-3.1-8b", "./Meta-Llama-3.1-8B/",
                                          "a/b/llama-3.1-8b", "meta-llama/Llama-3.1-8B",
                                          "llama-3.1-8b"};
+    char name[PRESET_NAME_SIZE];
     for (size_t i = 0; i < sizeof copies / sizeof *copies; i++) {
-        const struct model_preset *found = model_preset_of_path(copies[i]);
-        if (!found || strcmp(found->name, "llama-3.1-8b") != 0)
+        const struct model_preset *found = model_preset_of_path(copies[i], name);
+        if (!found || strcmp(found->name, name) != 0 || strcmp(name, "llama-3.1-8b") != 0)
             fail_msg("%s: %s", copies[i], found ? found->name : "nothing");
     }
-    assert_null(model_preset_of_path("llama-3.1-8b/checkpoint-500"));
-    assert_null(model_preset_of_path("/"));
+    assert_null(model_preset_of_path("llama-3.1-8b/checkpoint-500", name));
+    assert_null(model_preset_of_path("/", name));
+    assert_non_null(model_preset_of_path("/models/gemma-3-4b-it", name));
+    assert_string_equal(name, "gemma-3-4b-it");
 }
 
 static void what_is_neither_preset_nor_path_is_told_both(void **state)

@@ -150,6 +150,51 @@ static void a_model_that_sees_is_found_by_its_name(void **state)
     assert_int_equal(model_preset_find("Qwen/Qwen2.5-VL-8B-Instruct", &none, NULL), ERR_INVALID);
 }
 
+static void assert_refused(const char *text, const char *message)
+{
+    struct model_config config;
+    struct err err = {0};
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(root);
+    assert_int_equal(model_config_from_json(root, "text", &config, &err), ERR_INVALID);
+    if (!strstr(err.text, message))
+        fail_msg("%s", err.text);
+    json_decref(root);
+}
+
+/* Where grids are woven mrope_section cuts nothing, and transformers takes [11, 11, 10] where a
+ * file has none whatever turns; where they are parts, they are all that does. causal-conv1d 1.7:
+ * "dim must be divisible by 8". */
+#define QWEN3_5                                                                                    \
+    "{\"model_type\": \"qwen3_5_text\", \"hidden_size\": 64, \"num_hidden_layers\": 4, "           \
+    "\"num_attention_heads\": 2, \"intermediate_size\": 64, \"vocab_size\": 128, "                 \
+    "\"num_key_value_heads\": 2, \"head_dim\": 128"
+#define QWEN2_VL                                                                                   \
+    "{\"model_type\": \"qwen2_vl_text\", \"hidden_size\": 64, \"num_hidden_layers\": 4, "          \
+    "\"num_attention_heads\": 2, \"intermediate_size\": 64, \"vocab_size\": 128, "                 \
+    "\"num_key_value_heads\": 2"
+static void linear_attention_asks_for_what_its_kernels_can(void **state)
+{
+    (void)state;
+    const struct model_config plain = from_text(QWEN3_5 "}");
+    assert_int_equal(plain.rotary_dim, 32);
+    from_text(QWEN3_5 ", \"rope_parameters\": {\"mrope_section\": [1, 2, 3]}}");
+    assert_refused(QWEN3_5 ", \"rope_parameters\": {\"mrope_section\": [1, 2]}}",
+                   "expected a list of 3 integers 1 ... 65536, got [1, 2]");
+    assert_refused(QWEN2_VL
+                   ", \"rope_scaling\": {\"type\": \"mrope\", \"mrope_section\": [8, 4, 8]}}",
+                   "expected a list of 3 integers, together 16, got [8, 4, 8]");
+    from_text(QWEN2_VL ", \"rope_scaling\": {\"type\": \"mrope\", \"mrope_section\": [8, 4, 4]}, "
+                       "\"rope_parameters\": {\"type\": \"mrope\", \"mrope_section\": [8, 4, 4]}}");
+    from_text(QWEN3_5 ", \"linear_value_head_dim\": 512}");
+    assert_refused(QWEN3_5 ", \"linear_key_head_dim\": 512}", "expected an integer 1 ... 256");
+    assert_refused(QWEN3_5 ", \"linear_conv_kernel_dim\": 1}", "expected an integer 2 ... 4");
+    assert_refused(QWEN3_5 ", \"linear_num_key_heads\": 2, \"linear_num_value_heads\": 2, "
+                           "\"linear_key_head_dim\": 65, \"linear_value_head_dim\": 65}",
+                   "are 390 channels; causal-conv1d has kernels for a multiple of 8");
+    assert_refused(QWEN3_5 ", \"linear_num_value_heads\": 24}", "does not divide");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +202,7 @@ int main(void)
         cmocka_unit_test(what_a_part_of_a_file_leaves_out_is_the_classs),
         cmocka_unit_test(a_file_with_a_number_that_has_no_end_is_read),
         cmocka_unit_test(a_model_that_sees_is_found_by_its_name),
+        cmocka_unit_test(linear_attention_asks_for_what_its_kernels_can),
         cmocka_unit_test(files_of_code_that_came_with_a_model_are_read_as_the_class_they_follow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
