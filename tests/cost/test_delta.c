@@ -16,8 +16,7 @@ static void kernels_take_as_long_as_they_did(void **state)
     static const struct {
         size_t count;
         double most;
-    } expected[DELTA_GROUPS] = {{81, 0.06}, {8, 0.15}, {2, 0.15},
-                                {81, 0.06}, {8, 0.15}, {81, 0.2}};
+    } expected[DELTA_GROUPS] = {{81, 0.06}, {8, 0.15}, {2, 0.15}, {81, 0.06}, {8, 0.15}, {81, 0.2}};
     struct delta_group groups[DELTA_GROUPS];
     size_t count;
     struct delta_row *rows = delta_rows_read(&count);
