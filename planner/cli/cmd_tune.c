@@ -102,7 +102,6 @@ static enum err_code leave(const struct tuned *tuned, const struct settings *set
 
 static int search(const struct settings *settings)
 {
-    struct tuned tuned;
     enum export_target to = settings->to;
     struct err err = {0};
     if (settings->to != EXPORT_NONE && !settings->output) {
@@ -121,17 +120,18 @@ static int search(const struct settings *settings)
         .refuses_context = &to,
         .reader = to == EXPORT_NONE ? NULL : export_target_name(to),
     };
+    struct tuned *tuned = xmalloc(sizeof *tuned); /* no small part of a stack */
     catch_interrupt();
-    const enum err_code rc = tune(settings, &options, &tuned, &err);
+    enum err_code rc = tune(settings, &options, tuned, &err);
+    bool fits = false;
     progress_end(&progress);
-    if (rc != ERR_OK)
-        return report_error(&err);
-    const bool fits = tuned.search.front_count > 0;
-    const int status = leave(&tuned, settings, &err) != ERR_OK ? report_error(&err)
-                       : fits                                  ? EXIT_DONE
-                                                               : EXIT_NO_FIT;
-    tune_free(&tuned);
-    return status;
+    if (rc == ERR_OK) {
+        fits = tuned->search.front_count > 0;
+        rc = leave(tuned, settings, &err);
+        tune_free(tuned);
+    }
+    free(tuned);
+    return rc != ERR_OK ? report_error(&err) : fits ? EXIT_DONE : EXIT_NO_FIT;
 }
 
 int command_tune(int argc, char **argv)

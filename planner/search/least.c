@@ -200,11 +200,12 @@ static bool is_better(const struct tight_fit *a, const struct tight_fit *b)
 
 static struct tight_fit tightest(struct tuned *out, struct thrift *thrift, struct pool *pool)
 {
-    struct tight_fit tried[1 + TRIED * AXES_MOST] = {{.found = out->least.found}};
+    struct tight_fit *tried = xcalloc(1 + TRIED * AXES_MOST, sizeof *tried);
     struct tuned view = *out;
     struct trying trying = {.tuned = &view, .at = tried};
     uint32_t count = out->least.found.device_bytes > 0;
     uint64_t points[AXES_MOST];
+    tried[0].found = out->least.found;
     if (thrift->count)
         qsort(thrift->at, thrift->count, sizeof *thrift->at, by_floor);
     for (uint32_t i = 0; i < thrift->count && i < TRIED; i++) {
@@ -224,7 +225,9 @@ static struct tight_fit tightest(struct tuned *out, struct thrift *thrift, struc
     for (uint32_t i = 1; i < count; i++)
         if (is_better(&tried[i], &tried[best]))
             best = i;
-    return tried[best];
+    const struct tight_fit chosen = tried[best];
+    free(tried);
+    return chosen;
 }
 
 void least_find(struct tuned *out, const struct search_options *like, struct pool *pool)

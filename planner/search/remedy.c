@@ -174,14 +174,19 @@ static void show_part(void *context, double share)
     f->progress.show(f->progress.context, what, p->from + share * (p->to - p->from));
 }
 
+/* Of one number of GPUs: together more than a stack need have. */
+struct tried {
+    struct settings base;
+    struct space space;
+    struct candidates candidates;
+    struct search search;
+};
+
 /* All settings on so many GPUs, which share the tokens of a step where these can be split; where
  * not, each GPU has as many as before. Returns whether something fits. */
 static bool search_on(struct finder *f, uint32_t gpus)
 {
-    struct space space;
-    struct candidates candidates;
-    struct search search;
-    struct settings base = *f->settings;
+    struct tried *tried = xmalloc(sizeof *tried);
     struct space_options options = f->options;
     struct stretch bounding = {f, gpus, 0, 0.8}, searching = {f, gpus, 0.8, 1}; /* of the time */
     const struct candidates_options narrow = {.most_changes =
@@ -201,17 +206,19 @@ static bool search_on(struct finder *f, uint32_t gpus)
     const uint32_t before = f->count;
     if (!options.global_batch && sequences(f) * gpus_asked(f) % gpus == 0)
         options.global_batch = sequences(f) * gpus_asked(f);
-    base.job.strategy.world = gpus;
-    if (space_new(&base, &options, &space, NULL) != ERR_OK)
-        return false;
-    if (candidates_new(&space, f->config, f->machine, &narrow, f->pool, &candidates, NULL) ==
-        ERR_OK) {
-        search_run(&candidates, &by_changes, f->pool, &search);
-        add_front(f, &candidates, &search);
-        search_free(&search);
-        candidates_free(&candidates);
+    tried->base = *f->settings;
+    tried->base.job.strategy.world = gpus;
+    if (space_new(&tried->base, &options, &tried->space, NULL) == ERR_OK) {
+        if (candidates_new(&tried->space, f->config, f->machine, &narrow, f->pool,
+                           &tried->candidates, NULL) == ERR_OK) {
+            search_run(&tried->candidates, &by_changes, f->pool, &tried->search);
+            add_front(f, &tried->candidates, &tried->search);
+            search_free(&tried->search);
+            candidates_free(&tried->candidates);
+        }
+        space_free(&tried->space);
     }
-    space_free(&space);
+    free(tried);
     return f->count > before;
 }
 
