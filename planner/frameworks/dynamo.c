@@ -21,13 +21,7 @@ static enum system_kind system_in(const struct import *im)
 /* Why graphs of the model are not planned; NULL: they are, as far as the file says which it is. */
 static const char *model_reason(struct import *im)
 {
-    struct model_config config;
-    char buffer[NUMBER_TEXT];
-    const char *name = import_value(im, "model", buffer);
-    if (!name || model_find(name, &config, NULL) != ERR_OK)
-        return NULL; /* whoever reads the model says so */
-    const char *what = model_untraced(&config);
-    model_release(&config);
+    const char *what = import_of_model(im, model_untraced);
     return what ? import_text(im, "which was not recorded with %s", what) : NULL;
 }
 

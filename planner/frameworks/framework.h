@@ -157,6 +157,11 @@ const char *import_given(const struct import *im, const char *setting);
 /* Whether an option says that one process is started, which trains alone. */
 bool import_is_alone(const struct import *import);
 
+/* What `says` answers of the model, a word that outlives it; NULL: nothing, or none is known yet
+ * that can be read. */
+const char *import_of_model(const struct import *import,
+                            const char *(*says)(const struct model_config *config));
+
 /* Whether the model is a recording, which has its code, what is cast in it and what it returns, and
  * of which blocks may be units; false also where no model is known yet. */
 bool import_is_recorded(const struct import *import);

@@ -27,18 +27,6 @@ static bool has_adapters(const struct import *im)
                  : type && type->text && strcmp(type->text, "lora") == 0;
 }
 
-static const char *model_reason(struct import *im)
-{
-    struct model_config config;
-    char buffer[NUMBER_TEXT];
-    const char *name = import_value(im, "model", buffer);
-    if (!name || model_find(name, &config, NULL) != ERR_OK)
-        return NULL; /* whoever reads the model says so */
-    const char *what = bits4_unplanned(&config);
-    model_release(&config);
-    return what;
-}
-
 /* What the first key that is there says; NULL: none is. */
 static const char *said(const struct import *im, const char *const *paths)
 {
@@ -91,7 +79,7 @@ static const char *not_of(struct import *im, const struct key_row *row, const st
     if (method && method->text && strcmp(method->text, "bnb") != 0)
         return "another method than bitsandbytes'";
     const bool hosted = im->settings->job.strategy.offload;
-    return is_planned(im) ? model_reason(im)
+    return is_planned(im) ? import_of_model(im, bits4_unplanned)
                           : import_text(im, "%s%s", system_name(im->settings->job.strategy.system),
                                         hosted ? " with offloading" : "");
 }

@@ -130,16 +130,27 @@ const char *import_value(const struct import *im, const char *setting, char buff
     return given ? given : settings_get(im->settings, setting, buffer);
 }
 
-bool import_is_recorded(const struct import *im)
+const char *import_of_model(const struct import *im,
+                            const char *(*says)(const struct model_config *config))
 {
     struct model_config config;
     char buffer[NUMBER_TEXT];
     const char *name = import_value(im, "model", buffer);
     if (!name || model_find(name, &config, NULL) != ERR_OK)
-        return false; /* whoever reads the model says so */
-    const bool recorded = config.recording != NULL;
+        return NULL; /* whoever reads the model says so */
+    const char *said = says(&config);
     model_release(&config);
-    return recorded;
+    return said; /* cppcheck-suppress returnDanglingLifetime ; a word that outlives it */
+}
+
+static const char *recorded_word(const struct model_config *config)
+{
+    return config->recording ? "recorded" : NULL;
+}
+
+bool import_is_recorded(const struct import *im)
+{
+    return import_of_model(im, recorded_word) != NULL;
 }
 
 bool import_is_given(const struct import *im, const char *setting)
