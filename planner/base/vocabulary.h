@@ -376,9 +376,12 @@ const char *const *aten_names(void);
       "do, q, k, v, logsumexp, perhaps the bias -> dq, dk, dv, perhaps dbias")                     \
     X(EXP, "exp", "x -> y")                                                                        \
     X(CAUSAL_CONV, "causal_conv",                                                                  \
-      "x (b, s, c), weight (c, w) -> y: silu of each channel's sum over w tokens, up to "          \
-      "its own")                                                                                   \
-    X(CAUSAL_CONV_BACKWARD, "causal_conv_backward", "x, weight, dy -> dx, dweight fp32")           \
+      "x (b, s, c), weight (c, w), perhaps the bias (c) -> y: each channel's sum over w tokens, "  \
+      "up to its own")                                                                             \
+    X(CAUSAL_CONV_SILU, "causal_conv_silu", "the same -> silu y")                                  \
+    X(CAUSAL_CONV_BACKWARD, "causal_conv_backward",                                                \
+      "x, weight, perhaps the bias, dy -> dx, dweight and dbias fp32")                             \
+    X(CAUSAL_CONV_SILU_BACKWARD, "causal_conv_silu_backward", "the same of silu y")                \
     X(L2_NORM, "l2_norm", "x (n, d) -> y, 1 / length (n) fp32: rows by their lengths")             \
     X(L2_NORM_BACKWARD, "l2_norm_backward", "y, 1 / length, dy -> dx")                             \
     X(CHUNK_SUM, "chunk_sum",                                                                      \

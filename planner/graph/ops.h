@@ -182,6 +182,9 @@ uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x);
 uint32_t op_repeat(struct graph *graph, uint32_t x, struct shape repeated, uint32_t dim);
 /* Chunk `index` of `count` equal parts of the last dim: a view; out[count] receives all. */
 void op_chunk(struct graph *graph, uint32_t x, uint32_t count, uint32_t *out);
+/* The same of x (b, s, c) where PyTorch sees it transposed, (b, c, s): so their gradients are
+ * joined in memory. */
+void op_chunk_across(struct graph *graph, uint32_t x, uint32_t count, uint32_t *out);
 /* The same of x (b, s, count · a · d), seen as (b, s, count, a, d): unbind, in parts (b, s, a, d).
  */
 void op_unbind(struct graph *graph, uint32_t x, uint32_t count, struct shape part, uint32_t *out);
@@ -224,9 +227,9 @@ uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uin
                                 uint32_t bias, bool causal, float dropout);
 /* Of what either returned: q·kᵀ is times `scale` instead; 0: as it is. */
 void op_attention_scale(struct graph *graph, uint32_t attended, float scale);
-/* silu of x (b, s, c) by a filter of each channel, weight (c, 1, w), over the w tokens up to its
- * own: causal-conv1d's. */
-uint32_t op_causal_conv(struct graph *graph, uint32_t x, uint32_t weight);
+/* x (b, s, c) by a filter of each channel, weight (c, 1, w) and bias (c) or GRAPH_NONE, over the w
+ * tokens up to its own, perhaps silu of that: causal-conv1d's. */
+uint32_t op_causal_conv(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias, bool silu);
 /* The gated delta rule as flash-linear-attention computes it, by chunks. */
 struct delta_rule {
     uint32_t q, k;    /* (b, s, i, d), views of one tensor: each row is divided by its length */

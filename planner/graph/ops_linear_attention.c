@@ -16,12 +16,13 @@ enum { CHUNK = 64 };
 
 /* ---- convolution ---- */
 
-uint32_t op_causal_conv(struct graph *graph, uint32_t x, uint32_t weight)
+uint32_t op_causal_conv(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias, bool silu)
 {
     const struct shape s = *shape_of(graph, x), channels = SHAPE(s.dim[0], s.dim[2], s.dim[1]);
     const struct shape w = *shape_of(graph, weight);
-    const uint32_t in[2] = {x, graph_view(graph, weight, SHAPE(w.dim[0], last_dim(&w)))};
-    const uint32_t op = begin(graph, OP_CAUSAL_CONV, 2, in);
+    const uint32_t in[3] = {x, graph_view(graph, weight, SHAPE(w.dim[0], last_dim(&w))), bias};
+    const uint32_t op = begin(graph, OP_CAUSAL_CONV, bias == GRAPH_NONE ? 2 : 3, in);
+    graph->ops[op].work = silu ? WORK_CAUSAL_CONV_SILU : WORK_CAUSAL_CONV;
     const uint32_t out = graph_op_birth(graph, op, ATEN_EMPTY_LIKE, dtype_of(graph, x), channels);
     graph_op_done(graph, op);
     graph->tensors[out].shape = s; /* in the memory of x, of which PyTorch's is a transposed view */
@@ -31,9 +32,9 @@ uint32_t op_causal_conv(struct graph *graph, uint32_t x, uint32_t weight)
 OP_SAVED(causal_conv)
 {
     (void)graph;
-    saved[0] = op->in[0];
-    saved[1] = op->in[1];
-    return 2;
+    for (uint32_t i = 0; i < op->ins; i++)
+        saved[i] = op->in[i];
+    return op->ins;
 }
 
 static double causal_conv_flops(const struct graph *graph, const struct graph_op *op)
@@ -42,36 +43,45 @@ static double causal_conv_flops(const struct graph *graph, const struct graph_op
            last_dim(shape_of(graph, op->in[1]));
 }
 
-/* The weight's gradient is summed in fp32, into zeros. */
+/* The gradients of weight and bias are summed in fp32, into zeros. */
 OP_BACKWARD(causal_conv)
 {
-    const struct operand in[3] = {tape_tensor(tape, op->in[0]), tape_tensor(tape, op->in[1]),
-                                  tape_grad(tape, op, 0)};
-    const struct shape s = in[0].shape, w = in[1].shape;
-    const enum dtype dtype = (enum dtype)in[1].dtype;
-    struct operand out[2] = {tape_birth(tape, ATEN_EMPTY_LIKE, (enum dtype)in[0].dtype,
-                                        SHAPE(s.dim[0], s.dim[2], s.dim[1])),
-                             tape_birth(tape, ATEN_ZEROS_LIKE, DTYPE_FP32, w)};
+    const bool silu = op->work == WORK_CAUSAL_CONV_SILU;
+    const struct shape s = *shape_of(graph, op->in[0]);
+    struct operand in[4], out[3];
+    for (uint32_t i = 0; i < op->ins; i++)
+        in[i] = tape_tensor(tape, op->in[i]);
+    in[op->ins] = tape_grad(tape, op, 0);
+    out[0] = tape_birth(tape, ATEN_EMPTY_LIKE, (enum dtype)in[0].dtype,
+                        SHAPE(s.dim[0], s.dim[2], s.dim[1]));
     out[0].shape = s;
-    tape_kernel(tape, WORK_FILL, ATEN_ZEROS_LIKE, -1.0, 0, NULL, 1, &out[1]);
-    tape_kernel(tape, WORK_CAUSAL_CONV_BACKWARD, ATEN_CAUSAL_CONV_BACKWARD,
-                3 * causal_conv_flops(graph, op), 3, in, 2, out);
-    if (dtype != DTYPE_FP32) {
-        const struct operand wide = out[1];
-        out[1] = tape_call(tape, WORK_CAST, ATEN_TO_COPY, dtype, w, -1.0, 1, &wide);
+    for (uint32_t i = 1; i < op->ins; i++)
+        out[i] = tape_birth(tape, ATEN_ZEROS_LIKE, DTYPE_FP32, in[i].shape);
+    for (uint32_t i = 1; i < op->ins; i++)
+        tape_kernel(tape, WORK_FILL, ATEN_ZEROS_LIKE, -1.0, 0, NULL, 1, &out[i]);
+    tape_kernel(tape, silu ? WORK_CAUSAL_CONV_SILU_BACKWARD : WORK_CAUSAL_CONV_BACKWARD,
+                ATEN_CAUSAL_CONV_BACKWARD, 3 * causal_conv_flops(graph, op), op->ins + 1U, in,
+                op->ins, out);
+    for (uint32_t i = 1; i < op->ins; i++) {
+        const struct operand wide = out[i];
+        if (in[i].dtype == DTYPE_FP32)
+            continue;
+        out[i] = tape_call(tape, WORK_CAST, ATEN_TO_COPY, (enum dtype)in[i].dtype, wide.shape, -1.0,
+                           1, &wide);
         tape_death(tape, wide);
     }
-    for (uint32_t i = 0; i < 2; i++)
+    for (uint32_t n = 0; n < op->ins; n++) {
+        const uint32_t i = n ? op->ins - n : 0; /* a bias is a leaf, the weight was squeezed */
         if (tape_needs(tape, op, i))
             tape_give(tape, op, i, out[i]);
         else
             tape_give_unasked(tape, out[i]);
+    }
     tape_end_frame(tape, op);
 }
 
 OP_CLASS(causal_conv) = {
     .label = ATEN_CAUSAL_CONV,
-    .work = WORK_CAUSAL_CONV,
     .saved = causal_conv_saved,
     .backward = causal_conv_backward,
     .flops = causal_conv_flops,

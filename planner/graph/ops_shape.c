@@ -57,6 +57,12 @@ void op_chunk(struct graph *graph, uint32_t x, uint32_t count, uint32_t *out)
     op_parts(graph, x, count, widths, out);
 }
 
+void op_chunk_across(struct graph *graph, uint32_t x, uint32_t count, uint32_t *out)
+{
+    op_chunk(graph, x, count, out);
+    graph->ops[graph->op_count - 1].attr.first = 1;
+}
+
 void op_unbind(struct graph *graph, uint32_t x, uint32_t count, struct shape part, uint32_t *out)
 {
     op_chunk(graph, x, count, out);
@@ -110,6 +116,18 @@ static struct operand stacked(struct tape *tape, const struct graph_op *op, enum
     return out;
 }
 
+/* cat of gradients (b, s, c) as (b, n c, s) in memory. */
+static struct operand joined_across(struct tape *tape, const struct graph_op *op, enum dtype dtype,
+                                    struct shape s, const struct operand *in)
+{
+    const uint64_t tokens = s.dim[1], row = s.dim[2];
+    struct operand out = tape_birth(tape, ATEN_CAT, dtype, SHAPE(s.dim[0], s.dim[2], s.dim[1]));
+    out.shape = s;
+    tape_lay_out(tape, &out, &(struct strides){.of = {row * tokens, 1, tokens}});
+    tape_kernel(tape, WORK_CAT, ATEN_CAT, 0.0, op->outs, in, 1, &out);
+    return out;
+}
+
 OP_BACKWARD(chunk) /* cat joins the gradients, or stack */
 {
     const enum dtype dtype = dtype_of(graph, op->in[0]);
@@ -120,6 +138,8 @@ OP_BACKWARD(chunk) /* cat joins the gradients, or stack */
     if (op->attr.dim) {
         grad = stacked(tape, op, dtype, in);
         grad.shape = shape;
+    } else if (op->attr.first) {
+        grad = joined_across(tape, op, dtype, shape, in);
     } else {
         grad = tape_call(tape, WORK_CAT, ATEN_CAT, dtype, shape, 0.0, op->outs, in);
     }

@@ -38,6 +38,17 @@ struct linear build_weights(struct graph *graph, const char *prefix, const char 
     return linear;
 }
 
+struct linear build_short_filter(struct graph *graph, const char *prefix, const char *name,
+                                 uint32_t channels, uint32_t width, bool biased)
+{
+    const struct linear filter =
+        build_weights(graph, prefix, name, SHAPE(channels, 1, width), biased ? channels : 0);
+    graph_read_around(graph, filter.weight);
+    if (biased)
+        graph_read_around(graph, filter.bias);
+    return filter;
+}
+
 /* A layer by its weight's shape; with an adapter it is called base_layer. */
 static struct linear build_layer(struct graph *graph, const char *prefix, const char *name,
                                  uint32_t out, uint32_t in, struct shape shape, bool biased)

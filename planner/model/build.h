@@ -28,6 +28,11 @@ struct linear build_conv1d(struct graph *graph, const char *prefix, const char *
 struct linear build_weights(struct graph *graph, const char *prefix, const char *name,
                             struct shape shape, uint32_t biases);
 
+/* nn.Conv1d's of a filter for each channel, (channels, 1, width) and perhaps (channels), which
+ * transformers reads and hands to a function: the module is never called. */
+struct linear build_short_filter(struct graph *graph, const char *prefix, const char *name,
+                                 uint32_t channels, uint32_t width, bool biased);
+
 /* A norm's parameters "<prefix>.weight" and, if biased, "<prefix>.bias", both (h), and what it adds
  * to the variance. */
 struct norm {

@@ -94,9 +94,9 @@ static enum err_code check_hf(const struct family *family, const struct model_co
             family->name);
     if (c->conv_width && (job->compiled || job->seq == 1))
         return err_set(err, ERR_UNSUPPORTED,
-                       "--%s: what becomes of %s's linear attention was not recorded, and is not "
-                       "planned",
-                       job->compiled ? "compile" : "seq 1", family->name);
+                       "--%s: what becomes of %s's %s was not recorded, and is not planned",
+                       job->compiled ? "compile" : "seq 1", family->name,
+                       c->delta_key_heads ? "linear attention" : "short convolutions");
     if (job->compiled && job->own_experts)
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile with --experts-replicate: hooks of units inside of blocks end "

@@ -35,9 +35,8 @@ struct hf_delta hf_delta_declare(struct graph *graph, const struct model_config 
     struct hf_delta delta = {.conv = GRAPH_NONE};
     delta.dt_bias = graph_param(graph, PARAM_NORM, SHAPE(a), "%sdt_bias", prefix);
     delta.a_log = graph_param(graph, PARAM_WEIGHT, SHAPE(a), "%sA_log", prefix);
-    delta.conv = graph_param(graph, PARAM_WEIGHT, SHAPE(n.channels, 1, c->conv_width),
-                             "%sconv1d.weight", prefix);
-    graph_read_around(graph, delta.conv);
+    delta.conv =
+        build_short_filter(graph, prefix, "conv1d", n.channels, c->conv_width, false).weight;
     graph->by_name = ".linear_attn";
     if (c->joint_delta) {
         delta.qkv = build_linear(graph, prefix, "in_proj_qkvz", n.channels + n.values, h, false);
@@ -163,7 +162,7 @@ uint32_t hf_delta(struct graph *graph, const struct model_config *c, const struc
     hf_call_outer(graph, delta->out.weight);
     const struct projected p =
         c->joint_delta ? project_joint(graph, c, delta, y) : project(graph, delta, y);
-    const uint32_t conv = op_causal_conv(graph, p.mixed, delta->conv);
+    const uint32_t conv = op_causal_conv(graph, p.mixed, delta->conv, GRAPH_NONE, true);
     graph_drop(graph, p.mixed);
     for (uint32_t i = 0; i < p.part_count; i++)
         graph_drop(graph, p.parts[i]);

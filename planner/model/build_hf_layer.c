@@ -88,6 +88,10 @@ static void declare_mlp(struct graph *graph, const struct model_config *c, const
         block->moe = hf_moe_declare(graph, c, &block->way->moe, prefix);
         return;
     }
+    if (block->way->gate) {
+        block->mlp.function = true;
+        block->mlp.gate = build_linear(graph, prefix, block->way->gate, f, h, c->mlp_bias);
+    }
     if (block->way->up) {
         block->mlp.up = build_linear(graph, prefix, block->way->up, f, h, c->mlp_bias);
         block->mlp.down = build_linear(graph, prefix, block->way->down, h, f, c->mlp_bias);
@@ -111,13 +115,13 @@ struct hf_block hf_block_declare(struct graph *graph, const struct model_config 
     char attention[96], mlp[96];
     struct hf_block block = {.way = way,
                              .sinks = GRAPH_NONE,
-                             .linear = model_is_linear(c, index),
+                             .mixes = way->mixer && model_is_linear(c, index),
                              .mixed = experts_in(c, index)};
     snprintf(attention, sizeof attention, "%s.%s.", prefix,
-             block.linear ? "linear_attn" : "self_attn");
+             block.mixes ? way->mixer->module : "self_attn");
     snprintf(mlp, sizeof mlp, "%s.%s.", prefix, way->mlp ? way->mlp : "mlp");
-    if (block.linear)
-        block.delta = hf_delta_declare(graph, c, attention);
+    if (block.mixes)
+        block.mixing = way->mixer->declare(graph, c, attention);
     else if (!way->attention_last)
         declare_attention(graph, c, attention, &block);
     if (!way->mlp_last)
@@ -502,8 +506,8 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
 {
     const bool turned = rope.cos != GRAPH_NONE, eager = block->way->eager;
     *weights = GRAPH_NONE;
-    if (block->linear)
-        return hf_delta(graph, c, &block->delta, y);
+    if (block->mixes)
+        return block->way->mixer->run(graph, c, &block->mixing, y);
     if (c->kv_lora)
         return hf_mla(graph, c, &block->mla, block->way->mla, rope, y);
     struct orders orders = orders_of(graph, c, job, block->way->rotary, turned, mask != GRAPH_NONE);
@@ -534,7 +538,8 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     const uint32_t attended = attend(graph, c, block, &arguments, weights);
     const uint32_t o = heads.gate == GRAPH_NONE ? attended : gated(graph, attended, heads.gate);
     uint32_t out = apply_linear(graph, o, block->o);
-    graph_drop(graph, o);
+    if (!block->way->output_last)
+        graph_drop(graph, o);
     if (block->way->own_dropout)
         out = hf_dropout(graph, out, c->dropout);
     graph_drop(graph, heads.q);
@@ -544,6 +549,8 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     graph_drop(graph, heads.v);
     for (uint32_t i = 0; i < heads.held_count; i++)
         graph_drop(graph, heads.held[i]);
+    if (block->way->output_last)
+        graph_drop(graph, o);
     return out;
 }
 
@@ -608,8 +615,9 @@ static uint32_t feed_forward(struct graph *graph, const struct model_config *c,
         return hf_moe(graph, c, &block->way->moe, &block->moe, y, scores);
     if (block->way->fused_gate_up)
         return fused_feed_forward(graph, c, block, y);
+    const bool plain = block->way->up && !block->way->gate;
     const uint32_t out =
-        block->way->up ? plain_feed_forward(graph, c, block, y) : hf_mlp(graph, c, &block->mlp, y);
+        plain ? plain_feed_forward(graph, c, block, y) : hf_mlp(graph, c, &block->mlp, y);
     return block->way->own_dropout ? hf_dropout(graph, out, c->dropout) : out;
 }
 

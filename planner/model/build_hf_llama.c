@@ -240,7 +240,7 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
     in.embeds = way->dropped_rows ? in.first : embedded;
     if (graph->tensors[in.embeds].storage != graph->tensors[embedded].storage)
         graph_drop(graph, embedded);
-    graph_call_begin(graph, "%s.rotary_emb", model_of(way));
+    graph_call_begin(graph, "%s.%s", model_of(way), way->rope ? way->rope : "rotary_emb");
     make_tables(graph, c, job, frequencies, &in);
     graph_call_end(graph);
     if (way->norm_first)

@@ -5,7 +5,7 @@
 struct hf_mlp hf_mlp_declare(struct graph *graph, const struct model_config *c, const char *prefix,
                              uint32_t width)
 {
-    struct hf_mlp mlp;
+    struct hf_mlp mlp = {.function = false};
     mlp.gate = build_linear(graph, prefix, "gate_proj", width, c->hidden, c->mlp_bias);
     mlp.up = build_linear(graph, prefix, "up_proj", width, c->hidden, c->mlp_bias);
     mlp.down = build_linear(graph, prefix, "down_proj", c->hidden, width, c->mlp_bias);
@@ -16,8 +16,9 @@ uint32_t hf_mlp(struct graph *graph, const struct model_config *c, const struct 
                 uint32_t y)
 {
     const uint32_t gate = apply_linear(graph, y, mlp->gate);
-    const uint32_t active =
-        hf_activation_beside(graph, c->activation, gate, mlp->gate.weight, "act_fn");
+    const uint32_t active = mlp->function ? hf_activation(graph, c->activation, gate)
+                                          : hf_activation_beside(graph, c->activation, gate,
+                                                                 mlp->gate.weight, "act_fn");
     graph_drop(graph, gate);
     const uint32_t up = apply_linear(graph, y, mlp->up);
     const uint32_t product = op_mul(graph, active, up);

@@ -11,6 +11,7 @@
 /* down(silu(gate y) · up y): Llama's feed-forward, and the experts that every token passes. */
 struct hf_mlp {
     struct linear gate, up, down;
+    bool function; /* its activation, which is no module */
 };
 struct hf_mlp hf_mlp_declare(struct graph *graph, const struct model_config *config,
                              const char *prefix, uint32_t width);
@@ -57,8 +58,9 @@ hf_router hf_route_hunyuan;
  * their sum. */
 hf_router hf_route_minimax_m2;
 
-/* The same with the product in fp32, and the weights times a factor, as HY 3 has it. */
-hf_router hf_route_hy_v3;
+/* The same with the product in fp32, and the weights times a factor, as HY 3 has it; and with all
+ * in the dtype of the product, where the config says that they are divided, as LFM2 has it. */
+hf_router hf_route_hy_v3, hf_route_lfm2;
 
 /* As ERNIE has it, in fp32: p = softmax(router y); of the k best p + correction, p divided by their
  * sum, or by a least one. */

@@ -239,6 +239,18 @@ static uint32_t scaled(struct graph *graph, const struct model_config *c, uint32
     return weights;
 }
 
+/* `x` divided by the sum of each row and a least number, which takes its name. */
+static uint32_t divided(struct graph *graph, uint32_t x, float least)
+{
+    const uint32_t bare = op_sum_last(graph, x);
+    const uint32_t sum = op_scalar(graph, OP_ADD_SCALAR, bare, least);
+    graph_drop(graph, bare);
+    const uint32_t shares = op_div(graph, x, sum);
+    graph_drop(graph, sum);
+    graph_rebind(graph, x, shares);
+    return shares;
+}
+
 struct hf_routing hf_route_hy_v3(struct graph *graph, const struct model_config *c,
                                  const struct hf_moe *moe, uint32_t rows)
 {
@@ -248,14 +260,25 @@ struct hf_routing hf_route_hy_v3(struct graph *graph, const struct model_config 
     const uint32_t choice = corrected(graph, scores, moe->correction);
     const uint32_t best = op_topk_no_grad(graph, choice, c->experts_per_token, &r.experts);
     const uint32_t chosen = op_gather(graph, scores, r.experts);
-    const uint32_t bare = op_sum_last(graph, chosen);
-    const uint32_t sum = op_scalar(graph, OP_ADD_SCALAR, bare, 1e-20F);
-    graph_drop(graph, bare);
-    const uint32_t shares = op_div(graph, chosen, sum);
-    graph_drop(graph, sum);
-    graph_rebind(graph, chosen, shares);
-    r.weights = scaled(graph, c, shares);
+    r.weights = scaled(graph, c, divided(graph, chosen, 1e-20F));
     graph_drop(graph, scores);
+    graph_drop(graph, choice);
+    graph_drop(graph, best);
+    graph_call_end(graph);
+    return r;
+}
+
+struct hf_routing hf_route_lfm2(struct graph *graph, const struct model_config *c,
+                                const struct hf_moe *moe, uint32_t rows)
+{
+    hf_call(graph, moe->router.weight);
+    struct hf_routing r = {.logits = apply_linear(graph, rows, moe->router)};
+    const uint32_t scores = op_unary(graph, OP_SIGMOID, r.logits);
+    const uint32_t choice = corrected(graph, scores, moe->correction);
+    const uint32_t best = op_topk_no_grad(graph, choice, c->experts_per_token, &r.experts);
+    const uint32_t chosen = op_gather(graph, scores, r.experts);
+    graph_rebind(graph, scores, chosen);
+    r.weights = scaled(graph, c, c->norm_topk ? divided(graph, chosen, 1e-6F) : chosen);
     graph_drop(graph, choice);
     graph_drop(graph, best);
     graph_call_end(graph);

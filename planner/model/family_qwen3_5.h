@@ -10,7 +10,7 @@
  * in the others; norms times 1 + weight. */
 #define HF_GATED_LAYER                                                                             \
     .norm = hf_rms_norm_plus_one, HF_NORM_NAMES, .norms_at_zero = true, .rotary = HF_ROTARY_BOTH,  \
-    .masks_by_layer = true
+    .masks_by_layer = true, .mixer = &hf_mixer_delta
 
 extern const struct choice delta_layers[];
 

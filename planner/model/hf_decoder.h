@@ -10,9 +10,9 @@
 #define SHARDPLAN_HF_DECODER_H
 
 #include "model/build_hf.h"
-#include "model/build_hf_delta.h"
 #include "model/build_hf_mla.h"
 #include "model/build_hf_moe.h"
+#include "model/hf_mixers.h"
 
 /* Where in a layer a norm is: x + after(attention(before(x))), and the feed-forward likewise. */
 enum hf_place { HF_BEFORE_ATTENTION, HF_AFTER_ATTENTION, HF_BEFORE_MLP, HF_AFTER_MLP, HF_PLACES };
@@ -97,20 +97,24 @@ struct hf_decoder {
     const char *mlp;     /* the feed-forward's module; NULL: "mlp" */
     bool mlp_last;       /* it is declared behind the norms */
     bool attention_last; /* attention is declared behind norms and feed-forward */
-    const char *up;  /* down(act(up y)), no gate: what up is called, and down below; NULL: gated */
-    bool xielu;      /* ... and act has parameters (hf_xielu) */
-    const char *act; /* the activation's module; NULL: "act_fn" */
+    const char *gate;    /* of a gated feed-forward in three products: what that is called, and up
+                            and down below, whose activation is a function; NULL: Llama's */
+    const char *up;      /* else down(act(up y)), no gate: what up is called, and down below */
+    bool xielu;          /* ... and act has parameters (hf_xielu) */
+    const char *act;     /* the activation's module; NULL: "act_fn" */
     const char *down, *output, *last_norm; /* "c_proj", "dense", "final_layernorm"; NULL: Llama's */
     bool biased_head;
     bool late_scale;    /* c->embedding_multiplier: when masks are there, not with the embedding */
     bool dropped_rows;  /* dropout takes the embedding's place: inputs_embeds are what it returns */
     bool x_last;        /* of the parallel sum: (attention(y) + mlp(y)) + x */
     bool attended_last; /* what attention returned, and no norm of it, lives until it returns */
+    bool output_last;   /* likewise what attention is before its output's product, of attention */
     bool locals_last;   /* what a layer computes on its way lives until it returns */
     const char *attention_dropout, *mlp_dropout; /* dropout's modules; NULL: a function */
     const char *embedding_dropout;               /* likewise, of the model itself */
     bool own_dropout; /* attention and feed-forward end with dropout, which is not the layer's */
     enum hf_rotary rotary;
+    const char *rope;     /* RoPE's module; NULL: "rotary_emb" */
     bool rope_remade;     /* its frequencies are computed in each pass */
     bool turns_back;      /* RoPE: hf_rope.back */
     bool fp32_tables;     /* RoPE's, and what is turned by them until it is cast back */
@@ -138,8 +142,9 @@ struct hf_decoder {
                                 sequences are packed */
     enum hf_grids_way grids; /* RoPE's tables, of places in three grids */
     bool complex_table;      /* RoPE's is one, of complex numbers */
-    struct hf_mla_way mla;   /* where there is latent attention */
-    struct hf_moe_way moe;   /* where there are experts */
+    const struct hf_mixer *mixer; /* of layers without attention; NULL: all have it */
+    struct hf_mla_way mla;        /* where there is latent attention */
+    struct hf_moe_way moe;        /* where there are experts */
 };
 
 /* Whether attention is in Python: always, or because the job asks for it. */
@@ -191,8 +196,8 @@ struct hf_block {
     struct linear q, k, v, o;                     /* q: all of it where they are fused */
     uint32_t sinks;                               /* GRAPH_NONE: there are none */
     struct hf_mla mla;                            /* latent attention, in their place */
-    struct hf_delta delta;                        /* linear attention, in their place ... */
-    bool linear;                                  /* ... in this layer */
+    union hf_mixing mixing;                       /* way->mixer's, in their place ... */
+    bool mixes;                                   /* ... in this layer */
     struct hf_mlp mlp;                            /* gate: all of it where they are fused */
     struct hf_xielu xielu;                        /* its activation */
     bool beside;                                  /* ... which all tokens pass, beside experts */

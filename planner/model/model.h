@@ -40,6 +40,8 @@
     X(OLMO2, olmo2)                                                                                \
     X(OLMO3, olmo3)                                                                                \
     X(SMOLLM3, smollm3)                                                                            \
+    X(LFM2, lfm2)                                                                                  \
+    X(LFM2_MOE, lfm2_moe)                                                                          \
     X(GRANITE, granite)                                                                            \
     X(GRANITEMOE, granitemoe)                                                                      \
     X(GRANITEMOEHYBRID, granitemoehybrid)                                                          \
@@ -197,13 +199,20 @@ struct model_config {
     /* Granite's hybrids */
     bool unturned;           /* there is no RoPE */
     struct layer_list mamba; /* layers that are Mamba's: none is planned */
-    /* Qwen 3.5: linear attention (build_hf_delta.h) */
+    /* Layers with something else in the place of attention (hf_mixers.h) */
     uint32_t linear_period;   /* of so many layers the last has attention; 0: all have */
-    struct layer_list linear; /* layers that have linear attention for it */
-    uint32_t delta_key_heads, delta_key_dim, delta_value_heads, delta_value_dim, conv_width;
+    struct layer_list linear; /* layers that have it */
+    uint32_t conv_width;      /* tokens of its short convolution */
+    /* Qwen 3.5: linear attention (build_hf_delta.h) */
+    uint32_t delta_key_heads, delta_key_dim, delta_value_heads, delta_value_dim;
     bool joint_delta;  /* Qwen3-Next: one product for q, k, v and z, of each head of q and k one
                           behind the other, and one for beta and g */
     bool gated_output; /* attention's output is times a sigmoid of what q's product has beside q */
+    /* LFM2 */
+    bool conv_bias;        /* of its convolution and what is around it */
+    bool narrow_ffn;       /* two thirds of ffn is meant, times a number ... */
+    float ffn_multiplier;  /* ... and rounded up ... */
+    uint32_t ffn_multiple; /* ... to a multiple of this */
     /* Granite; 0: there is no such product */
     float embedding_multiplier, attention_multiplier, residual_multiplier;
     float logits_scaling; /* a divisor */
@@ -264,7 +273,7 @@ bool layer_listed(const struct layer_list *list, uint32_t index);
 /* Whether layer `index` looks at a window only, or has no RoPE wherever windows are. */
 bool model_has_window(const struct model_config *config, uint32_t index);
 bool model_is_plain(const struct model_config *config, uint32_t index);
-/* Whether layer `index` has linear attention. */
+/* Whether layer `index` has something else in the place of attention. */
 bool model_is_linear(const struct model_config *config, uint32_t index);
 
 struct model_job {

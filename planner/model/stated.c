@@ -114,12 +114,19 @@ bool model_note(const struct model_config *config, uint32_t index, char *text, s
                  s->class_name, planned);
         return true;
     }
-    if (config->conv_width && index-- == 0) {
+    if (config->delta_key_heads && index-- == 0) {
         snprintf(text, size,
                  "linear attention is planned as flash-linear-attention 0.6 and causal-conv1d 1.7 "
                  "compute it, which transformers uses where both are installed (flash-qla, where "
                  "it is installed, too, has faster kernels); GPUs with less shared memory than an "
                  "A100 take 4 bytes more a token and head in backward, or three times that");
+        return true;
+    }
+    if (config->conv_width && !config->delta_key_heads && index-- == 0) {
+        snprintf(text, size,
+                 "short convolutions are planned as causal-conv1d 1.7 computes them, which "
+                 "transformers uses where it is installed; PyTorch's own, which take its place "
+                 "elsewhere, are not planned");
         return true;
     }
     if (s->quantized[0] && index-- == 0) {
