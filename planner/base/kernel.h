@@ -16,9 +16,9 @@ struct shape {
     uint32_t rank;            /* 0: a scalar */
 };
 
-/* SHAPE(2, 128, 64): one to five dimensions. */
-#define SHAPE_PICK(a, b, c, d, e, n, ...) n
-#define SHAPE(...) ((struct shape){{__VA_ARGS__}, SHAPE_PICK(__VA_ARGS__, 5, 4, 3, 2, 1, 0)})
+/* SHAPE(2, 128, 64): one to six dimensions. */
+#define SHAPE_PICK(a, b, c, d, e, f, n, ...) n
+#define SHAPE(...) ((struct shape){{__VA_ARGS__}, SHAPE_PICK(__VA_ARGS__, 6, 5, 4, 3, 2, 1, 0)})
 
 static inline uint64_t shape_elements(const struct shape *shape)
 {

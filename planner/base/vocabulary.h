@@ -205,6 +205,23 @@
     X(DELTA_STATES_BACKWARD, "chunk_gated_delta_rule_bwd_dhu")                                     \
     X(DELTA_OUTPUT_BACKWARD, "chunk_bwd_dqkwg")                                                    \
     X(DELTA_FACTORS_BACKWARD, "prepare_wy_repr_bwd")                                               \
+    X(SSM_STEPS, "_chunk_cumsum_fwd")                                                              \
+    X(SSM_STATES, "_chunk_state_fwd")                                                              \
+    X(SSM_PASS, "_state_passing_fwd")                                                              \
+    X(SSM_SCORES, "_bmm_chunk_fwd")                                                                \
+    X(SSM_SCAN, "_chunk_scan_fwd")                                                                 \
+    X(GATED_RMS_NORM, "_layer_norm_fwd")                                                           \
+    X(GATED_RMS_NORM_BACKWARD, "_layer_norm_bwd")                                                  \
+    X(SSM_STATES_BACKWARD, "_chunk_scan_bwd_dstates")                                              \
+    X(SSM_PASS_BACKWARD, "_state_passing_bwd")                                                     \
+    X(SSM_INPUT_BACKWARD, "_chunk_scan_chunk_state_bwd_dx")                                        \
+    X(SSM_B_BACKWARD, "_chunk_state_bwd_db")                                                       \
+    X(SSM_C_BACKWARD, "_chunk_scan_bwd_dC")                                                        \
+    X(SSM_SCORES_BACKWARD, "_chunk_scan_bwd_dcb")                                                  \
+    X(SSM_SCORES_TO_GROUP, "_bmm_chunk_bwd")                                                       \
+    X(SSM_DECAY_BACKWARD, "_chunk_scan_bwd_ddAcs_stable")                                          \
+    X(SSM_STEPS_BACKWARD, "_chunk_cumsum_bwd")                                                     \
+    X(FLIP, "flip")                                                                                \
     X(FUSED, "triton_fused")                                                                       \
     X(FUSED_REDUCTION, "triton_fused_reduction")
 
@@ -399,6 +416,34 @@ const char *const *aten_names(void);
       "q, k, v, g, states, do, dstates, dv -> dq, dk, dw, dg of each piece")                       \
     X(DELTA_FACTORS_BACKWARD, "delta_factors_backward",                                            \
       "k, v, beta, g, A, dw, du -> dk, dv, dg, dbeta")                                             \
+    X(SSM_STEPS, "ssm_steps",                                                                      \
+      "dt (b, s, a), A (a), its bias (a) -> softplus dt and A dt summed from where a chunk "       \
+      "begins, (b, a, k, l)")                                                                      \
+    X(SSM_STATES, "ssm_states",                                                                    \
+      "x (b, s, a, e), B (b, s, g, n), dt, sums -> what each chunk adds to the state, (b, k, a, "  \
+      "e, n) fp32")                                                                                \
+    X(SSM_PASS, "ssm_pass", "those, sums -> the state that each chunk begins with, and the last")  \
+    X(SSM_SCORES, "ssm_scores", "C, B (b, s, g, n) -> C Bᵀ of each chunk (b, k, g, l, l) fp32")    \
+    X(SSM_SCAN, "ssm_scan", "scores, x, dt, sums, C, states, D (a) -> y (b, s, a, e)")             \
+    X(GATED_RMS_NORM, "gated_rms_norm",                                                            \
+      "y (t, i), z (t, i), weight (i) -> RMSNorm of groups of y silu(z), 1 / root of the mean")    \
+    X(GATED_RMS_NORM_BACKWARD, "gated_rms_norm_backward",                                          \
+      "dx, y, z, weight, 1 / root -> dy, dz, dweight of groups of rows, x again")                  \
+    X(SSM_STATES_BACKWARD, "ssm_states_backward", "C, sums, dy -> dstates (b, k, a, e, n) fp32")   \
+    X(SSM_PASS_BACKWARD, "ssm_pass_backward",                                                      \
+      "dstates, states, sums -> dstates from one chunk to the next, states cast, ddecay of "       \
+      "blocks")                                                                                    \
+    X(SSM_INPUT_BACKWARD, "ssm_input_backward",                                                    \
+      "x, scores, dy, dt, sums, B, dstates, D -> dx, ddt, dD of blocks")                           \
+    X(SSM_B_BACKWARD, "ssm_b_backward",                                                            \
+      "x, dstates, B, dt, sums -> dB of parts of a group, dsums")                                  \
+    X(SSM_C_BACKWARD, "ssm_c_backward", "dy, states, C, sums -> dC of parts of a group, dsums")    \
+    X(SSM_SCORES_BACKWARD, "ssm_scores_backward",                                                  \
+      "x, dy, dt, sums -> dscores of parts of a group")                                            \
+    X(SSM_SCORES_TO_GROUP, "ssm_scores_to_group",                                                  \
+      "B or C, dscores, dB or dC of the rest -> dC or dB")                                         \
+    X(SSM_DECAY_BACKWARD, "ssm_decay_backward", "x, dt, sums, dy, scores -> dsums of blocks")      \
+    X(SSM_STEPS_BACKWARD, "ssm_steps_backward", "dsums, ddt, dt, A, its bias -> ddt, dA, dbias")   \
     X(SOFTMAX, "softmax", "x (..., n) -> y")                                                       \
     X(SAFE_SOFTMAX, "safe_softmax",                                                                \
       "x (..., n) -> y, perhaps what is minus infinity, in which rows: zeros where a whole row "   \

@@ -44,8 +44,8 @@ double attention_spread(const struct kernel *kernel, const struct profile *profi
 
 /* ---- linear attention ---- */
 
-/* Seconds of a kernel of the gated delta rule, without launch; 0: it is none, or the profile has no
- * multiprocessors or clock. */
+/* Seconds of a product of the gated delta rule or of Mamba-2, without launch; 0: it is none, or the
+ * profile has no multiprocessors or clock. */
 double delta_seconds(const struct kernel *kernel, const struct profile *profile);
 
 /* ---- norms and softmax: a block of threads a row ---- */

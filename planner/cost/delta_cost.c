@@ -1,5 +1,6 @@
 /* delta_cost.c - kernels of the gated delta rule (graph/ops_linear_attention.c), as Triton compiles
- * flash-linear-attention's: blocks of a chunk of 64 tokens and a head.
+ * flash-linear-attention's: blocks of a chunk of 64 tokens and a head; and mamba-ssm's of Mamba-2
+ * (graph/ops_mamba2.c), which are of the same kind, chunks of 128 or 256.
  *
  * Their products are small, and wait for each other: a multiprocessor does so many operations a
  * clock, however fast its matrix units could be; where these are slow, a share of what they can.
@@ -11,7 +12,11 @@
  * multiprocessor, though its matrix units are twice as fast, and needs more clocks a step:
  * PRODUCT_CLOCKS_BLACKWELL was fitted to it, and holds for all of that generation. MATRIX_SHARE is
  * of RTX 5090's forward. Backward was fitted to nothing, nor heads of 64. What was measured is
- * bf16; the share is of that rate in every dtype. */
+ * bf16; the share is of that rate in every dtype.
+ *
+ * Mamba-2's are taken to do as many operations a clock: no times of mamba-ssm's were found that say
+ * otherwise, or that. (Of its chunk scan, as another compiler makes it, 515 a clock are published
+ * for H800: tile-ai/tilelang, benchmark/mamba2.) */
 #include "cost/cost_parts.h"
 
 #include <math.h>
@@ -22,7 +27,7 @@
 #define PRODUCT_CLOCKS_BLACKWELL 1650.0
 enum { FORWARD_PRODUCTS = 2, BACKWARD_PRODUCTS = 4 }; /* of a step, one behind the other */
 
-static bool is_delta(const struct kernel *kernel)
+static bool is_of_chunks(const struct kernel *kernel)
 {
     switch ((enum work_kind)kernel->work) {
     case WORK_DELTA_SOLVE:
@@ -33,6 +38,16 @@ static bool is_delta(const struct kernel *kernel)
     case WORK_DELTA_STATES_BACKWARD:
     case WORK_DELTA_OUTPUT_BACKWARD:
     case WORK_DELTA_FACTORS_BACKWARD:
+    case WORK_SSM_STATES:
+    case WORK_SSM_SCORES:
+    case WORK_SSM_SCAN:
+    case WORK_SSM_STATES_BACKWARD:
+    case WORK_SSM_INPUT_BACKWARD:
+    case WORK_SSM_B_BACKWARD:
+    case WORK_SSM_C_BACKWARD:
+    case WORK_SSM_SCORES_BACKWARD:
+    case WORK_SSM_SCORES_TO_GROUP:
+    case WORK_SSM_DECAY_BACKWARD:
         return true;
     default:
         return false;
@@ -49,7 +64,7 @@ double delta_seconds(const struct kernel *kernel, const struct profile *profile)
 {
     const double sms = profile_value(profile, PROFILE_SMS);
     const double clock = profile_value(profile, PROFILE_BOOST_CLOCK);
-    if (!is_delta(kernel) || sms <= 0 || clock <= 0)
+    if (!is_of_chunks(kernel) || sms <= 0 || clock <= 0)
         return 0;
     const double peak = profile_value(profile, PROFILE_BF16);
     const double rate = fmin(OPERATIONS_A_CLOCK * sms * clock, MATRIX_SHARE * peak);

@@ -26,7 +26,7 @@
 #include <stdint.h>
 
 #define GRAPH_NONE UINT32_MAX
-enum { GRAPH_OPERANDS = 5, GRAPH_OUTPUTS = 8 };
+enum { GRAPH_OPERANDS = 9, GRAPH_OUTPUTS = 8 };
 
 enum storage_kind {                     /* who owns the bytes */
                     STORAGE_ACTIVATION, /* born in this pass, counted by references */
@@ -271,8 +271,9 @@ struct graph {
     const char *uncalled;  /* a module that its children are called past; NULL: none. Lent */
     const char *apart;     /* a module that is not called by the one it is in, but by the one around
                               that,    earlier; NULL: none. Lent */
-    const char *by_name;   /* ".linear_attn": modules of that name are called by keywords alone, so
-                              hooks see no input of theirs; NULL: none. Lent */
+    uint32_t multiprocessors; /* of the GPU, by which some kernels take their buffers; 0: unknown */
+    const char *by_name; /* ".linear_attn": modules of that name are called by keywords alone, so
+                            hooks see no input of theirs; NULL: none. Lent */
     const char *frozen;
     bool all_frozen; /* while building: parameters declared now are not trained */
     struct graph_lora lora;

@@ -34,6 +34,7 @@ struct op_class {
     /* bytes that the forward kernel has while it runs; NULL: none */
     uint64_t (*scratch)(const struct graph *graph);
     enum op_keep keep;
+    bool keeps_first; /* ... its first output alone: the others are of no call that is kept */
     /* What its function does where that is more than one kernel: it births its outputs, too. NULL:
      * outputs are born in order, and one kernel fills them. */
     void (*forward)(struct tape *tape, const struct graph *graph, const struct graph_op *op);

@@ -65,6 +65,8 @@
     X(EFFICIENT_ATTENTION, efficient_attention, LOWER)                                             \
     X(CAUSAL_CONV, causal_conv, NONE)                                                              \
     X(GATED_DELTA_RULE, gated_delta_rule, NONE)                                                    \
+    X(MAMBA2, mamba2, NONE)                                                                        \
+    X(MAMBA2_BIAS, mamba2_bias, NONE)                                                              \
     X(MASKED_FILL, masked_fill, NONE)                                                              \
     X(WHERE, where, NONE)                                                                          \
     X(PAD_LAST, pad_last, NONE)                                                                    \
@@ -239,6 +241,21 @@ struct delta_rule {
 };
 /* (b, s, a, e) */
 uint32_t op_gated_delta_rule(struct graph *graph, const struct delta_rule *rule);
+/* Mamba-2's mixer behind its first product, as mamba-ssm computes it: the convolution, the scan of
+ * the state by chunks, the norm times silu of the gate, and the product behind it. */
+struct mamba2 {
+    uint32_t all;             /* (b, s, 2 i + 2 g n + a): gate, what is convolved, and dt */
+    uint32_t conv, conv_bias; /* (i + 2 g n, 1, w), and (i + 2 g n) or GRAPH_NONE */
+    uint32_t dt_bias;         /* (a) */
+    uint32_t decay;           /* A (a), fp32 */
+    uint32_t skip;            /* D (a) */
+    uint32_t norm;            /* (i) */
+    uint32_t out, out_bias;   /* (h, i), and (h) or GRAPH_NONE */
+    uint32_t groups, chunk;   /* g; tokens of a chunk */
+    float eps;
+};
+/* (b, s, h) */
+uint32_t op_mamba2(struct graph *graph, const struct mamba2 *mixer);
 /* x where `condition`, `number` elsewhere (which is born as a scalar tensor and dies at once). */
 uint32_t op_where(struct graph *graph, uint32_t condition, uint32_t x, float number);
 /* The same with that tensor: it is Python's. */

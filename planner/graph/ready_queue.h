@@ -5,14 +5,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { READY_QUEUE_NO_INPUT = 0x7fffffff };
+/* A parameter's node (AccumulateGrad), whose sequence number is the greatest. */
+enum { READY_QUEUE_PARAM = UINT32_MAX };
 
-/* One node has given gradients to `count` parameters, in the order of its arguments, and behind
- * `before` of them to a node of forward (READY_QUEUE_NO_INPUT: to none). All parameters' nodes come
- * before that, as those with the highest number; among themselves they are alike, and the queue is
- * libstdc++'s heap (torch/csrc/autograd/engine.cpp, ReadyQueue and CompareNodeTaskTime; an
- * AccumulateGrad's sequence number is the greatest), which does not keep their order. order
- * (count): whose turn it is. */
-void ready_queue_order(uint32_t count, uint32_t before, uint32_t *order);
+/* One node has given gradients to `count` others, whose sequence numbers are these, in the order of
+ * its arguments: the higher one comes first. Those that are alike do not keep their order: the
+ * queue is libstdc++'s heap (torch/csrc/autograd/engine.cpp, ReadyQueue and CompareNodeTaskTime).
+ * order (count): whose turn it is. */
+void ready_queue_order(uint32_t count, const uint32_t *numbers, uint32_t *order);
 
 #endif

@@ -182,16 +182,19 @@ static bool is_param(const struct tape *tape, uint32_t tensor)
 
 /* ---- one node ---- */
 
+static void release_one(struct tape *tape, uint32_t op, uint32_t tensor)
+{
+    if (tape_is_activation(tape, tensor))
+        tape_release(tape, tape_buffer(tape, tensor));
+    else if (tape_saves_memory(tape, op, tensor))
+        tape_step(tape, STEP_UNSAVED, tape_param_index(tape, tensor));
+}
+
 static void release_saved(struct tape *tape, uint32_t op, const uint32_t *saved, uint32_t count,
                           bool reversed)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        const uint32_t tensor = saved[reversed ? count - 1 - i : i];
-        if (tape_is_activation(tape, tensor))
-            tape_release(tape, tape_buffer(tape, tensor));
-        else if (tape_saves_memory(tape, op, tensor))
-            tape_step(tape, STEP_UNSAVED, tape_param_index(tape, tensor));
-    }
+    for (uint32_t i = 0; i < count; i++)
+        release_one(tape, op, saved[reversed ? count - 1 - i : i]);
     tape->node_holds[op] = false;
 }
 
@@ -202,6 +205,18 @@ void tape_end_frame(struct tape *tape, const struct graph_op *op)
     const uint32_t count = tape_saved(tape, op, saved);
     if (tape->op_region[index] != GRAPH_NONE && tape->node_holds[index])
         release_saved(tape, index, saved, count, !op_class(op)->in_python);
+}
+
+void tape_end_locals(struct tape *tape, const struct graph_op *op, uint32_t count,
+                     const uint32_t *tensors, bool last)
+{
+    const uint32_t index = (uint32_t)(op - tape->graph->ops);
+    if (tape->op_region[index] == GRAPH_NONE || !tape->node_holds[index])
+        return;
+    for (uint32_t i = 0; i < count; i++)
+        if (tensors[i] != GRAPH_NONE)
+            release_one(tape, index, tensors[i]);
+    tape->node_holds[index] = !last;
 }
 
 /* The shape that sum_to_size gives before its last view: as the gradient, with ones. */

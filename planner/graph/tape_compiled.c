@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct running {
     struct tape *tape;
@@ -155,21 +156,29 @@ static void arrive(struct tape *tape, const struct tape_compiled *c, const uint3
  * is next, with the last of what it made. */
 static void give(struct tape *tape, const struct tape_compiled *c, const uint32_t *buffers)
 {
-    uint32_t *params = xmalloc((c->given_count + 1) * sizeof *params), count = 0;
-    uint32_t *order = xmalloc((c->given_count + 1) * sizeof *order), before = READY_QUEUE_NO_INPUT;
+    uint32_t *nodes = xmalloc(3 * (c->given_count + 1UL) * sizeof *nodes), count = 0, inner = 0;
+    uint32_t *numbers = nodes + c->given_count + 1, *order = numbers + c->given_count + 1;
+    bool any = false;
     arrive(tape, c, buffers);
     tape_count_uses(tape, c->first_item, c->end_item, -1);
     for (uint32_t i = 0; i < c->given_count; i++) {
-        if (!c->given[i].of_param)
-            before = c->given[i].later ? before : count;
-        else if (tape->param_uses[c->given[i].index] == 0)
-            params[count++] = c->given[i].index;
+        const struct tape_given *given = &c->given[i];
+        if (!given->of_param && !given->later) {
+            any = true;
+            inner = count;
+        } else if (given->of_param && tape->param_uses[given->index] == 0) {
+            nodes[count++] = given->index;
+        }
     }
-    ready_queue_order(count, before, order);
+    if (any) /* behind those that it is the last after */
+        memmove(nodes + inner + 1, nodes + inner, (count++ - inner) * sizeof *nodes);
     for (uint32_t i = 0; i < count; i++)
-        tape_give_out(tape, params[order[i]]);
-    free(params);
-    free(order);
+        numbers[i] = any && i == inner ? 0 : READY_QUEUE_PARAM;
+    ready_queue_order(count, numbers, order);
+    for (uint32_t i = 0; i < count; i++)
+        if (numbers[order[i]])
+            tape_give_out(tape, nodes[order[i]]);
+    free(nodes);
 }
 
 /* Whether the program lets go of the gradient of an output that it was handed, or hands it on. */

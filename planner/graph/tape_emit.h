@@ -81,6 +81,9 @@ void tape_give_unasked(struct tape *tape, struct operand gradient);
 /* The frame of a torch.autograd.Function's backward ends: in a checkpointed region, what it
  * unpacked dies here. */
 void tape_end_frame(struct tape *tape, const struct graph_op *op);
+/* The same, part by part: of what it unpacked these tensors die; `last`: all have. */
+void tape_end_locals(struct tape *tape, const struct graph_op *op, uint32_t count,
+                     const uint32_t *tensors, bool last);
 
 /* Hands the memory of a tensor that the node saved to input i: its kernel has put the gradient
  * there. */

@@ -55,7 +55,8 @@ bool tape_is_own_linear(const struct tape *tape, const struct graph_op *op)
 /* Whether it calls a plain product, to which a bias is added: of matrices, addmm has both. */
 static bool is_own_product(const struct tape *tape, const struct graph_op *op)
 {
-    return tape_is_own_linear(tape, op) && tape->graph->tensors[op->in[0]].shape.rank > 2;
+    return (tape_is_own_linear(tape, op) && tape->graph->tensors[op->in[0]].shape.rank > 2) ||
+           (op->kind == OP_MAMBA2_BIAS && tape->options->own_linear);
 }
 
 /* Whether the selective policy keeps the op's outputs. It is asked in the same order when the
@@ -74,7 +75,8 @@ static bool policy_keeps(struct tape *tape, const struct graph_op *op)
 static enum aten birth_label(const struct tape *tape, const struct graph_op *op,
                              const struct graph_storage *storage)
 {
-    return is_own_product(tape, op) ? ATEN_MM : (enum aten)storage->aten;
+    const enum aten own = (enum aten)storage->aten;
+    return own == ATEN_ADDMM && is_own_product(tape, op) ? ATEN_MM : own;
 }
 
 static void birth_storage(struct tape *tape, const struct graph_op *op, uint32_t storage)
@@ -206,7 +208,8 @@ void tape_op(struct tape *tape, uint32_t index, bool holding)
     if (holding)
         keep(tape, op);
     if (tape->kept && !tape->recomputing) {
-        for (uint32_t i = 0; i < op->outs; i++) {
+        const uint32_t count = op_class(op)->keeps_first ? 1 : op->outs;
+        for (uint32_t i = 0; i < count; i++) {
             const uint32_t storage = graph->tensors[op->out[i]].storage;
             tape_hold(tape, tape->where[storage]);
             tape->cached[storage] = 1;

@@ -151,6 +151,8 @@ enum err_code job_on_machine(const struct job *job, const struct machine *machin
     *out = *job;
     out->model.attention = attention_of(job, machine);
     out->model.attention_gpu = attention_gpu_of(&machine->profile);
+    if (model_has_mamba(&job->config)) /* elsewhere streams are the same of all such GPUs */
+        out->model.multiprocessors = (uint32_t)profile_value(&machine->profile, PROFILE_SMS);
     if (job->model.float8 && profile_value(&machine->profile, PROFILE_FP8) <= 0)
         return err_set(err, ERR_UNSUPPORTED,
                        "--float8: %s multiplies no float8 (compute capability 8.9 and newer do; "

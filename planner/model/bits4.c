@@ -6,15 +6,13 @@
 #include <stdio.h>
 
 /* Experts are parameters of their module, and FalconLinear is a class of its own, which
- * replace_with_bnb_linear leaves as they are; linear attention and short convolutions were not
- * recorded so. */
+ * replace_with_bnb_linear leaves as they are; layers without attention were not recorded so. */
 const char *bits4_unplanned(const struct model_config *config)
 {
     return config->recording             ? "a recorded model"
            : config->experts             ? "a mixture of experts"
            : config->arch == ARCH_FALCON ? "falcon"
-           : config->delta_key_heads     ? "linear attention"
-           : config->conv_width          ? "a model with short convolutions"
+           : model_mixes(config)         ? "a model with layers without attention"
                                          : NULL;
 }
 

@@ -92,11 +92,18 @@ static enum err_code check_hf(const struct family *family, const struct model_co
             "--attention eager: %s writes attention in Python in a way of its own, which "
             "is not planned",
             family->name);
-    if (c->conv_width && (job->compiled || job->seq == 1))
+    if (model_mixes(c) && (job->compiled || job->seq == 1))
         return err_set(err, ERR_UNSUPPORTED,
                        "--%s: what becomes of %s's %s was not recorded, and is not planned",
                        job->compiled ? "compile" : "seq 1", family->name,
-                       c->delta_key_heads ? "linear attention" : "short convolutions");
+                       c->delta_key_heads ? "linear attention"
+                       : c->ssm_heads     ? "Mamba-2"
+                                          : "short convolutions");
+    if (model_has_mamba(c) && job->autocast)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--autocast: what becomes of %s's Mamba-2 was not recorded, and is not "
+                       "planned; parameters in bf16 are (--store-dtype, FSDP's --param-dtype)",
+                       family->name);
     if (job->compiled && job->own_experts)
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile with --experts-replicate: hooks of units inside of blocks end "

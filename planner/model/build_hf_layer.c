@@ -69,6 +69,16 @@ static void declare_attention(struct graph *graph, const struct model_config *c,
         declare_qk_norms(graph, c, prefix, block);
 }
 
+/* Attention, or what is in its place. */
+static void declare_mixer(struct graph *graph, const struct model_config *c, const char *prefix,
+                          struct hf_block *block)
+{
+    if (block->mixes)
+        block->mixing = block->way->mixer->declare(graph, c, prefix);
+    else
+        declare_attention(graph, c, prefix, block);
+}
+
 /* What all tokens pass beside a mixture of experts, in a module of the layer's. */
 static struct hf_mlp declare_beside(struct graph *graph, const struct model_config *c,
                                     const char *layer)
@@ -115,15 +125,14 @@ struct hf_block hf_block_declare(struct graph *graph, const struct model_config 
     char attention[96], mlp[96];
     struct hf_block block = {.way = way,
                              .sinks = GRAPH_NONE,
-                             .mixes = way->mixer && model_is_linear(c, index),
+                             .mixes = hf_mixes(c, way, index),
                              .mixed = experts_in(c, index)};
     snprintf(attention, sizeof attention, "%s.%s.", prefix,
              block.mixes ? way->mixer->module : "self_attn");
-    snprintf(mlp, sizeof mlp, "%s.%s.", prefix, way->mlp ? way->mlp : "mlp");
-    if (block.mixes)
-        block.mixing = way->mixer->declare(graph, c, attention);
-    else if (!way->attention_last)
-        declare_attention(graph, c, attention, &block);
+    const char *feed = block.mixed && way->experts ? way->experts : way->mlp;
+    snprintf(mlp, sizeof mlp, "%s.%s.", prefix, feed ? feed : "mlp");
+    if (!way->attention_last)
+        declare_mixer(graph, c, attention, &block);
     if (!way->mlp_last)
         declare_mlp(graph, c, mlp, &block);
     for (int i = 0; i < HF_PLACES; i++)
@@ -133,11 +142,11 @@ struct hf_block hf_block_declare(struct graph *graph, const struct model_config 
             hf_decoder_norm(graph, c, way, prefix, way->norms[i].name, c->hidden);
     if (way->mlp_last)
         declare_mlp(graph, c, mlp, &block);
-    if (way->attention_last)
-        declare_attention(graph, c, attention, &block);
     block.beside = block.mixed && way->moe.when == HF_SHARED_BESIDE;
     if (block.beside && experts_shared_width(c))
         block.mlp = declare_beside(graph, c, prefix);
+    if (way->attention_last)
+        declare_mixer(graph, c, attention, &block);
     return block;
 }
 

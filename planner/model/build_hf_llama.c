@@ -300,7 +300,9 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
     const uint32_t beside = part_of(graph, in->ahead, index);
     const uint32_t module = block_module(graph, in, index);
     const bool window = model_has_window(c, index);
-    const uint32_t mask = window ? in->window_mask : in->mask;
+    const uint32_t mask = hf_mixes(c, in->way, index) ? GRAPH_NONE
+                          : window                    ? in->window_mask
+                                                      : in->mask;
     const struct hf_rope tables = window ? in->window_rope : in->rope;
     const struct hf_rope rope = as_called(graph, job, tables),
                          none = {.cos = GRAPH_NONE, .sin = GRAPH_NONE};

@@ -12,9 +12,10 @@ enum {
     POSITIONS_MAX = 1 << 24,
     BUCKETS_MAX = 65536,
     EXPERTS_MAX = 1024,
-    DELTA_KEY_MAX =
-        256, /* of a head of keys in fla's kernels; causal-conv1d has some for widths: */
-    CONV_WIDTH_MIN = 2,
+    DELTA_KEY_MAX = 256, /* of a head of keys in fla's kernels */
+    SSM_STATE_MAX = 4096,
+    SSM_CHUNK_MAX = 4096,
+    CONV_WIDTH_MIN = 2, /* for which causal-conv1d has kernels */
     CONV_WIDTH_MAX = 4,
     CONV_CHANNELS = 8, /* and for multiples of so many channels, which lie beside each other */
 };

@@ -104,6 +104,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     lora_begin(graph, &lora);
     graph->bits4 = job->bits4;
     graph->own_init = job->own_init;
+    graph->multiprocessors = job->multiprocessors;
     graph->made = job->made;
     graph->compiled = job->compiled;
     graph->wide_trained = job->wide_trained;

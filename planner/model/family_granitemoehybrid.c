@@ -1,6 +1,8 @@
-/* family_granitemoehybrid.c - Granite 4 where all layers are attention's and there are no experts:
- * Granite with a feed-forward by two products, and perhaps without RoPE. */
+/* family_granitemoehybrid.c - Granite 4: Granite with a feed-forward by two products, perhaps
+ * beside a mixture of experts, perhaps without RoPE, and with Mamba-2 in the place of attention in
+ * the layers that the file says. */
 #include "model/count.h"
+#include "model/experts.h"
 #include "model/family_granite.h"
 #include "model/hf_decoder.h"
 
@@ -10,9 +12,21 @@ static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)
 {
     static const struct hf_decoder way = {
-        HF_LLAMA_NORMS,          .fused_gate_up = true, .halves = "input_linear",
-        .down = "output_linear", .mlp = "shared_mlp",   .mlp_last = true,
-        .attention_last = true,  .unplaced = true,      .tables_first = true,
+        HF_LLAMA_NORMS,
+        .fused_gate_up = true,
+        .halves = "input_linear",
+        .down = "output_linear",
+        .mlp = "shared_mlp",
+        .experts = "block_sparse_moe",
+        .mlp_last = true,
+        .attention_last = true,
+        .unplaced = true,
+        .tables_first = true,
+        .mixer = &hf_mixer_mamba,
+        .moe = {.route = hf_route_granite,
+                .gate = hf_gate_halves,
+                .router = "router",
+                .when = HF_SHARED_BESIDE},
     };
     hf_decoder_build(graph, config, job, &way);
 }
@@ -30,6 +44,8 @@ static const struct key keys[] = {
     SHAPE_KEYS,
     {SIZE("num_attention_heads", heads, HEADS_MAX)},
     {COUNT("shared_intermediate_size", ffn, 1024, FFN_MAX)},
+    {COUNT("shared_intermediate_size", shared_ffn, 1024, FFN_MAX)},
+    {COUNT("intermediate_size", expert_ffn, 11008, FFN_MAX)},
     {DERIVED("num_key_value_heads", kv_heads, RULE_HEADS, HEADS_MAX)},
     HEAD_DIM_KEY,
     LLAMA_KEYS(2048, 1e-6, 1e4),
@@ -40,7 +56,7 @@ static const struct key keys[] = {
     MULTIPLIER("residual_multiplier", residual_multiplier),
     MULTIPLIER("logits_scaling", logits_scaling),
     {CHOICE("position_embedding_type", unturned, "nope", position_words), .null = RULE_VALUE},
-    {LAYER_LIST("layer_types", KEY_LAYERS, mamba, layer_words, RULE_NONE),
+    {LAYER_LIST("layer_types", KEY_LAYERS, linear, layer_words, RULE_NONE),
      .other = "layers_block_type"},
     {.name = "num_local_experts",
      .type = KEY_INT,
@@ -48,31 +64,116 @@ static const struct key keys[] = {
      AT(experts),
      .absent = RULE_VALUE,
      .value = 8},
+    {.name = "num_experts_per_tok",
+     .type = KEY_INT,
+     .max = EXPERTS_MAX,
+     AT(experts_per_token),
+     .absent = RULE_VALUE,
+     .value = 2},
+    EXPERT_WAYS,
+    {COUNT("mamba_n_heads", ssm_heads, 128, HEADS_MAX)},
+    {COUNT("mamba_n_groups", ssm_groups, 1, HEADS_MAX)},
+    {COUNT("mamba_d_state", ssm_state, 256, SSM_STATE_MAX)},
+    {REAL("mamba_d_conv", KEY_INT, conv_width, 4, CONV_WIDTH_MIN, CONV_WIDTH_MAX)},
+    {COUNT("mamba_expand", ssm_expand, 2, 64)},
+    {COUNT("mamba_chunk_size", ssm_chunk, 256, SSM_CHUNK_MAX)},
+    {FLAG("mamba_conv_bias", conv_bias, true)},
+    {FLAG("mamba_proj_bias", ssm_bias, false)},
 };
+
+/* "auto", or a number that must come to the same. */
+static enum err_code read(const json_t *root, const char *where, struct model_config *c,
+                          struct err *err)
+{
+    const json_t *given = json_object_get(root, "mamba_d_head");
+    const uint32_t inner = c->ssm_expand * c->hidden;
+    const bool is_auto =
+        !given || (json_is_string(given) && !strcmp(json_string_value(given), "auto"));
+    c->ssm_head_dim = inner / c->ssm_heads;
+    if (inner % c->ssm_heads)
+        return err_set(err, ERR_INVALID,
+                       "%s: \"mamba_n_heads\": %u does not divide \"mamba_expand\": %u times "
+                       "\"hidden_size\": %u",
+                       where, c->ssm_heads, c->ssm_expand, c->hidden);
+    if (!is_auto && json_integer_value(given) != (json_int_t)c->ssm_head_dim)
+        return err_set(
+            err, ERR_INVALID,
+            "%s: \"mamba_d_head\": expected \"auto\" or %u, which is \"mamba_expand\": %u "
+            "times \"hidden_size\": %u by \"mamba_n_heads\": %u",
+            where, c->ssm_head_dim, c->ssm_expand, c->hidden, c->ssm_heads);
+    return ERR_OK;
+}
+
+/* Without a list all layers are Mamba's. */
+static void settle(struct model_config *c)
+{
+    for (uint32_t i = 0; !c->linear.listed && i < c->layers; i++)
+        c->linear.bits[i / 32] |= 1U << (i % 32);
+    c->linear.listed = true;
+}
 
 static enum err_code check(const struct key_table *table, const struct model_config *c,
                            const char *where, struct err *err)
 {
     uint32_t mamba = 0;
-    (void)table;
     for (uint32_t i = 0; i < c->layers; i++)
-        mamba += !c->mamba.listed || layer_listed(&c->mamba, i);
-    if (mamba == 0 && c->experts == 0)
-        return ERR_OK;
-    return err_set(err, ERR_INVALID,
-                   "%s: %u of %u layers are Mamba's, %u experts: planned is what has attention and "
-                   "a feed-forward alone. Record the model once, and plan the recording: "
-                   "tools/record.py --hf %.*s --seq 2048 --batch 1 -o model.stream.json.gz",
-                   where, mamba, c->layers, c->experts, (int)strcspn(where, ":"), where);
+        mamba += model_is_linear(c, i);
+    if (mamba)
+        TRY(hf_mamba_check(table, c, where, err));
+    return c->experts ? experts_check(table, c, where, err) : ERR_OK;
 }
+
+static double parameters(const struct model_config *c)
+{
+    const double h = c->hidden, q = (double)c->heads * c->head_dim,
+                 kv = (double)c->kv_heads * c->head_dim;
+    const double attention = count_linear(q, h, c->attention_bias) +
+                             2 * count_linear(kv, h, c->attention_bias) +
+                             count_linear(h, q, c->output_bias);
+    double sum = count_llama(c);
+    for (uint32_t i = 0; i < c->layers; i++)
+        if (model_is_linear(c, i))
+            sum += hf_mamba_count(c) - attention;
+    return sum;
+}
+
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* ibm-granite/granite-4.0-h-350m, -micro, -tiny, -small. GraniteMoeHybridForCausalLM. */
+#define GRANITE_H(title, count, h, l, a, k, d, f, m, e, scores, residual, logits)                  \
+    {title, count,                                                                                 \
+     {GATED(ARCH_GRANITEMOEHYBRID, h, l, a, k, d, f, 100352, 131072, 1e-5F, 1e4F), .tied = true,   \
+      .unturned = true, .embedding_multiplier = 12, .attention_multiplier = scores,                \
+      .residual_multiplier = residual, .logits_scaling = logits, .shared_ffn = f, .ssm_heads = m,  \
+      .ssm_head_dim = e, .ssm_state = 128, .ssm_groups = 1, .ssm_chunk = 256, .ssm_expand = 2,     \
+      .conv_width = 4, .conv_bias = true,
+#define MAMBA_OF_40 .linear = {true, {0xfdff7fdf, 0xf7}}
+
+static const struct model_preset presets[] = {
+    GRANITE_H("granite-4.0-h-350m", 340332224, 768, 32, 12, 4, 64, 2048, 48, 32, 0.015625F, 0.246F, 3)
+      .expert_ffn = 2048, .linear = {true, {0xf7fddbff}}}},
+    GRANITE_H("granite-4.0-h-micro", 3191396096, 2048, 40, 32, 8, 64, 8192, 64, 64, 0.015625F, 0.22F, 8)
+      .expert_ffn = 8192, MAMBA_OF_40}},
+    GRANITE_H("granite-4.0-h-tiny", 6939037248, 1536, 40, 12, 4, 128, 1024, 48, 64, 0.0078125F, 0.22F, 6)
+      .expert_ffn = 512, .experts = 64, .experts_per_token = 6, MAMBA_OF_40}},
+    GRANITE_H("granite-4.0-h-small", 32207337984, 4096, 40, 32, 8, 128, 1536, 128, 64, 0.0078125F, 0.22F, 16)
+      .expert_ffn = 768, .experts = 72, .experts_per_token = 10, MAMBA_OF_40}},
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
 
 const struct family family_granitemoehybrid = {
     .name = "granitemoehybrid",
     .class_name = "GraniteMoeHybridForCausalLM",
     .keys = KEY_TABLE(keys),
+    PRESETS(presets),
     .rope = true,
+    .read = read,
+    .settle = settle,
     .check = check,
-    .parameters = count_llama,
+    .parameters = parameters,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -95,6 +95,7 @@ struct hf_decoder {
     const char *halves;  /* what that is called, of whose halves the first comes first when they are
                             multiplied; NULL: "gate_up_proj", the second */
     const char *mlp;     /* the feed-forward's module; NULL: "mlp" */
+    const char *experts; /* ... where it is a mixture of experts; NULL: as that */
     bool mlp_last;       /* it is declared behind the norms */
     bool attention_last; /* attention is declared behind norms and feed-forward */
     const char *gate;    /* of a gated feed-forward in three products: what that is called, and up
@@ -151,6 +152,13 @@ struct hf_decoder {
 static inline bool hf_is_eager(const struct graph *graph, const struct hf_decoder *way)
 {
     return way->eager || graph->attention == ATTENTION_EAGER;
+}
+
+/* Whether a layer has something else in the place of attention. */
+static inline bool hf_mixes(const struct model_config *config, const struct hf_decoder *way,
+                            uint32_t index)
+{
+    return way->mixer && model_is_linear(config, index);
 }
 
 /* The norms of Llama: members of an initialiser. */

@@ -29,3 +29,18 @@ static uint32_t run_conv(struct graph *graph, const struct model_config *c,
 }
 
 const struct hf_mixer hf_mixer_short_conv = {"conv", declare_conv, run_conv};
+
+static union hf_mixing declare_mamba(struct graph *graph, const struct model_config *c,
+                                     const char *prefix)
+{
+    graph->by_name = ".mamba";
+    return (union hf_mixing){.mamba = hf_mamba_declare(graph, c, prefix)};
+}
+
+static uint32_t run_mamba(struct graph *graph, const struct model_config *c,
+                          const union hf_mixing *mixing, uint32_t y)
+{
+    return hf_mamba(graph, c, &mixing->mamba, y);
+}
+
+const struct hf_mixer hf_mixer_mamba = {"mamba", declare_mamba, run_mamba};

@@ -5,11 +5,13 @@
 #define SHARDPLAN_HF_MIXERS_H
 
 #include "model/build_hf_delta.h"
+#include "model/build_hf_mamba.h"
 #include "model/build_hf_short_conv.h"
 
 union hf_mixing { /* its parameters */
     struct hf_delta delta;
     struct hf_short_conv conv;
+    struct hf_mamba mamba;
 };
 
 struct hf_mixer {
@@ -22,6 +24,6 @@ struct hf_mixer {
                     const union hf_mixing *mixing, uint32_t y);
 };
 
-extern const struct hf_mixer hf_mixer_delta, hf_mixer_short_conv;
+extern const struct hf_mixer hf_mixer_delta, hf_mixer_short_conv, hf_mixer_mamba;
 
 #endif

@@ -28,3 +28,16 @@ bool model_is_linear(const struct model_config *config, uint32_t index)
         return layer_listed(&config->linear, index);
     return config->linear_period && (index + 1) % config->linear_period != 0;
 }
+
+bool model_mixes(const struct model_config *config)
+{
+    for (uint32_t i = 0; i < config->layers; i++)
+        if (model_is_linear(config, i))
+            return true;
+    return false;
+}
+
+bool model_has_mamba(const struct model_config *config)
+{
+    return config->ssm_heads && model_mixes(config);
+}

@@ -43,6 +43,26 @@ static const char *own_targets(enum arch arch)
     return NULL;
 }
 
+/* Whether a path ends with ".target", or is it. */
+static bool ends_with(const char *path, size_t length, const char *target, size_t size)
+{
+    return length >= size && strncmp(path + length - size, target, size) == 0 &&
+           (length == size || path[length - size - 1] == '.');
+}
+
+/* Whether one of the targets, by commas, is what a path ends with. */
+static bool names(const char *targets, const char *path)
+{
+    const size_t length = strlen(path);
+    for (const char *at = targets; *at;) {
+        const size_t size = strcspn(at, ",");
+        if (size && ends_with(path, length, at, size))
+            return true;
+        at += size + (at[size] == ',');
+    }
+    return false;
+}
+
 enum err_code lora_read(const char *text, const struct model_config *config, enum code code,
                         struct arena *arena, struct graph_lora *out, struct err *err)
 {
@@ -70,7 +90,14 @@ enum err_code lora_read(const char *text, const struct model_config *config, enu
                        "--lora %s: peft has no targets of its own for %s: name layers "
                        "(--lora %s,q_proj,v_proj), or all-linear",
                        text, arch_name(config->arch), rank);
-    if (strcmp(out->targets, ALL_LINEAR) != 0)
+    const bool all = strcmp(out->targets, ALL_LINEAR) == 0;
+    if (model_has_mamba(config) && (all || names(out->targets, "out_proj")))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--lora %s: Mamba-2's kernels read the weight of its out_proj past an "
+                       "adapter, which would get no gradient: name others "
+                       "(--lora %s,in_proj,q_proj,v_proj)",
+                       text, rank);
+    if (!all)
         return ERR_OK;
     if (config->experts)
         return err_set(err, ERR_UNSUPPORTED,
@@ -87,30 +114,16 @@ void lora_begin(struct graph *graph, const struct graph_lora *lora)
     graph->all_frozen = lora->rank > 0;
 }
 
-/* Whether a path ends with ".target", or is it. */
-static bool ends_with(const char *path, size_t length, const char *target, size_t size)
-{
-    return length >= size && strncmp(path + length - size, target, size) == 0 &&
-           (length == size || path[length - size - 1] == '.');
-}
-
 bool lora_wants(const struct graph *graph, const char *prefix, const char *name)
 {
     char path[256];
     const uint32_t module = graph->current_module;
-    const char *at = graph->lora.targets;
     if (!graph->lora.rank)
         return false;
-    if (!at)
+    if (!graph->lora.targets)
         return module == GRAPH_NONE || graph->modules[module].role != ROLE_HEAD;
-    const int length = snprintf(path, sizeof path, "%s%s", prefix, name);
-    while (*at) {
-        const size_t size = strcspn(at, ",");
-        if (size && ends_with(path, (size_t)length, at, size))
-            return true;
-        at += size + (at[size] == ',');
-    }
-    return false;
+    snprintf(path, sizeof path, "%s%s", prefix, name);
+    return names(graph->lora.targets, path);
 }
 
 void lora_declare(struct graph *graph, const char *prefix, const char *name, uint32_t weight,

@@ -197,8 +197,7 @@ struct model_config {
     uint32_t plain_period;   /* of so many layers the last has no RoPE; 0: all have it */
     struct layer_list plain; /* layers that have none */
     /* Granite's hybrids */
-    bool unturned;           /* there is no RoPE */
-    struct layer_list mamba; /* layers that are Mamba's: none is planned */
+    bool unturned; /* there is no RoPE */
     /* Layers with something else in the place of attention (hf_mixers.h) */
     uint32_t linear_period;   /* of so many layers the last has attention; 0: all have */
     struct layer_list linear; /* layers that have it */
@@ -208,6 +207,10 @@ struct model_config {
     bool joint_delta;  /* Qwen3-Next: one product for q, k, v and z, of each head of q and k one
                           behind the other, and one for beta and g */
     bool gated_output; /* attention's output is times a sigmoid of what q's product has beside q */
+    /* Mamba-2 (build_hf_mamba.h): heads, numbers of a head and of its state, groups of heads that
+     * share B and C, tokens of a chunk; biases of both products */
+    uint32_t ssm_heads, ssm_head_dim, ssm_state, ssm_groups, ssm_chunk, ssm_expand;
+    bool ssm_bias;
     /* LFM2 */
     bool conv_bias;        /* of its convolution and what is around it */
     bool narrow_ffn;       /* two thirds of ffn is meant, times a number ... */
@@ -275,6 +278,9 @@ bool model_has_window(const struct model_config *config, uint32_t index);
 bool model_is_plain(const struct model_config *config, uint32_t index);
 /* Whether layer `index` has something else in the place of attention. */
 bool model_is_linear(const struct model_config *config, uint32_t index);
+/* Whether any layer has, and whether that is Mamba-2. */
+bool model_mixes(const struct model_config *config);
+bool model_has_mamba(const struct model_config *config);
 
 struct model_job {
     uint32_t batch, seq;
@@ -308,8 +314,9 @@ struct model_job {
     enum attention_gpu attention_gpu; /* whose engines cuDNN's are */
     enum float8 float8;               /* of linear layers but the head, whose dims are whole 16s */
     enum float8_gather float8_gather;
-    bool own_init;  /* parameters start as the code draws them; else with test values */
-    uint32_t torch; /* 2.x, as base/torch.h counts; 0: the newest */
+    uint32_t multiprocessors; /* of the GPU, where buffers go by it; 0: unknown */
+    bool own_init;            /* parameters start as the code draws them; else with test values */
+    uint32_t torch;           /* 2.x, as base/torch.h counts; 0: the newest */
 };
 
 /* Reads a config.json, or a folder that holds one. Errors name file and line or key, and the

@@ -95,6 +95,7 @@ bool model_note(const struct model_config *config, uint32_t index, char *text, s
     const struct family *family = family_of(config->arch);
     const struct model_stated *s = &config->stated;
     const char *planned = family->class_name ? family->class_name : family->name;
+    const bool mixes = model_mixes(config);
     if (s->outer[0] && index-- == 0) {
         snprintf(text, size,
                  "the text model of a \"%s\" is planned alone, as %s: what it has besides "
@@ -114,7 +115,7 @@ bool model_note(const struct model_config *config, uint32_t index, char *text, s
                  s->class_name, planned);
         return true;
     }
-    if (config->delta_key_heads && index-- == 0) {
+    if (mixes && config->delta_key_heads && index-- == 0) {
         snprintf(text, size,
                  "linear attention is planned as flash-linear-attention 0.6 and causal-conv1d 1.7 "
                  "compute it, which transformers uses where both are installed (flash-qla, where "
@@ -122,7 +123,16 @@ bool model_note(const struct model_config *config, uint32_t index, char *text, s
                  "A100 take 4 bytes more a token and head in backward, or three times that");
         return true;
     }
-    if (config->conv_width && !config->delta_key_heads && index-- == 0) {
+    if (mixes && config->ssm_heads && index-- == 0) {
+        snprintf(
+            text, size,
+            "Mamba-2 is planned as mamba-ssm 2.3 and causal-conv1d 1.7 compute it, which "
+            "transformers uses where both are installed; without them what it computes in "
+            "their place is much slower and is not planned; the time of their kernels was held "
+            "to no measured one");
+        return true;
+    }
+    if (mixes && !config->delta_key_heads && !config->ssm_heads && index-- == 0) {
         snprintf(text, size,
                  "short convolutions are planned as causal-conv1d 1.7 computes them, which "
                  "transformers uses where it is installed; PyTorch's own, which take its place "

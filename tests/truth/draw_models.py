@@ -121,6 +121,11 @@ if all(importlib.util.find_spec(name) for name in ("fla", "causal_conv1d")):    
     DECODERS["lfm2"] = {**CONVOLUTION, "block_auto_adjust_ff_dim": TIED, "block_multiple_of": [1, 32]}
     MIXTURES["lfm2_moe"] = {**CONVOLUTION, "num_experts": [4, 8], **COUNTS, "moe_intermediate_size": WIDTHS, "num_dense_layers": [0, 1],
                             "norm_topk_prob": TIED, "routed_scaling_factor": [1.0, 2.5]}
+    if importlib.util.find_spec("mamba_ssm"):
+        DECODERS["granitemoehybrid"] = {"mamba_n_heads": [8, 16], "mamba_d_state": [8, 16], "mamba_n_groups": [1, 2, 4],
+                                        "mamba_d_conv": [2, 3, 4], "mamba_chunk_size": [4, 16, 32], "mamba_conv_bias": TIED,
+                                        "mamba_proj_bias": TIED, "tie_word_embeddings": TIED, "position_embedding_type": ["rope", "nope"],
+                                        "shared_intermediate_size": WIDTHS, "num_local_experts": [0]}
     MIXTURES["qwen3_next"] = {**LINEAR, **SPARSE, "norm_topk_prob": TIED, "decoder_sparse_step": [1, 2]}
 OPTIONAL = {"sliding_window", "use_sliding_window", "attention_bias", "mlp_bias", "attention_out_bias", "tie_word_embeddings",
             "resid_pdrop", "embd_pdrop", "attention_dropout", "residual_dropout", "embedding_dropout", "hidden_dropout",
@@ -143,6 +148,8 @@ def decoder(rng, kind, keys):
     if kind.startswith("qwen3_5"):      # a quarter of a head turns, each pair of it in one of three grids
         m["rope_parameters"] = {"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 0.25,
                                 "mrope_section": [m["head_dim"] // 8 - 2, 1, 1]}
+    if kind == "granitemoehybrid":
+        m["layer_types"] = [rng.choice(["mamba", "attention"]) for _ in range(m["num_hidden_layers"])]
     if kind.startswith("lfm2"):
         m["layer_types"] = [rng.choice(["conv", "full_attention"]) for _ in range(m["num_hidden_layers"])]
     return m

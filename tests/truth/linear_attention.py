@@ -1,10 +1,12 @@
-"""Kernels of linear attention without a GPU: what flash-linear-attention and causal-conv1d allocate.
+"""Kernels of linear attention without a GPU: what flash-linear-attention, causal-conv1d and mamba-ssm allocate.
 
-Both allocate in Python, around kernels that write what they are handed: fla's are Triton's, causal-conv1d's are of an
-extension. Here no kernel is launched, so their own Python code runs on fake tensors as it does on a GPU. What depends
-on the card is its shared memory: an A100's and more is taken (heads of up to 128 in one piece).
-(causal-conv1d is installed without its extension; deterministic algorithms, which have it allocate in C++, are off.)
+All allocate in Python, around kernels that write what they are handed: fla's and mamba-ssm's are Triton's, causal-conv1d's are
+of an extension. Here no kernel is launched, so their own Python code runs on fake tensors as it does on a GPU. What depends
+on the card is its shared memory: an A100's and more is taken (heads of up to 128 in one piece); and, of mamba-ssm, the
+number of its multiprocessors: an A100's.
+(They are installed without their extensions; deterministic algorithms, which have more allocated, are off.)
 """
+import contextlib
 import importlib.util
 import sys
 import types
@@ -32,3 +34,17 @@ def without_kernels():
         setattr(functions, name, nothing)
     for module in (fla.ops.common.chunk_o, fla.ops.gated_delta_rule.wy_fast):
         module.check_shared_mem = lambda *args, **kwargs: True
+    if importlib.util.find_spec("mamba_ssm"):
+        without_kernels_of_mamba(triton)
+
+
+MULTIPROCESSORS = 108
+
+
+def without_kernels_of_mamba(triton):
+    """What the best of several blocks leaves unused of a buffer is summed without: any block will do."""
+    sys.modules["selective_scan_cuda"] = types.ModuleType("selective_scan_cuda")
+    triton.runtime.autotuner.Autotuner.best_config = triton.Config({"BLOCK_SIZE": 64, "BLOCK_SIZE_M": 64})
+    import torch
+    torch.cuda.device = lambda index: contextlib.nullcontext()
+    torch.cuda.get_device_properties = lambda device: types.SimpleNamespace(multi_processor_count=MULTIPROCESSORS)
