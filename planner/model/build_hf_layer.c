@@ -119,6 +119,18 @@ static void declare_mlp(struct graph *graph, const struct model_config *c, const
     block->mlp.down = build_linear(graph, prefix, down, h, f, c->mlp_bias);
 }
 
+/* Where a feed-forward's parameters are: in modules of the layer's. */
+static const char *feed_module(const struct hf_decoder *way, bool mixed)
+{
+    const char *name = mixed && way->experts ? way->experts : way->mlp;
+    return way->apart ? way->apart : name ? name : "mlp";
+}
+
+static const char *mixer_module(const struct hf_decoder *way, bool mixes)
+{
+    return way->apart ? way->apart : mixes ? way->mixer->module : "self_attn";
+}
+
 struct hf_block hf_block_declare(struct graph *graph, const struct model_config *c,
                                  const struct hf_decoder *way, uint32_t index, const char *prefix)
 {
@@ -126,11 +138,11 @@ struct hf_block hf_block_declare(struct graph *graph, const struct model_config 
     struct hf_block block = {.way = way,
                              .sinks = GRAPH_NONE,
                              .mixes = hf_mixes(c, way, index),
-                             .mixed = experts_in(c, index)};
-    snprintf(attention, sizeof attention, "%s.%s.", prefix,
-             block.mixes ? way->mixer->module : "self_attn");
-    const char *feed = block.mixed && way->experts ? way->experts : way->mlp;
-    snprintf(mlp, sizeof mlp, "%s.%s.", prefix, feed ? feed : "mlp");
+                             .mixed = experts_in(c, index),
+                             .feeds = way->apart && model_feeds(c, index)};
+    const bool both = !way->apart;
+    snprintf(attention, sizeof attention, "%s.%s.", prefix, mixer_module(way, block.mixes));
+    snprintf(mlp, sizeof mlp, "%s.%s.", prefix, feed_module(way, block.mixed));
     if (!way->attention_last)
         declare_mixer(graph, c, attention, &block);
     if (!way->mlp_last)
@@ -140,12 +152,12 @@ struct hf_block hf_block_declare(struct graph *graph, const struct model_config 
     for (int i = 0; i < HF_PLACES && way->norms[i].name; i++)
         block.norms[way->norms[i].at] =
             hf_decoder_norm(graph, c, way, prefix, way->norms[i].name, c->hidden);
-    if (way->mlp_last)
+    if (way->mlp_last && (both || block.feeds))
         declare_mlp(graph, c, mlp, &block);
     block.beside = block.mixed && way->moe.when == HF_SHARED_BESIDE;
     if (block.beside && experts_shared_width(c))
         block.mlp = declare_beside(graph, c, prefix);
-    if (way->attention_last)
+    if (way->attention_last && (both || !block.feeds))
         declare_mixer(graph, c, attention, &block);
     return block;
 }
@@ -744,10 +756,29 @@ static uint32_t run_serial(struct graph *graph, const struct model_config *c,
     return z;
 }
 
+/* A layer that is one thing: x + that(norm x). */
+static uint32_t run_apart(struct graph *graph, const struct model_config *c,
+                          const struct model_job *job, const struct hf_block *block, uint32_t x,
+                          uint32_t mask, struct hf_rope rope)
+{
+    uint32_t held = GRAPH_NONE;
+    const uint32_t y = normed_at(graph, block, HF_BEFORE_ATTENTION, x);
+    const uint32_t out = block->feeds ? feed_forward(graph, c, block, y, &held)
+                                      : attention(graph, c, job, block, y, mask, rope, &held);
+    graph_drop(graph, y);
+    const uint32_t z = op_add(graph, x, out);
+    graph_drop(graph, out);
+    if (held != GRAPH_NONE)
+        graph_drop(graph, held);
+    return z;
+}
+
 uint32_t hf_block_run(struct graph *graph, const struct model_config *c,
                       const struct model_job *job, const struct hf_block *block, uint32_t x,
                       uint32_t mask, struct hf_rope rope)
 {
+    if (block->way->apart)
+        return run_apart(graph, c, job, block, x, mask, rope);
     if (block->way->locals_last)
         return (c->parallel_residual ? run_parallel : run_serial)(graph, c, job, block, x, mask,
                                                                   rope);

@@ -465,6 +465,12 @@ static uint32_t apply_head(struct graph *graph, const struct model_config *c,
     const uint32_t logits = apply_linear(graph, x, head);
     graph_call_end(graph);
     graph_exit(graph, module, logits);
+    if (way->wide_logits) {
+        const uint32_t wide = op_to(graph, logits, DTYPE_FP32);
+        if (wide != logits)
+            graph_drop(graph, logits);
+        return wide;
+    }
     if (c->logits_softcap > 0)
         return hf_softcap(graph, logits, c->logits_softcap);
     if (!(c->logits_scaling > 0) && !(c->logits_multiplier > 0))

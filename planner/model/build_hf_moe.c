@@ -26,9 +26,10 @@ void hf_experts_declare(struct graph *graph, const struct model_config *c,
     const uint32_t outer = graph->current_module;
     if (graph->own_experts)
         moe->module = graph_module(graph, ROLE_EXPERTS, "%sexperts", prefix);
+    const uint32_t wide = way->ungated ? f : 2 * f;
     moe->gate_up =
-        graph_param(graph, PARAM_WEIGHT, way->transposed ? SHAPE(e, h, 2 * f) : SHAPE(e, 2 * f, h),
-                    "%sexperts.gate_up_proj", prefix);
+        graph_param(graph, PARAM_WEIGHT, way->transposed ? SHAPE(e, h, wide) : SHAPE(e, wide, h),
+                    "%sexperts.%s", prefix, way->ungated ? "up_proj" : "gate_up_proj");
     moe->gate_up_bias = !c->expert_bias ? GRAPH_NONE
                                         : graph_param(graph, PARAM_BIAS, SHAPE(e, 2 * f),
                                                       "%sexperts.gate_up_proj_bias", prefix);
@@ -85,7 +86,8 @@ struct hf_moe hf_moe_declare(struct graph *graph, const struct model_config *c,
             graph_buffer(graph, way->correction == HF_CORRECTION_FP32 ? DTYPE_FP32 : graph->made,
                          SHAPE(c->experts), &(struct buffer_values){.kind = VALUES_ZEROS});
     if (shared_within(c, way))
-        moe.shared = hf_mlp_declare(graph, c, shared, shared_within(c, way));
+        moe.shared = (way->ungated ? hf_mlp_declare_plain : hf_mlp_declare)(graph, c, shared,
+                                                                            shared_within(c, way));
     if (c->shared_gate)
         moe.shared_gate = build_linear(graph, prefix, "shared_expert_gate", 1, c->hidden, false);
     return moe;
@@ -100,6 +102,13 @@ uint32_t hf_gate_halves(struct graph *graph, const struct model_config *c, uint3
     graph_drop(graph, active);
     graph_drop(graph, gate_up);
     return product;
+}
+
+uint32_t hf_gate_none(struct graph *graph, const struct model_config *c, uint32_t up)
+{
+    const uint32_t active = hf_activation_within(graph, c->activation, up, "act_fn");
+    graph_drop(graph, up);
+    return active;
 }
 
 uint32_t hf_gate_clamped(struct graph *graph, const struct model_config *c, uint32_t gate_up)
@@ -285,7 +294,7 @@ uint32_t hf_experts(struct graph *graph, const struct model_config *c, const str
 static uint32_t shared_mlp(struct graph *graph, const struct model_config *c,
                            const struct hf_moe *moe, uint32_t x)
 {
-    hf_call_outer(graph, moe->shared.gate.weight);
+    hf_call_outer(graph, moe->shared.down.weight);
     const uint32_t out = hf_mlp(graph, c, &moe->shared, x);
     graph_call_end(graph);
     return out;

@@ -12,15 +12,19 @@
 struct hf_mlp {
     struct linear gate, up, down;
     bool function; /* its activation, which is no module */
+    bool plain;    /* down(act(up y)): there is no gate */
 };
 struct hf_mlp hf_mlp_declare(struct graph *graph, const struct model_config *config,
                              const char *prefix, uint32_t width);
+/* The same without a gate. */
+struct hf_mlp hf_mlp_declare_plain(struct graph *graph, const struct model_config *config,
+                                   const char *prefix, uint32_t width);
 uint32_t hf_mlp(struct graph *graph, const struct model_config *config, const struct hf_mlp *mlp,
                 uint32_t y);
 
 struct hf_moe {                       /* parameters */
     struct linear router;             /* (E, h), and (E) where biased */
-    uint32_t gate_up;                 /* (E, 2f, h), or transposed (E, h, 2f) */
+    uint32_t gate_up;                 /* (E, 2f, h), or transposed (E, h, 2f); ungated (E, f, h) */
     uint32_t down;                    /* (E, h, f), or (E, f, h) */
     uint32_t gate_up_bias, down_bias; /* (E, 2f), (E, h), or GRAPH_NONE */
     uint32_t module;                  /* of the experts, where they are wrapped; or GRAPH_NONE */
@@ -86,6 +90,8 @@ typedef uint32_t hf_gate(struct graph *graph, const struct model_config *config,
 /* silu(gate) · up of two halves; (up + 1) · gate · sigmoid(alpha gate) of every second, within
  * limits. */
 hf_gate hf_gate_halves, hf_gate_clamped;
+/* act(up), of what is ungated (n, f). */
+hf_gate hf_gate_none;
 
 /* When what all tokens pass is computed: last, of y; or before the router, of y or of its rows, and
  * then it may be Python's until the block returns; or behind the experts, of the rows, and then
@@ -111,6 +117,7 @@ struct hf_moe_way {
     bool experts_first;  /* declared before the router */
     bool every;          /* every token goes to every expert, times its weight: hf_every */
     bool transposed;     /* experts' matrices: multiplied as they are */
+    bool ungated;        /* experts and what all tokens pass are down(act(up y)) */
     bool returns_scores; /* the weights are the block's second result */
     bool flattens;       /* the router and the experts flatten y themselves */
     const char *leaf;    /* its class, where DeepSpeed takes that as one (leaf_module_config.py) */

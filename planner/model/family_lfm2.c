@@ -78,8 +78,7 @@ static const struct model_preset presets[] = {
 /* clang-format on */
 
 static const struct preset_alias aliases[] = {
-    {"LiquidAI/LFM2.5-1.2B-Instruct", "lfm2-1.2b"},
-    {"LiquidAI/LFM2.5-1.2B-Base", "lfm2-1.2b"},
+    {"lfm2.5-1.2b", "lfm2-1.2b"},
 };
 
 const struct family family_lfm2 = {

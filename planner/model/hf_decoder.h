@@ -144,6 +144,9 @@ struct hf_decoder {
     enum hf_grids_way grids; /* RoPE's tables, of places in three grids */
     bool complex_table;      /* RoPE's is one, of complex numbers */
     const struct hf_mixer *mixer; /* of layers without attention; NULL: all have it */
+    const char *apart;            /* a layer is attention, what is in its place or a feed-forward
+                                     (model_feeds), a module of this name; NULL: first and last */
+    bool wide_logits;             /* they are cast to fp32 as they leave the head */
     struct hf_mla_way mla;        /* where there is latent attention */
     struct hf_moe_way moe;        /* where there are experts */
 };
@@ -211,6 +214,7 @@ struct hf_block {
     bool beside;                                  /* ... which all tokens pass, beside experts */
     struct hf_moe moe;                            /* in its place ... */
     bool mixed;                                   /* ... in this layer */
+    bool feeds;                                   /* way->apart: a feed-forward is all it is */
     struct norm q_norm, k_norm, norms[HF_PLACES]; /* weight GRAPH_NONE: no norm there */
 };
 

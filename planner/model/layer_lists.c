@@ -41,3 +41,8 @@ bool model_has_mamba(const struct model_config *config)
 {
     return config->ssm_heads && model_mixes(config);
 }
+
+bool model_feeds(const struct model_config *config, uint32_t index)
+{
+    return layer_listed(&config->feeds, index);
+}

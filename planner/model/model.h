@@ -59,6 +59,7 @@
     X(COHERE, cohere)                                                                              \
     X(COHERE2, cohere2)                                                                            \
     X(NEMOTRON, nemotron)                                                                          \
+    X(NEMOTRON_H, nemotron_h)                                                                      \
     X(DOTS1, dots1)                                                                                \
     X(JAIS2, jais2)                                                                                \
     X(CWM, cwm)                                                                                    \
@@ -211,6 +212,7 @@ struct model_config {
      * share B and C, tokens of a chunk; biases of both products */
     uint32_t ssm_heads, ssm_head_dim, ssm_state, ssm_groups, ssm_chunk, ssm_expand;
     bool ssm_bias;
+    struct layer_list feeds; /* Nemotron-H: layers that are feed-forwards, and nothing else is */
     /* LFM2 */
     bool conv_bias;        /* of its convolution and what is around it */
     bool narrow_ffn;       /* two thirds of ffn is meant, times a number ... */
@@ -280,6 +282,8 @@ bool model_is_plain(const struct model_config *config, uint32_t index);
 bool model_is_linear(const struct model_config *config, uint32_t index);
 /* Whether any layer has, and whether that is Mamba-2. */
 bool model_mixes(const struct model_config *config);
+/* Whether layer `index` is a feed-forward alone, where none is more than one thing. */
+bool model_feeds(const struct model_config *config, uint32_t index);
 bool model_has_mamba(const struct model_config *config);
 
 struct model_job {

@@ -66,8 +66,7 @@ static void what_kernels_cannot_is_refused(void **state)
 static void what_was_not_recorded_is_refused(void **state)
 {
     (void)state;
-    shardplan_says(2, "Mamba-2 was not recorded",
-                   "fit granite-4.0-h-micro --gpus 8 --compile on");
+    shardplan_says(2, "Mamba-2 was not recorded", "fit granite-4.0-h-micro --gpus 8 --compile on");
     shardplan_says(2, "Mamba-2 was not recorded",
                    "fit granite-4.0-h-micro --gpus 8 --strategy ddp --autocast bf16");
     shardplan_says(2, "past an adapter", "fit granite-4.0-h-micro --gpus 8 --lora 8,out_proj");

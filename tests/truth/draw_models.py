@@ -126,6 +126,13 @@ if all(importlib.util.find_spec(name) for name in ("fla", "causal_conv1d")):    
                                         "mamba_d_conv": [2, 3, 4], "mamba_chunk_size": [4, 16, 32], "mamba_conv_bias": TIED,
                                         "mamba_proj_bias": TIED, "tie_word_embeddings": TIED, "position_embedding_type": ["rope", "nope"],
                                         "shared_intermediate_size": WIDTHS, "num_local_experts": [0]}
+        STATE = {"mamba_num_heads": [8, 16], "mamba_head_dim": [8, 16], "ssm_state_size": [8, 16], "n_groups": [1, 2, 4], "head_dim": [8, 16],
+                 "conv_kernel": [2, 3, 4], "chunk_size": [4, 16, 32], "use_conv_bias": TIED, "use_bias": TIED, "mlp_bias": TIED,
+                 "attention_dropout": DROPOUT}
+        DECODERS["nemotron_h"] = STATE
+        MIXTURES["nemotron_h"] = {**STATE, "n_routed_experts": [4, 8], **COUNTS, "moe_intermediate_size": WIDTHS,
+                                  "moe_shared_expert_intermediate_size": WIDTHS, "n_group": [1, 2], "topk_group": [1],
+                                  "norm_topk_prob": TIED, "routed_scaling_factor": [1.0, 2.5]}
     MIXTURES["qwen3_next"] = {**LINEAR, **SPARSE, "norm_topk_prob": TIED, "decoder_sparse_step": [1, 2]}
 OPTIONAL = {"sliding_window", "use_sliding_window", "attention_bias", "mlp_bias", "attention_out_bias", "tie_word_embeddings",
             "resid_pdrop", "embd_pdrop", "attention_dropout", "residual_dropout", "embedding_dropout", "hidden_dropout",
@@ -150,6 +157,9 @@ def decoder(rng, kind, keys):
                                 "mrope_section": [m["head_dim"] // 8 - 2, 1, 1]}
     if kind == "granitemoehybrid":
         m["layer_types"] = [rng.choice(["mamba", "attention"]) for _ in range(m["num_hidden_layers"])]
+    if kind == "nemotron_h":
+        feeds = ["moe"] if "n_routed_experts" in m else ["mlp"]
+        m["layers_block_type"] = [rng.choice(["linear_attention", "full_attention", *feeds]) for _ in range(m.pop("num_hidden_layers") + 1)]
     if kind.startswith("lfm2"):
         m["layer_types"] = [rng.choice(["conv", "full_attention"]) for _ in range(m["num_hidden_layers"])]
     return m
@@ -191,7 +201,8 @@ def transformers(rng, mixtures=True):
         if rng.random() < 0.3:
             m["tie_word_embeddings"] = False
     else:
-        m.update(decoder(rng, kind, DECODERS.get(kind) or MIXTURES[kind]))
+        tables = [table[kind] for table in (DECODERS, MIXTURES)[:1 + mixtures] if kind in table]
+        m.update(decoder(rng, kind, tables[0] if len(tables) == 1 else rng.choice(tables)))
     return m
 
 
