@@ -6,13 +6,13 @@
 #include <stdio.h>
 
 /* Experts are parameters of their module, and FalconLinear is a class of its own, which
- * replace_with_bnb_linear leaves as they are; layers without attention were not recorded so. */
+ * replace_with_bnb_linear leaves as they are; kernels of Mamba-2 read a weight as it is stored. */
 const char *bits4_unplanned(const struct model_config *config)
 {
     return config->recording             ? "a recorded model"
            : config->experts             ? "a mixture of experts"
            : config->arch == ARCH_FALCON ? "falcon"
-           : model_mixes(config)         ? "a model with layers without attention"
+           : model_has_mamba(config)     ? "Mamba-2"
                                          : NULL;
 }
 
