@@ -115,6 +115,9 @@ uint32_t op_float8_linear(struct graph *graph, uint32_t x, uint32_t weight, uint
 /* The same of a weight that is stored in 4 bits (graph_packed), as bitsandbytes' MatMul4Bit
  * computes it, in x's dtype. */
 uint32_t op_linear_4bit(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias);
+/* The last of that weight: where what comes back to it is transposed, its product is one for each
+ * sequence. Of another weight: nothing. */
+void op_4bit_across(struct graph *graph, uint32_t weight);
 /* Rows of weight (v, h) by ids (…): (…, h). */
 uint32_t op_embedding(struct graph *graph, uint32_t ids, uint32_t weight);
 /* Of what that returned: the row of this id gets no gradient; 0 is none, 1 the first. */

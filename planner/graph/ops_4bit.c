@@ -103,6 +103,17 @@ static void linear_4bit_forward(struct tape *tape, const struct graph *graph,
     tape_death(tape, weight);
 }
 
+void op_4bit_across(struct graph *graph, uint32_t weight)
+{
+    for (uint32_t i = graph->op_count; i-- > 0;) {
+        struct graph_op *op = &graph->ops[i];
+        if (op->kind != OP_LINEAR_4BIT || op->in[WEIGHT] != weight)
+            continue;
+        op->attr.dim = 1;
+        return;
+    }
+}
+
 /* dy w. */
 OP_BACKWARD(linear_4bit)
 {
@@ -124,9 +135,11 @@ OP_BACKWARD(linear_4bit)
     if (factor.place != weight.place)
         tape_death(tape, weight);
     const struct operand in[2] = {grad, factor};
-    struct operand out = tape_call(tape, WORK_MATMUL_NN, ATEN_MM, (enum dtype)grad.dtype,
-                                   SHAPE(rows_of(shape_of(graph, op->in[X])), whole.dim[1]),
-                                   flops_of(graph, op), 2, in);
+    const struct shape *x = shape_of(graph, op->in[X]);
+    const bool each = op->attr.dim && x->dim[0] > 1; /* torch.matmul folds what it can */
+    struct operand out =
+        tape_call(tape, WORK_MATMUL_NN, each ? ATEN_BMM : ATEN_MM, (enum dtype)grad.dtype,
+                  each ? *x : SHAPE(rows_of(x), whole.dim[1]), flops_of(graph, op), 2, in);
     tape_death(tape, factor);
     tape_view(tape, &out, *shape_of(graph, op->in[X])); /* matmul's own, and no view to autograd */
     tape_give(tape, op, X, out);

@@ -35,6 +35,8 @@ uint32_t hf_short_conv(struct graph *graph, const struct hf_short_conv *conv, ui
     uint32_t part[3];
     hf_call_outer(graph, conv->out.weight);
     const uint32_t projected = apply_linear(graph, y, conv->in);
+    if (graph->bits4.kind != BITS4_NOT)
+        op_4bit_across(graph, conv->in.weight);
     op_chunk_across(graph, op_reshape(graph, projected, graph->tensors[projected].shape), 3, part);
     const uint32_t gated = product_across(graph, part[0], part[2]);
     const uint32_t mixed = op_causal_conv(graph, gated, conv->conv.weight, conv->conv.bias, false);
