@@ -4,6 +4,8 @@
 
 #include "model/count.h"
 
+#include <math.h>
+
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)
 {
@@ -34,7 +36,8 @@ static void settle(struct model_config *c)
     if (!c->narrow_ffn)
         return;
     const double narrow = (uint32_t)(2.0 * c->ffn / 3);
-    const uint32_t scaled = (uint32_t)(narrow * (double)c->ffn_multiplier);
+    const double most = UINT32_MAX / 2; /* far beyond what the check of the width lets pass */
+    const uint32_t scaled = (uint32_t)fmin(narrow * (double)c->ffn_multiplier, most);
     const uint32_t multiple = c->ffn_multiple ? c->ffn_multiple : 1;
     c->ffn = (scaled + multiple - 1) / multiple * multiple;
     c->narrow_ffn = false;
