@@ -99,11 +99,11 @@ static enum err_code check_hf(const struct family *family, const struct model_co
                        c->delta_key_heads ? "linear attention"
                        : c->ssm_heads     ? "Mamba-2"
                                           : "short convolutions");
-    if (model_has_mamba(c) && job->autocast)
+    if (model_has_mamba(c) && (job->autocast || job->float8))
         return err_set(err, ERR_UNSUPPORTED,
-                       "--autocast: what becomes of %s's Mamba-2 was not recorded, and is not "
-                       "planned; parameters in bf16 are (--store-dtype, FSDP's --param-dtype)",
-                       family->name);
+                       "--%s: what becomes of %s's Mamba-2 was not recorded, and is not planned; "
+                       "parameters in bf16 are (--store-dtype, FSDP's --param-dtype)",
+                       job->autocast ? "autocast" : "float8", family->name);
     if (job->compiled && job->own_experts)
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile with --experts-replicate: hooks of units inside of blocks end "

@@ -69,10 +69,12 @@ static void what_was_not_recorded_is_refused(void **state)
     shardplan_says(2, "Mamba-2 was not recorded", "fit granite-4.0-h-micro --gpus 8 --compile on");
     shardplan_says(2, "Mamba-2 was not recorded",
                    "fit granite-4.0-h-micro --gpus 8 --strategy ddp --autocast bf16");
+    shardplan_says(2, "Mamba-2 was not recorded",
+                   "fit granite-4.0-h-micro --gpus 8 --gpu h100-sxm --float8 rowwise");
     shardplan_says(2, "past an adapter", "fit granite-4.0-h-micro --gpus 8 --lora 8,out_proj");
     shardplan_says(2, "past an adapter", "fit granite-4.0-h-micro --gpus 8 --lora 8,all-linear");
     shardplan_says(
-        2, "layers without attention",
+        2, "with Mamba-2",
         "fit granite-4.0-h-micro --gpus 2 --strategy ddp --load-in-4bit nf4 --lora 8,q_proj");
     assert_int_equal(shardplan("fit granite-4.0-h-micro --gpus 8 --lora 8,in_proj,q_proj"), 0);
 }
