@@ -252,6 +252,7 @@ static struct operand of_few(struct tape *tape, const struct rule *r, struct ope
                     r->few.dim[3]));
     const struct operand sum = tape_call(tape, WORK_SUM_DIM, ATEN_SUM_DIM, r->dtype, r->few,
                                          (double)shape_elements(&x.shape), 1, &grouped);
+    tape_dim(tape, 3);
     tape_death(tape, x);
     return sum;
 }
@@ -322,6 +323,7 @@ static void gated_delta_rule_gradients(struct tape *tape, const struct rule *r,
     dk = of_few(tape, r, dk);
     struct operand dg =
         tape_call(tape, WORK_SUM_DIM, ATEN_SUM_DIM, DTYPE_FP32, r->heads, -1.0, 1, &of_pieces);
+    tape_dim(tape, 0);
     tape_death(tape, of_pieces);
     struct operand more = tape_birth(tape, ATEN_NEW_EMPTY, r->dtype, r->keys);
     const struct operand dv = tape_birth(tape, ATEN_EMPTY_LIKE, r->dtype, r->values),

@@ -319,11 +319,23 @@ static struct operand as_stored(struct tape *tape, struct operand sum, enum dtyp
     return cast;
 }
 
-/* x summed over its dim `dim`, which takes its place. */
-static struct operand summed(struct tape *tape, struct operand x, struct shape shape)
+/* x summed over a dim of it. */
+static struct operand sum_of(struct tape *tape, enum dtype dtype, struct operand x, uint32_t dim)
 {
-    const struct operand sum = tape_call(tape, WORK_SUM_DIM, ATEN_SUM_DIM, DTYPE_FP32, shape,
+    struct shape shape = {.rank = 0};
+    for (uint32_t i = 0; i < x.shape.rank; i++)
+        if (i != dim)
+            shape.dim[shape.rank++] = x.shape.dim[i];
+    const struct operand sum = tape_call(tape, WORK_SUM_DIM, ATEN_SUM_DIM, dtype, shape,
                                          (double)shape_elements(&x.shape), 1, &x);
+    tape_dim(tape, dim);
+    return sum;
+}
+
+/* The same, which takes its place. */
+static struct operand summed(struct tape *tape, struct operand x, uint32_t dim)
+{
+    const struct operand sum = sum_of(tape, DTYPE_FP32, x, dim);
     tape_death(tape, x);
     return sum;
 }
@@ -339,9 +351,7 @@ static struct operand norm_backward(struct tape *tape, const struct graph *graph
         tape_birth(tape, ATEN_EMPTY, DTYPE_FP32, SHAPE(m->row_groups, m->i));
     tape_kernel(tape, WORK_GATED_RMS_NORM_BACKWARD, ATEN_GATED_RMS_NORM_BACKWARD, -1.0, 5, in, 4,
                 (struct operand[]){dy, dz, sums, again});
-    const struct operand sum = tape_call(tape, WORK_SUM_DIM, ATEN_SUM_DIM, DTYPE_FP32, SHAPE(m->i),
-                                         (double)shape_elements(&sums.shape), 1, &sums);
-    *dweight = as_stored(tape, sum, dtype_of(graph, op->in[IN_NORM]));
+    *dweight = as_stored(tape, sum_of(tape, DTYPE_FP32, sums, 0), dtype_of(graph, op->in[IN_NORM]));
     tape_death(tape, sums);
     return dy;
 }
@@ -370,7 +380,7 @@ static struct states_gradient states_backward(struct tape *tape, const struct sc
     tape_kernel(tape, WORK_SSM_PASS_BACKWARD, ATEN_SSM_PASS_BACKWARD, -1.0, 3,
                 (struct operand[]){of_output, passed, sums}, 3,
                 (struct operand[]){g.now, g.states, parts});
-    g.decay = summed(tape, parts, SHAPE(m->b, m->a, m->k));
+    g.decay = summed(tape, parts, 3);
     tape_death(tape, of_output);
     if (m->dtype != DTYPE_FP32)
         tape_death(tape, passed);
@@ -391,8 +401,10 @@ static struct operand input_backward(struct tape *tape, const struct graph *grap
     tape_kernel(tape, WORK_SSM_INPUT_BACKWARD, ATEN_SSM_INPUT_BACKWARD,
                 within(m, m->a, m->e) / 2 + with_state(m), 8, in, 3,
                 (struct operand[]){dx, ddt, parts});
-    const struct operand by_head = summed(tape, parts, SHAPE(m->a, 1));
-    *dskip = as_stored(tape, summed(tape, by_head, SHAPE(m->a)), dtype_of(graph, op->in[IN_D]));
+    struct operand rows = parts; /* the first three dims as one */
+    tape_view(tape, &rows, SHAPE(ceil_of(m->l, BLOCK) * m->b * m->k, m->a, 1));
+    const struct operand by_head = summed(tape, rows, 0);
+    *dskip = as_stored(tape, summed(tape, by_head, 1), dtype_of(graph, op->in[IN_D]));
     return ddt;
 }
 
@@ -409,7 +421,7 @@ static struct group_gradient group_backward(struct tape *tape, const struct scan
     const struct operand parts =
         tape_birth(tape, ATEN_EMPTY, DTYPE_FP32, SHAPE(m->b, m->s, m->splits, m->g, m->n));
     tape_kernel(tape, work, label, with_state(m), ins, in, 2, (struct operand[]){parts, g.decay});
-    g.sum = summed(tape, parts, SHAPE(m->b, m->s, m->g, m->n));
+    g.sum = summed(tape, parts, 2);
     return g;
 }
 
@@ -467,7 +479,7 @@ static void scan_backward(struct tape *tape, const struct graph *graph, const st
         tape_birth(tape, ATEN_EMPTY, DTYPE_FP32, SHAPE(m->b, m->k, m->splits, m->g, m->l, m->l));
     tape_kernel(tape, WORK_SSM_SCORES_BACKWARD, ATEN_SSM_SCORES_BACKWARD, within(m, m->a, m->e), 4,
                 (struct operand[]){mixed->x, dy, steps.dt, steps.sums}, 1, &parts);
-    const struct operand dscores = summed(tape, parts, m->scores);
+    const struct operand dscores = summed(tape, parts, 2);
     tape_kernel(tape, WORK_SSM_SCORES_TO_GROUP, ATEN_SSM_SCORES_TO_GROUP, within(m, m->g, m->n), 3,
                 (struct operand[]){mixed->c, dscores, b.sum}, 1, &gradient->b);
     tape_kernel(tape, WORK_SSM_SCORES_TO_GROUP, ATEN_SSM_SCORES_TO_GROUP, within(m, m->g, m->n), 3,
@@ -477,7 +489,7 @@ static void scan_backward(struct tape *tape, const struct graph *graph, const st
         tape, ATEN_EMPTY, DTYPE_FP32, SHAPE(m->b, m->a, m->k, ceil_of(m->l, BLOCK), m->l));
     tape_kernel(tape, WORK_SSM_DECAY_BACKWARD, ATEN_SSM_DECAY_BACKWARD, within(m, m->a, m->e), 5,
                 (struct operand[]){mixed->x, steps.dt, steps.sums, dy, scores}, 1, &of_blocks);
-    const struct operand decay = summed(tape, of_blocks, m->steps);
+    const struct operand decay = summed(tape, of_blocks, 3);
     const struct operand others =
         elementwise(tape, WORK_ADD, ATEN_ADD, 2, (struct operand[]){b.decay, before});
     add(tape, others, decay);
@@ -587,8 +599,7 @@ OP_BACKWARD(mamba2)
     tape_kernel(tape, WORK_MATMUL_TN, ATEN_BMM, product_flops(&m), 2,
                 (struct operand[]){grad, again}, 1, &given[IN_OUT]);
     if (biased)
-        given[IN_OUT_BIAS] = tape_call(tape, WORK_SUM_DIM, ATEN_SUM_DIM, m.dtype, SHAPE(m.h),
-                                       (double)shape_elements(&grad.shape), 1, &grad);
+        given[IN_OUT_BIAS] = sum_of(tape, m.dtype, grad, 0);
     convolve_backward(tape, graph, op, &m, in.mixed, gradient.all, out.mixed, given);
     tape_death(tape, dy);
     tape_end_locals(tape, op, sizeof early / sizeof *early, early, false);

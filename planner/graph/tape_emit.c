@@ -374,6 +374,14 @@ void tape_number(struct tape *tape, float number)
     table->kernels[table->kernel_count - 1].attr.p = number;
 }
 
+void tape_dim(struct tape *tape, uint32_t dim)
+{
+    struct kernel_table *table = tape->stream->kernels;
+    assert(table->kernel_count > 0);
+    table->kernels[table->kernel_count - 1].attr.dim = dim;
+    table->kernels[table->kernel_count - 1].attr.first = 0;
+}
+
 struct operand tape_call(struct tape *tape, enum work_kind work, enum aten aten, enum dtype dtype,
                          struct shape shape, double flops, uint32_t ins, const struct operand *in)
 {

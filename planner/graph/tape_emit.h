@@ -61,6 +61,8 @@ void tape_kernel(struct tape *tape, enum work_kind work, enum aten aten, double 
 void tape_operand(struct tape *tape, struct operand operand);
 /* The last kernel's attr.p is `number`, and not that of its op. */
 void tape_number(struct tape *tape, float number);
+/* Its attr.dim is `dim`, likewise, and attr.first 0. */
+void tape_dim(struct tape *tape, uint32_t dim);
 /* Ends a transient that tape_call or tape_birth made. */
 void tape_death(struct tape *tape, struct operand transient);
 /* A kernel's own workspace of `bytes`, alive until tape_death. */
