@@ -208,8 +208,8 @@ static enum err_code check_float8(const struct model_job *job, struct err *err)
 static enum err_code check_eager(const struct family *family, const struct model_config *config,
                                  const struct model_job *job, struct err *err)
 {
-    static const enum arch others[] = {ARCH_GPT2, ARCH_GPT_BIGCODE, ARCH_OPT, ARCH_GPT_NEOX,
-                                       ARCH_LLAMA4};
+    static const enum arch others[] = {ARCH_GPT2,     ARCH_GPT_BIGCODE, ARCH_OPT,
+                                       ARCH_GPT_NEOX, ARCH_LLAMA4,      ARCH_BAMBA};
     bool own = config->kv_lora > 0 || !model_is_decoder(config);
     if (job->code != CODE_HF)
         return err_set(err, ERR_UNSUPPORTED,

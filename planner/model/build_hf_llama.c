@@ -228,7 +228,8 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
     if (c->alibi)
         in.alibi = hf_alibi(graph, c, job, (enum dtype)graph->tensors[embedded].dtype);
     graph_call_begin(graph, "%s", model_of(way));
-    in.positions = way->encoder ? op_arange(graph, job->seq) : hf_positions(graph, job);
+    in.positions =
+        way->encoder || way->uncounted ? op_arange(graph, job->seq) : hf_positions(graph, job);
     graph_call_end(graph);
     if (!way->encoder && job->traced)
         make_traced_masks(graph, c, job, &in);

@@ -1,12 +1,9 @@
 /* family_granitemoehybrid.c - Granite 4: Granite with a feed-forward by two products, perhaps
  * beside a mixture of experts, perhaps without RoPE, and with Mamba-2 in the place of attention in
  * the layers that the file says. */
-#include "model/count.h"
 #include "model/experts.h"
 #include "model/family_granite.h"
-#include "model/hf_decoder.h"
-
-#include <string.h>
+#include "model/family_mamba.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)
@@ -71,70 +68,14 @@ static const struct key keys[] = {
      .absent = RULE_VALUE,
      .value = 2},
     EXPERT_WAYS,
-    {COUNT("mamba_n_heads", ssm_heads, 128, HEADS_MAX)},
-    {COUNT("mamba_n_groups", ssm_groups, 1, HEADS_MAX)},
-    {COUNT("mamba_d_state", ssm_state, 256, SSM_STATE_MAX)},
-    {REAL("mamba_d_conv", KEY_INT, conv_width, 4, CONV_WIDTH_MIN, CONV_WIDTH_MAX)},
-    {COUNT("mamba_expand", ssm_expand, 2, 64)},
-    {COUNT("mamba_chunk_size", ssm_chunk, 256, SSM_CHUNK_MAX)},
-    {FLAG("mamba_conv_bias", conv_bias, true)},
-    {FLAG("mamba_proj_bias", ssm_bias, false)},
+    MAMBA_KEYS,
 };
-
-/* "auto", or a number that must come to the same. */
-static enum err_code read(const json_t *root, const char *where, struct model_config *c,
-                          struct err *err)
-{
-    const json_t *given = json_object_get(root, "mamba_d_head");
-    const uint32_t inner = c->ssm_expand * c->hidden;
-    const bool is_auto =
-        !given || (json_is_string(given) && !strcmp(json_string_value(given), "auto"));
-    c->ssm_head_dim = inner / c->ssm_heads;
-    if (inner % c->ssm_heads)
-        return err_set(err, ERR_INVALID,
-                       "%s: \"mamba_n_heads\": %u does not divide \"mamba_expand\": %u times "
-                       "\"hidden_size\": %u",
-                       where, c->ssm_heads, c->ssm_expand, c->hidden);
-    if (!is_auto && json_integer_value(given) != (json_int_t)c->ssm_head_dim)
-        return err_set(
-            err, ERR_INVALID,
-            "%s: \"mamba_d_head\": expected \"auto\" or %u, which is \"mamba_expand\": %u "
-            "times \"hidden_size\": %u by \"mamba_n_heads\": %u",
-            where, c->ssm_head_dim, c->ssm_expand, c->hidden, c->ssm_heads);
-    return ERR_OK;
-}
-
-/* Without a list all layers are Mamba's. */
-static void settle(struct model_config *c)
-{
-    for (uint32_t i = 0; !c->linear.listed && i < c->layers; i++)
-        c->linear.bits[i / 32] |= 1U << (i % 32);
-    c->linear.listed = true;
-}
 
 static enum err_code check(const struct key_table *table, const struct model_config *c,
                            const char *where, struct err *err)
 {
-    uint32_t mamba = 0;
-    for (uint32_t i = 0; i < c->layers; i++)
-        mamba += model_is_linear(c, i);
-    if (mamba)
-        TRY(hf_mamba_check(table, c, where, err));
+    TRY(mamba_check(table, c, where, err));
     return c->experts ? experts_check(table, c, where, err) : ERR_OK;
-}
-
-static double parameters(const struct model_config *c)
-{
-    const double h = c->hidden, q = (double)c->heads * c->head_dim,
-                 kv = (double)c->kv_heads * c->head_dim;
-    const double attention = count_linear(q, h, c->attention_bias) +
-                             2 * count_linear(kv, h, c->attention_bias) +
-                             count_linear(h, q, c->output_bias);
-    double sum = count_llama(c);
-    for (uint32_t i = 0; i < c->layers; i++)
-        if (model_is_linear(c, i))
-            sum += hf_mamba_count(c) - attention;
-    return sum;
 }
 
 /* A model is a line, and what the macro holds is a row: no block, no expression. */
@@ -170,10 +111,10 @@ const struct family family_granitemoehybrid = {
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .rope = true,
-    .read = read,
-    .settle = settle,
+    .read = mamba_read,
+    .settle = mamba_settle,
     .check = check,
-    .parameters = parameters,
+    .parameters = count_mamba,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -138,6 +138,7 @@ struct hf_decoder {
     bool encoder;                   /* tokens see all others: no mask, a masked language model's
                                        loss; positions are asked for nothing */
     bool masked;                    /* there is a mask where every token is causal, too */
+    bool uncounted;                 /* positions begin at 0, to which nothing is added */
     bool unasked;                   /* positions are not asked whether sequences are packed */
     bool unplaced;           /* layers are called without positions, which are not asked whether
                                 sequences are packed */

@@ -46,6 +46,7 @@
     X(GRANITEMOE, granitemoe)                                                                      \
     X(GRANITEMOEHYBRID, granitemoehybrid)                                                          \
     X(GRANITEMOESHARED, granitemoeshared)                                                          \
+    X(BAMBA, bamba)                                                                                \
     X(APERTUS, apertus)                                                                            \
     X(HYPERCLOVAX, hyperclovax)                                                                    \
     X(SEED_OSS, seed_oss)                                                                          \
