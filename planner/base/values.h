@@ -52,6 +52,7 @@ static inline struct param_init init_uniform(double bound)
     X(RANGE, "range")   /* 0, 1, 2, ... along the last dim */                                      \
     X(NUMBER, "number") /* everywhere the same */                                                  \
     X(WINDOW, "window") /* (..., n, n) bools: places up to a row's, but for those farther back */  \
+    X(PARTS, "parts")   /* along the last dim, parts that are each everywhere the same */          \
     X(ROPE, "rope")
 
 enum buffer_values_kind {
@@ -61,12 +62,17 @@ enum buffer_values_kind {
         VALUES_COUNT
 };
 
+enum { VALUES_PARTS_MOST = 5 };
+
 struct buffer_values {
     uint8_t kind;   /* enum buffer_values_kind */
+    uint8_t parts;  /* PARTS: how many */
     uint8_t layout; /* ROPE: enum rope_layout */
     bool unlisted;  /* a plain attribute of its module, not among model.buffers() */
     float number;   /* NUMBER: in fp32, or whole in int64; WINDOW: how many places, 0 all */
     struct rope rope;
+    uint32_t widths[VALUES_PARTS_MOST]; /* PARTS, one behind the other ... */
+    float numbers[VALUES_PARTS_MOST];   /* ... and what is in each */
 };
 
 /* ---- inputs ---- */

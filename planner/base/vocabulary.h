@@ -211,6 +211,7 @@
     X(SSM_SCORES, "_bmm_chunk_fwd")                                                                \
     X(SSM_SCAN, "_chunk_scan_fwd")                                                                 \
     X(GATED_RMS_NORM, "_layer_norm_fwd")                                                           \
+    X(SSM_GATE_BACKWARD, "_chunk_scan_bwd_dz")                                                     \
     X(GATED_RMS_NORM_BACKWARD, "_layer_norm_bwd")                                                  \
     X(SSM_STATES_BACKWARD, "_chunk_scan_bwd_dstates")                                              \
     X(SSM_PASS_BACKWARD, "_state_passing_bwd")                                                     \
@@ -425,10 +426,13 @@ const char *const *aten_names(void);
     X(SSM_PASS, "ssm_pass", "those, sums -> the state that each chunk begins with, and the last")  \
     X(SSM_SCORES, "ssm_scores", "C, B (b, s, g, n) -> C Bᵀ of each chunk (b, k, g, l, l) fp32")    \
     X(SSM_SCAN, "ssm_scan", "scores, x, dt, sums, C, states, D (a) -> y (b, s, a, e)")             \
+    X(SSM_SCAN_GATED, "ssm_scan_gated", "the same, and z (b, s, a e) -> y silu(z), y")             \
     X(GATED_RMS_NORM, "gated_rms_norm",                                                            \
       "y (t, i), z (t, i), weight (i) -> RMSNorm of groups of y silu(z), 1 / root of the mean")    \
     X(GATED_RMS_NORM_BACKWARD, "gated_rms_norm_backward",                                          \
       "dx, y, z, weight, 1 / root -> dy, dz, dweight of groups of rows, x again")                  \
+    X(SSM_GATE_BACKWARD, "ssm_gate_backward",                                                      \
+      "dy (b, s, a, e), y, z (b, s, a e), x, D -> dz, dy, y silu(z) again, dD of blocks")          \
     X(SSM_STATES_BACKWARD, "ssm_states_backward", "C, sums, dy -> dstates (b, k, a, e, n) fp32")   \
     X(SSM_PASS_BACKWARD, "ssm_pass_backward",                                                      \
       "dstates, states, sums -> dstates from one chunk to the next, states cast, ddecay of "       \

@@ -41,6 +41,7 @@ static bool is_of_chunks(const struct kernel *kernel)
     case WORK_SSM_STATES:
     case WORK_SSM_SCORES:
     case WORK_SSM_SCAN:
+    case WORK_SSM_SCAN_GATED:
     case WORK_SSM_STATES_BACKWARD:
     case WORK_SSM_INPUT_BACKWARD:
     case WORK_SSM_B_BACKWARD:

@@ -245,14 +245,14 @@ struct delta_rule {
 /* (b, s, a, e) */
 uint32_t op_gated_delta_rule(struct graph *graph, const struct delta_rule *rule);
 /* Mamba-2's mixer behind its first product, as mamba-ssm computes it: the convolution, the scan of
- * the state by chunks, the norm times silu of the gate, and the product behind it. */
+ * the state by chunks, the norm of that times silu of the gate, and the product behind it. */
 struct mamba2 {
     uint32_t all;             /* (b, s, 2 i + 2 g n + a): gate, what is convolved, and dt */
     uint32_t conv, conv_bias; /* (i + 2 g n, 1, w), and (i + 2 g n) or GRAPH_NONE */
     uint32_t dt_bias;         /* (a) */
     uint32_t decay;           /* A (a), fp32 */
     uint32_t skip;            /* D (a) */
-    uint32_t norm;            /* (i) */
+    uint32_t norm;            /* (i); GRAPH_NONE: there is none, what is scanned is gated alone */
     uint32_t out, out_bias;   /* (h, i), and (h) or GRAPH_NONE */
     uint32_t groups, chunk;   /* g; tokens of a chunk */
     float eps;

@@ -1,6 +1,7 @@
 /* ops_mamba2.c - Mamba-2's mixer as mamba-ssm 2.3 computes it in training, all but its first
  * product in one function of torch.autograd (MambaSplitConv1dScanCombinedFn): a short causal
- * convolution, a scan of the state, a gated norm, and the product behind it.
+ * convolution, a scan of the state, a gated norm, and the product behind it. Without a norm the
+ * scan's kernel gates, and writes what it scanned beside that.
  *
  *     S_t = exp(A dt_t) S_{t-1} + dt_t x_t B_tT        y_t = S_t C_t + D x_t
  *
@@ -18,9 +19,17 @@ enum { IN_ALL, IN_CONV, IN_CONV_BIAS, IN_DT_BIAS, IN_A, IN_D, IN_NORM, IN_OUT, I
 /* The last is the first to be let go of. */
 enum { OUT, OUT_RSTD, OUT_Y, OUTS };
 
-/* Where the node saves nothing the function's locals hold them, in the other order. */
+static bool is_normed(const struct graph_op *op)
+{
+    return op->in[IN_NORM] != GRAPH_NONE;
+}
+
+/* Where the node saves nothing the function's locals hold them, in the other order. Without a norm
+ * there is y alone. */
 static uint32_t hidden_of(const struct graph_op *op, uint32_t output)
 {
+    if (!is_normed(op))
+        return OUT + 1;
     return op->requires_grad ? output : (uint32_t)OUT_RSTD + OUT_Y - output;
 }
 
@@ -80,7 +89,7 @@ static struct scan scan_of(const struct graph *graph, const struct graph_op *op)
         .s = all->dim[1],
         .a = shape_of(graph, op->in[IN_D])->dim[0],
         .g = op->attr.dim,
-        .i = shape_of(graph, op->in[IN_NORM])->dim[0],
+        .i = shape_of(graph, op->in[IN_OUT])->dim[1],
         .c = shape_of(graph, op->in[IN_CONV])->dim[0],
         .h = shape_of(graph, op->in[IN_OUT])->dim[0],
         .l = op->attr.first,
@@ -238,22 +247,28 @@ uint32_t op_mamba2(struct graph *graph, const struct mamba2 *called)
     for (uint32_t i = 0; i < INS; i++) /* as graph_op_done will find */
         if (in[i] != GRAPH_NONE && graph->tensors[in[i]].requires_grad)
             graph->ops[op].requires_grad = true;
-    for (uint32_t i = OUT_RSTD; i <= OUT_Y; i++)
+    const bool normed = is_normed(&graph->ops[op]);
+    for (uint32_t i = OUT_RSTD; i <= OUT_Y && normed; i++)
         if (hidden_of(&graph->ops[op], i) == OUT_Y)
             graph_op_birth(graph, op, ATEN_EMPTY, m.dtype, m.heads);
         else
             graph_op_birth(graph, op, ATEN_EMPTY, DTYPE_FP32, SHAPE(m.g * m.b * m.s));
-    graph->ops[op].hidden = OUTS - 1;
+    if (!normed)
+        graph_op_birth(graph, op, ATEN_EMPTY, m.dtype, m.heads);
+    graph->ops[op].hidden = (uint8_t)(graph->ops[op].outs - 1);
     graph_op_done(graph, op);
     return graph_view(graph, out, SHAPE(m.b, m.s, m.h));
 }
 
 OP_SAVED(mamba2)
 {
-    const uint32_t order[] = {op->in[IN_ALL],     op->in[IN_CONV],    op->in[IN_CONV_BIAS],
-                              op->out[OUT_Y],     op->in[IN_A],       op->in[IN_D],
-                              op->in[IN_DT_BIAS], op->in[IN_NORM],    op->out[OUT_RSTD],
-                              op->in[IN_OUT],     op->in[IN_OUT_BIAS]};
+    const bool normed = is_normed(op);
+    const uint32_t y = op->out[normed ? OUT_Y : OUT + 1],
+                   rstd = normed ? op->out[OUT_RSTD] : GRAPH_NONE;
+    const uint32_t order[] = {
+        op->in[IN_ALL], op->in[IN_CONV], op->in[IN_CONV_BIAS], y,
+        op->in[IN_A],   op->in[IN_D],    op->in[IN_DT_BIAS],   op->in[IN_NORM],
+        rstd,           op->in[IN_OUT],  op->in[IN_OUT_BIAS]};
     uint32_t count = 0;
     (void)graph;
     for (uint32_t i = 0; i < sizeof order / sizeof *order; i++)
@@ -275,6 +290,47 @@ static void project(struct tape *tape, const struct graph_op *op, const struct s
                 product_flops(m), biased ? 3 : 2, in, 1, &out);
 }
 
+/* The scan, and the norm of its output times silu of the gate; or the first does that, too. */
+struct scanned {
+    struct operand out; /* (b s, i), what the product is given */
+    struct operand y;   /* (b, s, a, e), what is saved */
+};
+static struct scanned scan(struct tape *tape, const struct graph_op *op, const struct scan *m,
+                           const struct mixed *mixed, const struct steps *steps,
+                           const struct passed *passed, struct operand z)
+{
+    const bool normed = is_normed(op);
+    const struct operand scores = score(tape, m, mixed);
+    struct scanned out;
+    if (!normed)
+        out.out = tape_birth(tape, ATEN_EMPTY, m->dtype, m->heads);
+    out.y = tape_birth_output(tape, op, hidden_of(op, OUT_Y));
+    const struct operand in[] = {scores,
+                                 mixed->x,
+                                 steps->dt,
+                                 steps->sums,
+                                 mixed->c,
+                                 passed->states,
+                                 tape_tensor(tape, op->in[IN_D]),
+                                 z};
+    tape_kernel(tape, normed ? WORK_SSM_SCAN : WORK_SSM_SCAN_GATED, ATEN_SSM_SCAN,
+                within(m, m->a, m->e) / 2 + with_state(m), normed ? 7 : 8, in, normed ? 1 : 2,
+                normed ? &out.y : (struct operand[]){out.out, out.y});
+    tape_death(tape, scores);
+    if (!normed) {
+        tape_view(tape, &out.out, m->rows);
+        return out;
+    }
+    struct operand norm[2] = {tape_birth(tape, ATEN_EMPTY_LIKE, m->dtype, m->rows)};
+    norm[1] = tape_birth_output(tape, op, hidden_of(op, OUT_RSTD));
+    struct operand rows = out.y;
+    tape_view(tape, &rows, m->rows);
+    tape_kernel(tape, WORK_GATED_RMS_NORM, ATEN_GATED_RMS_NORM, -1.0, 3,
+                (struct operand[]){rows, z, tape_tensor(tape, op->in[IN_NORM])}, 2, norm);
+    out.out = norm[0];
+    return out;
+}
+
 static void mamba2_forward(struct tape *tape, const struct graph *graph, const struct graph_op *op)
 {
     const struct scan m = scan_of(graph, op);
@@ -284,21 +340,10 @@ static void mamba2_forward(struct tape *tape, const struct graph *graph, const s
     const struct operand wide = make_states(tape, &m, &mixed, &steps);
     const struct passed passed = pass(tape, &m, m.dtype, wide, steps.sums);
     tape_death(tape, wide);
-    const struct operand scores = score(tape, &m, &mixed);
-    struct operand y = tape_birth_output(tape, op, hidden_of(op, OUT_Y));
-    tape_kernel(tape, WORK_SSM_SCAN, ATEN_SSM_SCAN, within(&m, m.a, m.e) / 2 + with_state(&m), 7,
-                (struct operand[]){scores, mixed.x, steps.dt, steps.sums, mixed.c, passed.states,
-                                   tape_tensor(tape, op->in[IN_D])},
-                1, &y);
-    tape_death(tape, scores);
-    struct operand normed[2] = {tape_birth(tape, ATEN_EMPTY_LIKE, m.dtype, m.rows)};
-    normed[1] = tape_birth_output(tape, op, hidden_of(op, OUT_RSTD));
-    tape_view(tape, &y, m.rows);
-    tape_kernel(tape, WORK_GATED_RMS_NORM, ATEN_GATED_RMS_NORM, -1.0, 3,
-                (struct operand[]){y, in.z, tape_tensor(tape, op->in[IN_NORM])}, 2, normed);
+    const struct scanned scanned = scan(tape, op, &m, &mixed, &steps, &passed, in.z);
     if (!tape_takes_output(tape, op, OUT))
-        project(tape, op, &m, normed[0]);
-    tape_death(tape, normed[0]);
+        project(tape, op, &m, scanned.out);
+    tape_death(tape, scanned.out);
     tape_death(tape, mixed.all);
     tape_death(tape, steps.dt);
     tape_death(tape, steps.sums);
@@ -356,6 +401,38 @@ static struct operand norm_backward(struct tape *tape, const struct graph *graph
     return dy;
 }
 
+/* Parts of a sum over tokens, and of heads: as one dim of all but heads. */
+static struct operand parts_of_skip(const struct scan *m, struct tape *tape, enum aten label)
+{
+    enum { BLOCK = 32 };
+    return tape_birth(tape, label, DTYPE_FP32, SHAPE(ceil_of(m->l, BLOCK), m->b, m->k, m->a, 1));
+}
+
+static struct operand as_rows(struct tape *tape, const struct scan *m, struct operand parts)
+{
+    tape_view(tape, &parts, SHAPE(parts.shape.dim[0] * m->b * m->k, m->a, 1));
+    return parts;
+}
+
+/* Where the scan gated: through that. dz has memory; *again is what the product was given, and
+ * *dskip dD in fp32 sums. */
+static struct operand gate_backward(struct tape *tape, const struct graph *graph,
+                                    const struct graph_op *op, const struct scan *m,
+                                    const struct operand *in, struct operand dz,
+                                    struct operand *again, struct operand *dskip)
+{
+    const struct operand parts = parts_of_skip(m, tape, ATEN_EMPTY);
+    *again = tape_birth(tape, ATEN_EMPTY_LIKE, m->dtype, m->heads);
+    const struct operand dy = tape_birth(tape, ATEN_EMPTY_LIKE, m->dtype, m->heads);
+    tape_kernel(tape, WORK_SSM_GATE_BACKWARD, ATEN_SSM_GATE_BACKWARD, -1.0, 5, in, 4,
+                (struct operand[]){dz, dy, *again, parts});
+    *dskip = as_stored(tape, sum_of(tape, DTYPE_FP32, as_rows(tape, m, parts), 0),
+                       dtype_of(graph, op->in[IN_D]));
+    dskip->shape = SHAPE(m->a);
+    tape_death(tape, parts);
+    return dy;
+}
+
 /* Through what goes from one chunk to the next. */
 struct states_gradient {
     struct operand now, states; /* of the states, and these, as they are multiplied */
@@ -393,17 +470,13 @@ static struct operand input_backward(struct tape *tape, const struct graph *grap
                                      const struct operand *in, struct operand dx,
                                      struct operand *dskip)
 {
-    enum { BLOCK = 32 };
-    const struct operand parts =
-        tape_birth(tape, ATEN_ZEROS, DTYPE_FP32, SHAPE(ceil_of(m->l, BLOCK), m->b, m->k, m->a, 1));
+    const struct operand parts = parts_of_skip(m, tape, ATEN_ZEROS);
     tape_kernel(tape, WORK_FILL, ATEN_ZEROS, -1.0, 0, NULL, 1, &parts);
     const struct operand ddt = tape_birth(tape, ATEN_EMPTY, DTYPE_FP32, m->steps);
     tape_kernel(tape, WORK_SSM_INPUT_BACKWARD, ATEN_SSM_INPUT_BACKWARD,
                 within(m, m->a, m->e) / 2 + with_state(m), 8, in, 3,
                 (struct operand[]){dx, ddt, parts});
-    struct operand rows = parts; /* the first three dims as one */
-    tape_view(tape, &rows, SHAPE(ceil_of(m->l, BLOCK) * m->b * m->k, m->a, 1));
-    const struct operand by_head = summed(tape, rows, 0);
+    const struct operand by_head = summed(tape, as_rows(tape, m, parts), 0);
     *dskip = as_stored(tape, summed(tape, by_head, 1), dtype_of(graph, op->in[IN_D]));
     return ddt;
 }
@@ -448,11 +521,12 @@ static struct operand sums_to_end(struct tape *tape, struct operand x)
 }
 
 /* Backward through the scan, from dy (b, s, a, e) on; gradients of x, B, C and dt go where there is
- * memory. */
+ * memory. Where it gated, y is what it scanned, and *again what the product was given. */
 static void scan_backward(struct tape *tape, const struct graph *graph, const struct graph_op *op,
                           const struct scan *m, const struct mixed *mixed,
                           const struct mixed *gradient, const struct split *in,
-                          const struct split *out, struct operand dy, struct operand *given)
+                          const struct split *out, struct operand dy, struct operand y,
+                          struct operand *again, struct operand *given)
 {
     enum { BLOCK = 32 };
     const struct operand skip = tape_tensor(tape, op->in[IN_D]);
@@ -463,12 +537,16 @@ static void scan_backward(struct tape *tape, const struct graph *graph, const st
     const struct operand wide = make_states(tape, m, mixed, &steps);
     const struct passed passed = pass(tape, m, DTYPE_FP32, wide, steps.sums);
     tape_death(tape, wide);
+    struct operand dskip;
+    if (!is_normed(op))
+        dy = gate_backward(tape, graph, op, m, (struct operand[]){dy, y, in->z, mixed->x, skip},
+                           out->z, again, &given[IN_D]);
     const struct states_gradient states =
         states_backward(tape, m, passed.states, steps.sums, mixed->c, dy);
     const struct operand ddt = input_backward(
         tape, graph, op, m,
         (struct operand[]){mixed->x, scores, dy, steps.dt, steps.sums, mixed->b, states.now, skip},
-        gradient->x, &given[IN_D]);
+        gradient->x, is_normed(op) ? &given[IN_D] : &dskip);
     const struct group_gradient b =
         group_backward(tape, m, WORK_SSM_B_BACKWARD, ATEN_SSM_B_BACKWARD, 5,
                        (struct operand[]){mixed->x, states.now, mixed->b, steps.dt, steps.sums});
@@ -501,11 +579,17 @@ static void scan_backward(struct tape *tape, const struct graph *graph, const st
                 (struct operand[]){decay, ddt, dt, tape_tensor(tape, op->in[IN_A]),
                                    tape_tensor(tape, op->in[IN_DT_BIAS])},
                 3, (struct operand[]){out->dt, given[IN_A], given[IN_DT_BIAS]});
-    const struct operand held[] = {
-        steps.dt,      ddt,        b.sum,        c.sum,   passed.last, dt,      steps.sums, scores,
-        states.states, states.now, states.decay, b.decay, c.decay,     dscores, before,     decay};
+    const struct operand held[] = {steps.dt,   ddt,    b.sum,         c.sum,      passed.last, dt,
+                                   steps.sums, scores, states.states, states.now, states.decay};
+    const struct operand later[] = {b.decay, c.decay, dscores, before, decay};
+    if (!is_normed(op))
+        tape_death(tape, dy);
     for (uint32_t i = 0; i < sizeof held / sizeof *held; i++)
         tape_death(tape, held[i]);
+    if (!is_normed(op)) /* summed for nobody */
+        tape_death(tape, dskip);
+    for (uint32_t i = 0; i < sizeof later / sizeof *later; i++)
+        tape_death(tape, later[i]);
 }
 
 /* Of the weight and bias, which are summed in fp32; dmixed goes where there is memory. */
@@ -561,53 +645,86 @@ static void give_all(struct tape *tape, const struct graph_op *op, const struct 
         tape_give(tape, op, inputs[order[i]], given[inputs[order[i]]]);
 }
 
-OP_BACKWARD(mamba2)
+/* What backward holds until it returns, beside what it has unpacked. */
+struct held {
+    struct operand dnormed, dy, mixed, gradient; /* dy: the norm's */
+    struct operand again;                        /* what the product was given, made again */
+    struct operand unused;                       /* memory for that which nothing is put into */
+};
+
+/* Views of the last two are there until the end where there is a norm. */
+static void end_normed(struct tape *tape, const struct graph_op *op, const struct held *held)
 {
-    const struct scan m = scan_of(graph, op);
-    const bool biased = op->in[IN_OUT_BIAS] != GRAPH_NONE;
-    const struct operand all = tape_tensor(tape, op->in[IN_ALL]),
-                         weight = tape_tensor(tape, op->in[IN_OUT]);
-    struct operand grad = tape_grad(tape, op, OUT), y = tape_tensor(tape, op->out[OUT_Y]);
-    struct operand given[INS];
-    /* views of the last two are there until the end */
     const uint32_t early[] = {op->in[IN_CONV],   op->in[IN_CONV_BIAS], op->in[IN_A],
                               op->in[IN_D],      op->in[IN_DT_BIAS],   op->in[IN_NORM],
                               op->out[OUT_RSTD], op->in[IN_OUT],       op->in[IN_OUT_BIAS]},
                    late[] = {op->out[OUT_Y], op->in[IN_ALL]};
+    tape_death(tape, held->dy);
+    tape_end_locals(tape, op, sizeof early / sizeof *early, early, false);
+    tape_death(tape, held->mixed);
+    tape_death(tape, held->gradient);
+    tape_death(tape, held->again);
+    tape_death(tape, held->dnormed);
+    tape_end_locals(tape, op, sizeof late / sizeof *late, late, true);
+}
+
+static void end_gated(struct tape *tape, const struct graph_op *op, const struct held *held)
+{
+    const uint32_t early[] = {op->in[IN_CONV], op->in[IN_CONV_BIAS], op->out[OUT + 1],
+                              op->in[IN_A],    op->in[IN_D],         op->in[IN_DT_BIAS],
+                              op->in[IN_OUT],  op->in[IN_OUT_BIAS]};
+    tape_death(tape, held->dnormed);
+    tape_end_locals(tape, op, sizeof early / sizeof *early, early, false);
+    tape_death(tape, held->unused);
+    tape_end_locals(tape, op, 1, &op->in[IN_ALL], true);
+    tape_death(tape, held->mixed);
+    tape_death(tape, held->gradient);
+    tape_death(tape, held->again);
+}
+
+OP_BACKWARD(mamba2)
+{
+    const struct scan m = scan_of(graph, op);
+    const bool biased = op->in[IN_OUT_BIAS] != GRAPH_NONE, normed = is_normed(op);
+    const struct operand all = tape_tensor(tape, op->in[IN_ALL]),
+                         weight = tape_tensor(tape, op->in[IN_OUT]);
+    struct operand grad = tape_grad(tape, op, OUT),
+                   y = tape_tensor(tape, op->out[normed ? OUT_Y : OUT + 1]);
+    struct operand given[INS];
     const struct split in = split_of(&m, all);
     tape_view(tape, &grad, SHAPE(m.b * m.s, m.h));
-    tape_view(tape, &y, m.rows);
-    struct operand again = tape_birth(tape, ATEN_EMPTY, m.dtype, SHAPE(m.b, m.s, m.i));
+    struct held held = {.again = tape_birth(tape, ATEN_EMPTY, m.dtype, SHAPE(m.b, m.s, m.i))};
+    held.unused = held.again;
     const struct mixed mixed = convolve(tape, graph, op, &m, in.mixed);
     given[IN_ALL] = tape_birth(tape, ATEN_EMPTY_LIKE, m.dtype, all.shape);
     const struct split out = split_of(&m, given[IN_ALL]);
     const struct mixed gradient =
         mixed_of(&m, tape_birth(tape, ATEN_EMPTY_LIKE, m.dtype, SHAPE(m.b, m.s, m.c)));
-    const struct operand dnormed =
-        tape_call(tape, WORK_MATMUL_NN, ATEN_MM, m.dtype, m.rows, product_flops(&m), 2,
-                  (struct operand[]){grad, weight});
-    tape_view(tape, &again, m.rows);
-    struct operand dy =
-        norm_backward(tape, graph, op, &m,
-                      (struct operand[]){dnormed, y, in.z, tape_tensor(tape, op->in[IN_NORM]),
-                                         tape_tensor(tape, op->out[OUT_RSTD])},
-                      again, out.z, &given[IN_NORM]);
+    held.mixed = mixed.all;
+    held.gradient = gradient.all;
+    held.dnormed = tape_call(tape, WORK_MATMUL_NN, ATEN_MM, m.dtype, m.rows, product_flops(&m), 2,
+                             (struct operand[]){grad, weight});
+    struct operand dy = held.dnormed;
+    if (normed) {
+        tape_view(tape, &y, m.rows);
+        tape_view(tape, &held.again, m.rows);
+        dy = held.dy = norm_backward(tape, graph, op, &m,
+                                     (struct operand[]){held.dnormed, y, in.z,
+                                                        tape_tensor(tape, op->in[IN_NORM]),
+                                                        tape_tensor(tape, op->out[OUT_RSTD])},
+                                     held.again, out.z, &given[IN_NORM]);
+    }
     tape_view(tape, &dy, m.heads);
-    scan_backward(tape, graph, op, &m, &mixed, &gradient, &in, &out, dy, given);
+    scan_backward(tape, graph, op, &m, &mixed, &gradient, &in, &out, dy, y, &held.again, given);
+    tape_view(tape, &held.again, m.rows);
     given[IN_OUT] = tape_birth(tape, ATEN_BMM, m.dtype, SHAPE(1, m.h, m.i));
     given[IN_OUT].shape = weight.shape;
     tape_kernel(tape, WORK_MATMUL_TN, ATEN_BMM, product_flops(&m), 2,
-                (struct operand[]){grad, again}, 1, &given[IN_OUT]);
+                (struct operand[]){grad, held.again}, 1, &given[IN_OUT]);
     if (biased)
         given[IN_OUT_BIAS] = sum_of(tape, m.dtype, grad, 0);
     convolve_backward(tape, graph, op, &m, in.mixed, gradient.all, out.mixed, given);
-    tape_death(tape, dy);
-    tape_end_locals(tape, op, sizeof early / sizeof *early, early, false);
-    tape_death(tape, mixed.all);
-    tape_death(tape, gradient.all);
-    tape_death(tape, again);
-    tape_death(tape, dnormed);
-    tape_end_locals(tape, op, sizeof late / sizeof *late, late, true);
+    (normed ? end_normed : end_gated)(tape, op, &held);
     give_all(tape, op, given);
 }
 

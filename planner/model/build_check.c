@@ -104,6 +104,14 @@ static enum err_code check_hf(const struct family *family, const struct model_co
                        "--%s: what becomes of %s's Mamba-2 was not recorded, and is not planned; "
                        "parameters in bf16 are (--store-dtype, FSDP's --param-dtype)",
                        job->autocast ? "autocast" : "float8", family->name);
+    if (c->arch == ARCH_FALCON_H1 && job->made != job->compute)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "a model made in %s that computes in %s: %s's mup_vector is a buffer, which stays as "
+            "it "
+            "was made, and out_proj does not take what comes of it: PyTorch stops there; stored in "
+            "the dtype that it computes in it runs (--store-dtype, where a system has it)",
+            dtype_brief(job->made), dtype_brief(job->compute), family->name);
     if (job->compiled && job->own_experts)
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile with --experts-replicate: hooks of units inside of blocks end "

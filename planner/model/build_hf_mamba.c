@@ -22,8 +22,9 @@ uint32_t hf_mamba_width(const struct model_config *c)
 double hf_mamba_count(const struct model_config *c)
 {
     const double h = c->hidden, i = inner_of(c);
-    return count_linear(hf_mamba_width(c), h, c->ssm_bias) + count_linear(h, i, c->ssm_bias) +
-           count_linear(hf_mamba_channels(c), c->conv_width, c->conv_bias) + 3.0 * c->ssm_heads + i;
+    return count_linear(hf_mamba_width(c), h, c->ssm_bias) + count_linear(h, i, c->ssm_out_bias) +
+           count_linear(hf_mamba_channels(c), c->conv_width, c->conv_bias) + 3.0 * c->ssm_heads +
+           (c->ssm_unnormed ? 0 : i);
 }
 
 enum err_code hf_mamba_check(const struct key_table *table, const struct model_config *c,
@@ -43,6 +44,22 @@ enum err_code hf_mamba_check(const struct key_table *table, const struct model_c
     return ERR_OK;
 }
 
+/* Falcon-H1's mup_vector. */
+static uint32_t declare_factors(struct graph *graph, const struct model_config *c)
+{
+    const uint32_t i = inner_of(c), n = c->ssm_groups * c->ssm_state;
+    const uint32_t widths[] = {i, i, n, n, c->ssm_heads};
+    struct buffer_values values = {.kind = VALUES_PARTS};
+    if (!(c->ssm_multipliers[0] > 0))
+        return GRAPH_NONE;
+    values.parts = sizeof widths / sizeof *widths;
+    for (uint32_t part = 0; part < values.parts; part++) {
+        values.widths[part] = widths[part];
+        values.numbers[part] = c->ssm_multipliers[part];
+    }
+    return graph_buffer(graph, graph->made, SHAPE(1, 1, hf_mamba_width(c)), &values);
+}
+
 struct hf_mamba hf_mamba_declare(struct graph *graph, const struct model_config *c,
                                  const char *prefix)
 {
@@ -54,12 +71,16 @@ struct hf_mamba hf_mamba_declare(struct graph *graph, const struct model_config 
     mamba.conv = build_short_filter(graph, prefix, "conv1d", hf_mamba_channels(c), c->conv_width,
                                     c->conv_bias);
     mamba.in = build_linear(graph, prefix, "in_proj", hf_mamba_width(c), h, c->ssm_bias);
-    mamba.norm = build_norm(graph, prefix, "norm", i, false, c->norm_eps);
-    graph_read_around(graph, mamba.norm.weight);
-    mamba.out = build_linear(graph, prefix, "out_proj", h, i, c->ssm_bias);
+    mamba.norm = (struct norm){.weight = GRAPH_NONE};
+    if (!c->ssm_unnormed) {
+        mamba.norm = build_norm(graph, prefix, "norm", i, false, c->norm_eps);
+        graph_read_around(graph, mamba.norm.weight);
+    }
+    mamba.out = build_linear(graph, prefix, "out_proj", h, i, c->ssm_out_bias);
     graph_read_around(graph, mamba.out.weight);
-    if (c->ssm_bias)
+    if (c->ssm_out_bias)
         graph_read_around(graph, mamba.out.bias);
+    mamba.factors = declare_factors(graph, c);
     return mamba;
 }
 
@@ -79,7 +100,14 @@ uint32_t hf_mamba(struct graph *graph, const struct model_config *c, const struc
                   uint32_t y)
 {
     hf_call_outer(graph, mamba->out.weight);
-    const uint32_t projected = apply_linear(graph, y, mamba->in);
+    const bool scaled = c->ssm_in_multiplier > 0;
+    const uint32_t x = scaled ? op_scalar(graph, OP_MUL_SCALAR, y, c->ssm_in_multiplier) : y;
+    uint32_t projected = apply_linear(graph, x, mamba->in);
+    if (mamba->factors != GRAPH_NONE) {
+        const uint32_t product = op_mul_constant(graph, projected, mamba->factors);
+        graph_drop(graph, projected);
+        projected = product;
+    }
     const uint32_t a = decay(graph, mamba);
     const struct mamba2 mixer = {.all = projected,
                                  .conv = mamba->conv.weight,
@@ -94,6 +122,8 @@ uint32_t hf_mamba(struct graph *graph, const struct model_config *c, const struc
                                  .chunk = c->ssm_chunk,
                                  .eps = mamba->norm.eps};
     const uint32_t out = op_mamba2(graph, &mixer);
+    if (scaled)
+        graph_drop(graph, x);
     graph_drop(graph, projected);
     graph_drop(graph, a);
     graph_call_end(graph);

@@ -4,6 +4,8 @@
  *
  *     out_proj(mixer(in_proj y))      the mixer is one function, and has out_proj in it
  *
+ * Falcon-H1 multiplies y by a number and what in_proj gives by a vector.
+ *
  * Letters as in graph/ops_mamba2.c: a heads of e numbers, i = a e; n numbers of state, g groups. */
 #ifndef SHARDPLAN_BUILD_HF_MAMBA_H
 #define SHARDPLAN_BUILD_HF_MAMBA_H
@@ -15,7 +17,9 @@ struct hf_mamba {
     uint32_t dt_bias, a_log, skip; /* (a) */
     struct linear conv;            /* (i + 2 g n, 1, w), and perhaps (i + 2 g n) */
     struct linear in, out;
-    struct norm norm; /* (i) */
+    struct norm norm; /* (i); its weight is GRAPH_NONE where there is none */
+    uint32_t factors; /* a buffer (1, 1, 2 i + 2 g n + a), or GRAPH_NONE: what the first product
+                         gives is times it */
 };
 
 /* Channels of its convolution, and outputs of its first product. */

@@ -15,12 +15,17 @@
     {COUNT("mamba_expand", ssm_expand, 2, 64)},                                                    \
     {COUNT("mamba_chunk_size", ssm_chunk, 256, SSM_CHUNK_MAX)},                                    \
     {FLAG("mamba_conv_bias", conv_bias, true)},                                                    \
-    {FLAG("mamba_proj_bias", ssm_bias, false)}
+    {FLAG("mamba_proj_bias", ssm_bias, false)},                                                    \
+    {FLAG("mamba_proj_bias", ssm_out_bias, false)}
 /* clang-format on */
 
 /* "mamba_d_head": "auto", or a number that must come to the same. */
 enum err_code mamba_read(const json_t *root, const char *where, struct model_config *config,
                          struct err *err);
+
+/* The same of a file that says what heads share out as "mamba_d_ssm". */
+enum err_code mamba_read_inner(const json_t *root, const char *where, uint32_t inner,
+                               struct model_config *config, struct err *err);
 
 /* Without a list all layers are Mamba's. */
 void mamba_settle(struct model_config *config);

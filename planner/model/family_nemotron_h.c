@@ -62,6 +62,7 @@ static const struct key keys[] = {
      .other = "mamba_d_conv"},
     {FLAG("use_conv_bias", conv_bias, true), .other = "mamba_conv_bias"},
     {FLAG("use_bias", ssm_bias, false)},
+    {FLAG("use_bias", ssm_out_bias, false)},
     EXPERTS("n_routed_experts", "num_local_experts", 8, 2),
     EXPERT_WIDTH(7688),
     {COUNT("moe_shared_expert_intermediate_size", shared_ffn, 7688, FFN_MAX)},

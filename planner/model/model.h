@@ -95,6 +95,7 @@
     X(GPTJ, gptj)                                                                                  \
     X(MPT, mpt)                                                                                    \
     X(FALCON, falcon)                                                                              \
+    X(FALCON_H1, falcon_h1)                                                                        \
     X(OPT, opt)                                                                                    \
     X(ROBERTA, roberta)                                                                            \
     X(XLM_ROBERTA, xlm_roberta)                                                                    \
@@ -210,9 +211,10 @@ struct model_config {
                           behind the other, and one for beta and g */
     bool gated_output; /* attention's output is times a sigmoid of what q's product has beside q */
     /* Mamba-2 (build_hf_mamba.h): heads, numbers of a head and of its state, groups of heads that
-     * share B and C, tokens of a chunk; biases of both products */
+     * share B and C, tokens of a chunk */
     uint32_t ssm_heads, ssm_head_dim, ssm_state, ssm_groups, ssm_chunk, ssm_expand;
-    bool ssm_bias;
+    bool ssm_bias, ssm_out_bias; /* of the first product and the last */
+    bool ssm_unnormed;           /* Falcon-H1: there is no norm, what is scanned is gated alone */
     struct layer_list feeds; /* Nemotron-H: layers that are feed-forwards, and nothing else is */
     /* LFM2 */
     bool conv_bias;        /* of its convolution and what is around it */
@@ -222,6 +224,11 @@ struct model_config {
     /* Granite; 0: there is no such product */
     float embedding_multiplier, attention_multiplier, residual_multiplier;
     float logits_scaling; /* a divisor */
+    /* Falcon-H1, whose layers have Mamba-2 beside attention; 0: there is no such product */
+    float key_multiplier, gate_multiplier, down_multiplier;
+    float attention_in_multiplier, attention_out_multiplier;
+    float ssm_in_multiplier, ssm_out_multiplier;
+    float ssm_multipliers[5]; /* of what Mamba-2's first product gives: z, x, B, C, dt */
     /* MiniCPM 3 */
     uint32_t embedding_scale; /* an integer that the embedding is multiplied by; 0: there is none */
     float hidden_scaling;     /* a divisor of what the head is given; 0: there is none */

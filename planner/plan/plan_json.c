@@ -365,6 +365,11 @@ static void put_module_buffers(struct writer *w)
         put_string(w, buffer_values_name((enum buffer_values_kind)row->values.kind));
         if (row->values.kind == VALUES_NUMBER || row->values.kind == VALUES_WINDOW)
             member_real(w, "number", (double)row->values.number, true);
+        if (row->values.kind == VALUES_PARTS) {
+            put_key(w, "widths");
+            put_uints(w, row->values.widths, row->values.parts);
+            member_reals(w, "numbers", row->values.numbers, row->values.parts);
+        }
         if (row->values.kind == VALUES_ROPE) {
             member_string(w, "layout", rope_layout_name((enum rope_layout)row->values.layout));
             member_rope(w, &row->values.rope);

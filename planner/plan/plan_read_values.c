@@ -85,6 +85,17 @@ enum err_code read_inputs(struct object *top)
 
 /* ---- module buffers ---- */
 
+static enum err_code read_numbers(struct object *o, const char *key, const json_t *list, float *out)
+{
+    for (uint32_t i = 0; i < json_array_size(list); i++) {
+        const json_t *value = json_array_get(list, i);
+        if (!json_is_number(value))
+            return wrong(o, key, "item %u is %s: a number is expected", i, kind_of(value));
+        out[i] = (float)json_number_value(value);
+    }
+    return ERR_OK;
+}
+
 static enum err_code read_factors(struct object *o, const char *key, uint32_t count, float *out)
 {
     json_t *list;
@@ -92,13 +103,28 @@ static enum err_code read_factors(struct object *o, const char *key, uint32_t co
     if (count > ROPE_PAIRS_MAX || json_array_size(list) != count)
         return wrong(o, key, "it has %zu items: half of \"dim\", at most %d, are expected",
                      json_array_size(list), ROPE_PAIRS_MAX);
+    return read_numbers(o, key, list, out);
+}
+
+static enum err_code read_parts(struct object *o, struct buffer_values *values)
+{
+    json_t *widths, *numbers;
+    TRY(take_list(o, "widths", &widths));
+    TRY(take_list(o, "numbers", &numbers));
+    const size_t count = json_array_size(widths);
+    if (count > VALUES_PARTS_MOST || json_array_size(numbers) != count)
+        return wrong(o, "widths",
+                     "it has %zu items, \"numbers\" %zu: as many, at most %d, are expected", count,
+                     json_array_size(numbers), VALUES_PARTS_MOST);
+    values->parts = (uint8_t)count;
     for (uint32_t i = 0; i < count; i++) {
-        const json_t *value = json_array_get(list, i);
-        if (!json_is_number(value))
-            return wrong(o, key, "item %u is %s: a number is expected", i, kind_of(value));
-        out[i] = (float)json_number_value(value);
+        const json_t *value = json_array_get(widths, i);
+        if (!json_is_integer(value) || json_integer_value(value) < 0 ||
+            json_integer_value(value) > UINT32_MAX)
+            return wrong(o, "widths", "item %u is not an integer of 32 bits", i);
+        values->widths[i] = (uint32_t)json_integer_value(value);
     }
-    return ERR_OK;
+    return read_numbers(o, "numbers", numbers, values->numbers);
 }
 
 static enum err_code read_rope(struct object *o, struct rope *rope)
@@ -142,14 +168,16 @@ static enum err_code read_buffer_values(struct object *row, struct buffer_values
     TRY(TAKE_CHOICE(&o, "kind", kinds, &values->kind));
     if (values->kind == VALUES_NUMBER || values->kind == VALUES_WINDOW)
         TRY(take_single(&o, "number", &values->number));
+    if (values->kind == VALUES_PARTS)
+        TRY(read_parts(&o, values));
     if (values->kind == VALUES_ROPE) {
         TRY(TAKE_CHOICE(&o, "layout", layouts, &values->layout));
         TRY(read_rope(&o, &values->rope));
     }
-    return finish(&o,
-                  "kind number layout dim theta scaling factor original_max_position_embeddings "
-                  "positions attention_factor beta_fast beta_slow truncate low_freq_factor "
-                  "high_freq_factor short_factor long_factor");
+    return finish(&o, "kind number widths numbers layout dim theta scaling factor "
+                      "original_max_position_embeddings "
+                      "positions attention_factor beta_fast beta_slow truncate low_freq_factor "
+                      "high_freq_factor short_factor long_factor");
 }
 
 enum err_code read_module_buffers(struct object *top)

@@ -74,6 +74,17 @@ static enum err_code check_rope(const struct buffer_values *values, const struct
     return ERR_OK;
 }
 
+/* Parts share out the last dim of floating-point numbers. */
+static bool parts_fit(const struct buffer_values *values, const struct buffer *buffer)
+{
+    uint64_t width = 0;
+    for (uint32_t i = 0; i < values->parts; i++)
+        width += values->widths[i];
+    return buffer->shape.rank && width == buffer->shape.dim[buffer->shape.rank - 1] &&
+           (buffer->dtype == DTYPE_FP32 || buffer->dtype == DTYPE_BF16 ||
+            buffer->dtype == DTYPE_FP16);
+}
+
 static enum err_code check_module_buffer(const struct plan *plan, uint32_t i, struct err *err)
 {
     const struct plan_module_buffer *row = &plan->module_buffers[i];
@@ -95,6 +106,11 @@ static enum err_code check_module_buffer(const struct plan *plan, uint32_t i, st
         (buffer->dtype != DTYPE_BOOL || rank < 2 || !(row->values.number >= 0) ||
          buffer->shape.dim[rank - 1] != buffer->shape.dim[rank - 2]))
         return err_set(err, ERR_INTERNAL, "module buffer %u: a window is of bools, and square", i);
+    if (row->values.kind == VALUES_PARTS &&
+        (row->values.parts > VALUES_PARTS_MOST || !parts_fit(&row->values, buffer)))
+        return err_set(err, ERR_INTERNAL,
+                       "module buffer %u: parts are of fp32, bf16 or fp16, and as wide as a row",
+                       i);
     return row->values.kind == VALUES_ROPE ? check_rope(&row->values, buffer, i, err) : ERR_OK;
 }
 

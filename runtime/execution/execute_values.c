@@ -338,7 +338,7 @@ static enum err_code fill_module_buffers(struct execution *e, struct err *err)
         const struct buffer *buffer = &plan->buffers[row->buffer];
         if (buffer->bytes == 0)
             continue;
-        if (row->values.kind == VALUES_NUMBER &&
+        if ((row->values.kind == VALUES_NUMBER || row->values.kind == VALUES_PARTS) &&
             (buffer->dtype == DTYPE_BF16 || buffer->dtype == DTYPE_FP16)) {
             TRY(fill_number_of_16_bits(e, row, err));
             continue;

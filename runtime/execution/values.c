@@ -173,6 +173,14 @@ static void fill_window(const struct shape *shape, float window, uint8_t *out)
     }
 }
 
+/* Of each row so many of one number, then so many of another. */
+static void fill_parts(const struct buffer_values *values, uint64_t count, float *out)
+{
+    for (uint64_t at = 0; at < count;)
+        for (uint32_t part = 0; part < values->parts; at += values->widths[part++])
+            fill(values->numbers[part], values->widths[part], out + at);
+}
+
 void values_of_buffer(const struct buffer_values *values, const struct shape *shape,
                       enum dtype dtype, void *out)
 {
@@ -182,6 +190,8 @@ void values_of_buffer(const struct buffer_values *values, const struct shape *sh
         fill_window(shape, values->number, out);
     else if (values->kind == VALUES_NUMBER && dtype == DTYPE_INT64)
         fill_integers((int64_t)values->number, shape_elements(shape), out);
+    else if (values->kind == VALUES_PARTS)
+        fill_parts(values, shape_elements(shape), out);
     else if (values->kind == VALUES_NUMBER)
         fill(values->number, shape_elements(shape), out);
     else if (values->kind == VALUES_ROPE && values->layout == ROPE_COMPLEX)

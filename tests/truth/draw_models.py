@@ -126,6 +126,16 @@ if all(importlib.util.find_spec(name) for name in ("fla", "causal_conv1d")):    
                                         "mamba_d_conv": [2, 3, 4], "mamba_chunk_size": [4, 16, 32], "mamba_conv_bias": TIED,
                                         "mamba_proj_bias": TIED, "tie_word_embeddings": TIED, "position_embedding_type": ["rope", "nope"],
                                         "shared_intermediate_size": WIDTHS, "num_local_experts": [0]}
+        DECODERS["bamba"] = {"mamba_n_heads": [8, 16], "mamba_d_state": [8, 16], "mamba_n_groups": [1, 2, 4], "head_dim": [8, 16],
+                             "mamba_d_conv": [2, 3, 4], "mamba_chunk_size": [4, 16, 32], "mamba_conv_bias": TIED,
+                             "mamba_proj_bias": TIED, "tie_word_embeddings": TIED, "attention_bias": TIED, "mlp_bias": TIED,
+                             "attention_dropout": DROPOUT}
+        MUP = {name: [0.25, 1.0, 1.5] for name in (
+            "embedding_multiplier", "lm_head_multiplier", "key_multiplier", "attention_in_multiplier", "attention_out_multiplier",
+            "ssm_in_multiplier", "ssm_out_multiplier")}
+        DECODERS["falcon_h1"] = {**DECODERS["bamba"], **MUP, "mamba_d_ssm": [64, 128, 192], "mamba_rms_norm": TIED,
+                                 "mamba_norm_before_gate": TIED, "projectors_bias": TIED,
+                                 "ssm_multipliers": [None, [0.5, 0.25, 0.125, 2.0, 1.0]], "mlp_multipliers": [None, [0.5, 0.25]]}
         STATE = {"mamba_num_heads": [8, 16], "mamba_head_dim": [8, 16], "ssm_state_size": [8, 16], "n_groups": [1, 2, 4], "head_dim": [8, 16],
                  "conv_kernel": [2, 3, 4], "chunk_size": [4, 16, 32], "use_conv_bias": TIED, "use_bias": TIED, "mlp_bias": TIED,
                  "attention_dropout": DROPOUT}
@@ -157,6 +167,8 @@ def decoder(rng, kind, keys):
                                 "mrope_section": [m["head_dim"] // 8 - 2, 1, 1]}
     if kind == "granitemoehybrid":
         m["layer_types"] = [rng.choice(["mamba", "attention"]) for _ in range(m["num_hidden_layers"])]
+    if kind == "bamba":
+        m["attn_layer_indices"] = [i for i in range(m["num_hidden_layers"]) if rng.random() < 0.5]
     if kind == "nemotron_h":
         feeds = ["moe"] if "n_routed_experts" in m else ["mlp"]
         m["layers_block_type"] = [rng.choice(["linear_attention", "full_attention", *feeds]) for _ in range(m.pop("num_hidden_layers") + 1)]
