@@ -34,7 +34,7 @@ static bool same_parameters(const json_t *row)
 {
     struct err err = {0};
     struct model_config config;
-    struct model_job job = {.compute = DTYPE_BF16};
+    struct model_job job = {.compute = DTYPE_FP32, .made = DTYPE_FP32};
     struct graph *graph;
     const char *name = truth_text(row, "name", "");
     if (!truth_read_hf(row, &config, &job))
