@@ -49,12 +49,12 @@ static enum err_code read(const json_t *root, const char *where, struct model_co
 {
     enum { PARTS = sizeof c->ssm_multipliers / sizeof *c->ssm_multipliers, INNER = 1024 };
     const json_t *inner = json_object_get(root, "mamba_d_ssm");
-    float of_mlp[2];
+    float of_mlp[2] = {1, 1};
     TRY(take_list(root, where, "mlp_multipliers", 2, of_mlp, err));
     TRY(take_list(root, where, "ssm_multipliers", PARTS, c->ssm_multipliers, err));
     c->gate_multiplier = of_mlp[0];
     c->down_multiplier = of_mlp[1];
-    if (inner && json_is_null(inner))
+    if (json_is_null(inner))
         return mamba_read(root, where, c, err);
     if (inner && (!json_is_integer(inner) || json_integer_value(inner) < 1 ||
                   json_integer_value(inner) > HIDDEN_MAX))
