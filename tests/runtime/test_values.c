@@ -248,6 +248,17 @@ static void numbers_are_in_every_element(void **state)
         assert_true(numbers[i] == 8.25F);
 }
 
+static void parts_begin_anew_in_each_row(void **state)
+{
+    (void)state;
+    static const float expected[] = {0.5F, 0.5F, 3, 4, 0.5F, 0.5F, 3, 4};
+    float numbers[8];
+    const struct buffer_values parts = {
+        .kind = VALUES_PARTS, .parts = 3, .widths = {2, 1, 1}, .numbers = {0.5F, 3, 4}};
+    values_of_buffer(&parts, &SHAPE(2, 4), DTYPE_FP32, numbers);
+    assert_memory_equal(numbers, expected, sizeof expected);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +269,7 @@ int main(void)
         cmocka_unit_test(many_elements_are_those_of_few),
         cmocka_unit_test(ranges_begin_anew_in_each_row),
         cmocka_unit_test(numbers_are_in_every_element),
+        cmocka_unit_test(parts_begin_anew_in_each_row),
     };
     return cmocka_run_group_tests_name("values", tests, NULL, NULL);
 }
