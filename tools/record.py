@@ -6,7 +6,8 @@
     shardplan fit model.stream.json.gz --gpus 64
 
 Needs torch, and transformers for --hf; no GPU, no weights, no process group. Tensors are fake: they
-have shapes and storages and no data, so a model of any size is recorded in seconds. What is written
+have shapes and storages and no data, so a model of any size is recorded in seconds (in minutes where attention
+is called once for each of a picture's windows, as Qwen2.5-VL's is). What is written
 down is what a sharding strategy cannot change: storages as they are born and die, the calls that
 compute, where modules that may be units begin and end, where each parameter's gradient is complete.
 
@@ -34,7 +35,7 @@ those that the model has so), inputs, constants, and its steps as text:
     +T          a storage of type T is born: the next buffer
     -N          buffer N dies
     C:a,b,c     call C on these storages: N a buffer, pN a parameter, iN an input, mN a module's
-                buffer. Behind it r: recomputed; a: on real tensors it adds to its first operand
+                buffer. Behind it r: recomputed; a: on real tensors it adds to its first operand, in forward a bias
     gP:N        the gradient of parameter P is complete, in buffer N
     (M )M <M >M pre-forward, post-forward, pre-backward, post-backward of module M; r: the root
     |M          backward has come back to where module M's forward began: all nodes made since have run.
@@ -201,17 +202,37 @@ def cuda_rms_norm(input, normalized_shape, weight=None, eps=None):
     return FusedRMSNorm.apply(input, weight)
 
 
+ATEN_LINEAR, ATEN_ONE_HOT = F.linear, F.one_hot
+
+
+def cuda_linear(input, weight, bias=None):
+    """Where that is no one kernel (an input that is not contiguous), the bias is added in place, but under a
+    dispatch mode (Linear.cpp)."""
+    Stream.linears += 1
+    try:
+        return ATEN_LINEAR(input, weight, bias)
+    finally:
+        Stream.linears -= 1
+
+
+def cuda_one_hot(tensor, num_classes=-1):
+    """Put into zeros, and not compared with all classes, as under a dispatch mode (Onehot.cpp)."""
+    if num_classes <= 0:
+        return ATEN_ONE_HOT(tensor, num_classes)
+    return torch.zeros(*tensor.shape, num_classes, dtype=torch.int64).scatter_(-1, tensor.unsqueeze(-1), 1)
+
+
 @contextlib.contextmanager
 def as_on_cuda():
-    saved = F.scaled_dot_product_attention, F.dropout
-    F.scaled_dot_product_attention, F.dropout = cuda_attention, cuda_dropout
+    saved = F.scaled_dot_product_attention, F.dropout, F.linear, F.one_hot
+    F.scaled_dot_product_attention, F.dropout, F.linear, F.one_hot = cuda_attention, cuda_dropout, cuda_linear, cuda_one_hot
     if ATEN_RMS_NORM:
         F.rms_norm = cuda_rms_norm
     try:
         with dropout_of_aten():
             yield
     finally:
-        F.scaled_dot_product_attention, F.dropout = saved
+        F.scaled_dot_product_attention, F.dropout, F.linear, F.one_hot = saved
         if ATEN_RMS_NORM:
             F.rms_norm = ATEN_RMS_NORM
 
@@ -298,6 +319,28 @@ def as_cuda_autocasts():
 
 def autocast(dtype):
     return torch.autocast("cpu", DTYPES[dtype]) if dtype else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def lists_of_values():
+    """Tensor.tolist and torch.tensor read memory themselves: of a fake tensor they get what is known of it."""
+    tolist, make = torch.Tensor.tolist, torch.tensor
+
+    def of_values(tensor):
+        if not isinstance(tensor, FakeTensor):
+            return tolist(tensor)
+        if tensor not in Stream.values:
+            fail(f"the model asks for the values of a tensor ({dtype_name(tensor.dtype)}): what it does depends on data")
+        with _disable_current_modes():
+            return tolist(Stream.values[tensor])
+
+    def of_numbers(data, **options):
+        return make(pytree.tree_map(lambda x: x.item() if isinstance(x, FakeTensor) and x.dim() == 0 else x, data), **options)
+    torch.Tensor.tolist, torch.tensor = of_values, of_numbers
+    try:
+        yield
+    finally:
+        torch.Tensor.tolist, torch.tensor = tolist, make
 
 
 @contextlib.contextmanager
@@ -396,12 +439,13 @@ class Stream(TorchDispatchMode):
     """Writes down births, deaths and calls while it is entered."""
 
     current = None
+    linears = 0     # calls of nn.functional.linear that are under way
     values = WeakIdKeyDictionary()      # of integers and truth values, those of an earlier step too
 
     def __init__(self, tables, places):
         super().__init__()
         self.tables = tables
-        self.fake = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
+        self.fake = fake_mode()
         self.place = dict(places)       # id of a storage -> "p0", "i0", "m0" or the number of a buffer
         self.kept = []                  # what keeps those ids from meaning something else
         self.constants = []             # storages that were there before, and are nothing else
@@ -413,7 +457,7 @@ class Stream(TorchDispatchMode):
         self.evaluation = 0             # node of the backward pass that is run
         self.incoming = ()              # storages of the gradients that it was given
         self.born_in = {}               # id of a storage -> evaluation
-        self.sums = []                  # (step, buffer): additions of the engine
+        self.sums = []                  # (step, buffer): additions that may be in place
         self.given = {}                 # gradients that are the strategy's, each with its parameter's name
         self.guessed = collections.Counter()
 
@@ -501,8 +545,10 @@ class Stream(TorchDispatchMode):
             Stream.current.call(name, number(ins), number(outs), {}, 0)
 
     def is_sum(self, func, args, tensors):
-        """Whether this is the engine that adds up two gradients. The first is an earlier node's, and
-        was not given to the one that is run."""
+        """Whether this adds to its first operand on real tensors, if nobody needs that then: a linear layer its bias,
+        or the engine two gradients. The first of them is an earlier node's, and was not given to the one that is run."""
+        if self.linears and func is aten.add.Tensor:
+            return True
         if not self.backward or func is not aten.add.Tensor or torch.is_grad_enabled():
             return False
         if len(args) != 2 or len(tensors) != 2 or tensors[0][0].shape != tensors[1][0].shape:
@@ -515,6 +561,7 @@ class Stream(TorchDispatchMode):
         if func is aten._local_scalar_dense.default:
             return self.scalar(args[0])
         name = op_name(func)
+        within = self.within_repeat(args[0]) if func is aten.repeat_interleave.Tensor else None
         out = self.of_known_shape(func, args, kwargs) if depends_on_data(func) else func(*args, **kwargs)
         outs = [(t, i) for i, t in enumerate(out if isinstance(out, (tuple, list)) else (out,))
                 if isinstance(t, torch.Tensor)]
@@ -545,6 +592,13 @@ class Stream(TorchDispatchMode):
         self.call(name, ins, outs, arguments, flops_of(func, args, kwargs, out))
         return out
 
+    def within_repeat(self, repeats):
+        """What that kernel itself calls, on a GPU, too (repeat_interleave_common of Repeat.h): alive while it is held."""
+        made = [self.__torch_dispatch__(aten.cumsum.default, (), (repeats, 0))]
+        if not repeats.is_contiguous():
+            made.append(self.__torch_dispatch__(aten.clone.default, (), (repeats,), {"memory_format": torch.contiguous_format}))
+        return made
+
     # ---- values ----
 
     def know_inputs(self, inputs):
@@ -559,12 +613,13 @@ class Stream(TorchDispatchMode):
             self.values[tensor] = value
 
     def follow(self, func, args, kwargs, outs):
-        """Integers and truth values that follow from known ones are computed: models ask them whether
-        a mask is all ones, or how long a sequence is."""
-        if not outs or any(t.is_floating_point() or t.numel() > KNOWN_ELEMENTS for t in outs):
-            return
+        """What follows from known numbers is computed: models ask whether a mask is all ones, how long a
+        sequence is, or which picture is black."""
         tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
-        like = op_name(func) in LIKE
+        limit = max([KNOWN_ELEMENTS] + [t.numel() for t in tensors if t in self.values])
+        if not outs or any(t.numel() > limit or t.is_floating_point() and not tensors for t in outs):
+            return
+        like = op_name(func) in LIKE and not any(t.is_floating_point() for t in outs)
         if not like and any(isinstance(t, FakeTensor) and t not in self.values for t in tensors):
             return
 
@@ -672,9 +727,13 @@ def of_own_parameters(found):
 
 def cast_tensors(tree, dtype):
     def cast(t):
-        if isinstance(t, torch.Tensor) and t.is_floating_point() and t.dtype != dtype:
-            return t.to(dtype)
-        return t
+        if not isinstance(t, torch.Tensor) or not t.is_floating_point() or t.dtype == dtype:
+            return t
+        other = t.to(dtype)
+        if t in Stream.values:
+            with _disable_current_modes():
+                Stream.values[other] = Stream.values[t].to(dtype)
+        return other
     return pytree.tree_map(cast, tree)
 
 
@@ -1101,7 +1160,8 @@ def record(model, inputs, loss, units, tables, places, hooks, dtype, lower):
     stream.refs.clear()
     notes = dict(stream.guessed)
     if left:
-        notes[f"{len(left)} tensors outlive the step: taken to die at its end"] = 1
+        many = "1 tensor outlives" if len(left) == 1 else f"{len(left)} tensors outlive"
+        notes[f"{many} the step: taken to die at its end"] = 1
     return {"inputs": [[dtype_name(t.dtype), list(t.shape), t.untyped_storage().nbytes()] for t in tensors],
             "external": calls.external if calls else None,
             "constants": stream.constants, "notes": sorted(notes), "steps": stream.text()}
@@ -1161,34 +1221,53 @@ def checkpointed(model, blocks, how):
 # Models
 # --------------------------------------------------------------------------------------------
 
+def parts_of(config):
+    """A config, and those of the models that it is of."""
+    return [config] + [part for part in vars(config).values() if hasattr(part, "model_type")]
+
+
 def plain_token(config):
     """One that is nothing special to any part of a model: one that pads would be masked, one of an image has to have it."""
-    parts = [config] + [part for part in vars(config).values() if hasattr(part, "model_type")]
-    ids = [value for part in parts for name, value in vars(part).items() if name.endswith(("token_id", "token_index"))]
+    ids = [value for part in parts_of(config) for name, value in vars(part).items() if name.endswith(("token_id", "token_index"))]
     special = {i for value in ids for i in (value if isinstance(value, (list, tuple)) else (value,))}
     return next(i for i in itertools.count() if i not in special)
 
 
-def hf_inputs(model, config, batch, seq):
-    """What the class's forward asks for, with labels where it takes them."""
-    import inspect
+def fake_mode():
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
+
+
+def known(real):
+    """A fake tensor of which that is known; where tensors are real, itself."""
+    if fake_mode() is None:
+        return real
+    made = torch.zeros(real.shape, dtype=real.dtype)
+    Stream.values[made] = real
+    return made
+
+
+def tokens(values):
+    with _disable_current_modes():
+        real = torch.tensor(values, dtype=torch.int64)
+    return known(real)
+
+
+def hf_inputs(model, config, batch, seq, pictures=None):
+    """What the class's forward asks for, with labels where it takes them. `pictures`: of a sequence, and their size."""
     names = inspect.signature(model.forward).parameters
     whole = lambda *shape: torch.zeros(*shape, dtype=torch.int64)
-
-    def tokens_of(*shape):
-        tokens = whole(*shape)
-        if tokens.numel() <= KNOWN_ELEMENTS:
-            with _disable_current_modes():
-                Stream.values[tokens] = torch.full(shape, plain_token(config))
-        return tokens
+    plain = plain_token(config)
+    text = lambda: tokens([[plain] * seq] * batch)
     inputs = {}
     if "input_ids" in names:
-        inputs["input_ids"] = tokens_of(batch, seq)
+        inputs["input_ids"] = text()
     vision = getattr(config, "vision_config", None) or config
-    if "pixel_values" in names and hasattr(vision, "image_size"):
-        size = vision.image_size
-        height, width = size if isinstance(size, (list, tuple)) else (size, size)
-        inputs["pixel_values"] = torch.zeros(batch, getattr(vision, "num_channels", 3), height, width)
+    if "pixel_values" in names and "input_ids" in names and is_told_where(config):
+        inputs |= with_pictures(model, config, names, batch, seq, pictures or (1, None), plain)
+    elif pictures:
+        fail(f"--images and --image-size: {type(model).__name__} takes no pictures among its tokens")
+    elif "pixel_values" in names and hasattr(vision, "image_size"):
+        inputs["pixel_values"] = torch.zeros(batch, getattr(vision, "num_channels", 3), *pair(vision.image_size))
     elif "pixel_values" in names:       # a network of convolutions takes any size: ImageNet's
         inputs["pixel_values"] = torch.zeros(batch, getattr(vision, "num_channels", 3), 224, 224)
     if "input_features" in names and hasattr(config, "input_feat_per_channel"):
@@ -1202,11 +1281,155 @@ def hf_inputs(model, config, batch, seq):
     if "return_loss" in names:
         inputs["return_loss"] = True
     elif "labels" in names:
-        tokens = "input_ids" in names or "decoder_input_ids" in names
+        of_text = "input_ids" in names or "decoder_input_ids" in names
         of_class = type(model).__name__.endswith(("Classification",))
-        of_tokens = tokens or type(model).__name__.endswith("ForCTC")
-        inputs["labels"] = tokens_of(batch, seq) if of_tokens and not of_class else whole(batch)
+        of_tokens = of_text or type(model).__name__.endswith("ForCTC")
+        inputs["labels"] = text() if of_tokens and not of_class else whole(batch)
     return inputs
+
+
+# Pictures among the tokens of a sequence. What a processor would make of one goes by what
+# get_image_features asks for beside pixel_values; how many tokens it is, by what that gives.
+
+def pair(size):
+    return tuple(size) if isinstance(size, (list, tuple)) else (size, size)
+
+
+def first_of(config, *names):
+    """The first of these that a config has."""
+    found = [getattr(config, name) for name in names if getattr(config, name, None) is not None]
+    return found[0] if found else fail(f"{type(config).__name__} has none of {', '.join(names)}")
+
+
+def is_told_where(config):
+    """Whether pictures have tokens of their own (CLIP's have none)."""
+    return any(getattr(config, name, None) is not None for name in ("image_token_id", "image_token_index"))
+
+
+def patches_of(vision, size, multiple):
+    """Height and width in patches, which come in squares of so many."""
+    sides = [side // length for side, length in zip(size, pair(vision.patch_size))]
+    lengths = [length * multiple for length in pair(vision.patch_size)]
+    if any(side % length for side, length in zip(size, lengths)) or 0 in sides:
+        fail(f"--image-size {size[0]}x{size[1]}: this model's are multiples of {lengths[0]}x{lengths[1]}")
+    return sides
+
+
+def patch_elements(vision):
+    height, width = pair(vision.patch_size)
+    return getattr(vision, "num_channels", getattr(vision, "in_channels", 3)) * height * width
+
+
+def packed(model, config, batch, count, size):
+    """Qwen2-VL's and its like: patches of all pictures in one row, each of temporal_patch_size frames."""
+    vision = config.vision_config
+    height, width = patches_of(vision, size, vision.spatial_merge_size)
+    return {"pixel_values": torch.zeros(batch * count * height * width, vision.temporal_patch_size * patch_elements(vision)),
+            "image_grid_thw": tokens([[1, height, width]] * batch * count)}
+
+
+def at_positions(model, config, batch, count, size):
+    """Gemma 4's: patches, and where each is."""
+    vision = config.vision_config
+    height, width = patches_of(vision, size, vision.pooling_kernel_size)
+    return {"pixel_values": torch.zeros(batch * count, height * width, patch_elements(vision)),
+            "image_position_ids": tokens([[[x, y] for y in range(height) for x in range(width)]] * batch * count)}
+
+
+def of_shapes(model, config, batch, count, size):
+    """SigLIP 2's: patches, up to a number of them."""
+    height, width = patches_of(config.vision_config, size, config.downsample_factor)
+    return {"pixel_values": torch.zeros(batch * count, height * width, patch_elements(config.vision_config)),
+            "spatial_shapes": tokens([[height, width]] * batch * count),
+            "pixel_attention_mask": tokens([[1] * (height * width)] * batch * count)}
+
+
+def of_sizes(model, config, batch, count, size):
+    """Pixtral's are as they are; LLaVA-NeXT's are cut into tiles of its tower's size, behind the whole as one."""
+    shape = size
+    if hasattr(config, "image_grid_pinpoints"):
+        side = config.vision_config.image_size
+        tiles = sys.modules[type(model).__module__].image_size_to_num_patches(list(size), config.image_grid_pinpoints, side)
+        shape = (tiles, 3, side, side)
+    else:
+        shape = (3, *size)
+    return {"pixel_values": torch.zeros(batch * count, *shape), "image_sizes": tokens([list(size)] * batch * count)}
+
+
+def of_one_size(model, config, batch, count, size):
+    return {"pixel_values": torch.zeros(batch * count, 3, *size)}
+
+
+def in_rows(model, config, batch, count, size):
+    """Idefics 3's: a row of each sequence's, of which those that are black count as none."""
+    with _disable_current_modes():
+        white = torch.ones(()).expand(batch, count, 3, *size)
+    return {"pixel_values": known(white) if fake_mode() else white.contiguous()}
+
+
+PICTURES = {"image_grid_thw": packed, "image_position_ids": at_positions, "spatial_shapes": of_shapes, "image_sizes": of_sizes,
+            "pixel_attention_mask": in_rows}
+
+
+def with_pictures(model, config, names, batch, seq, pictures, plain):
+    """Of a batch, `pictures` (count, size) in each sequence: a plain token before the first and between them."""
+    count, size = pictures
+    if count == 0:
+        return {}
+    features = getattr(model, "get_image_features", None) or fail(
+        f"{type(model).__name__} has no get_image_features: --images 0 records it without pictures")
+    vision = config.vision_config
+    wanted = inspect.signature(features).parameters
+    make = next((make for name, make in PICTURES.items() if name in wanted), of_one_size)
+    own = pair(getattr(vision, "image_size", None) or 672)
+    if make in (of_one_size, in_rows) and size not in (None, own):
+        fail(f"--image-size {size[0]}x{size[1]}: {type(model).__name__} scales pictures to {own[0]}x{own[1]}")
+    inputs = make(model, config, batch, count, size or own)
+    each = tokens_of_a_picture(features, make(model, config, 1, 1, size or own))
+    if 1 + count * (each + 1) > seq:
+        fail(f"--images {count}: {count} x {each} tokens and those between them do not fit in --seq {seq}; --image-size makes "
+             "pictures smaller where they have no size of their own, --images 0 leaves them out")
+    row = ([plain] + ([first_of(config, "image_token_id", "image_token_index")] * each + [plain]) * count)
+    row += [plain] * (seq - len(row))
+    inputs["input_ids"] = tokens([row] * batch)
+    for name in ("mm_token_type_ids", "token_type_ids"):
+        if name in names:
+            inputs[name] = tokens([[int(token != plain) for token in row]] * batch)
+    return inputs
+
+
+def pictures_of(args):
+    """(count, size) of --images and --image-size; None: what the model's config says."""
+    given = getattr(args, "images", None), getattr(args, "image_size", None)
+    if given == (None, None):
+        return None
+    size = re.fullmatch(r"([1-9]\d*)(?:x([1-9]\d*))?", given[1]) if given[1] else None
+    if given[1] and not size:
+        fail(f"--image-size {given[1]}: height x width is needed, such as 448x672, or one number")
+    if given[0] is not None and given[0] < 0:
+        fail("--images: 0 or more")
+    return 1 if given[0] is None else given[0], size and (int(size[1]), int(size[2] or size[1]))
+
+
+def said_of_pictures(inputs):
+    """Which of the tokens are theirs."""
+    if not isinstance(inputs, dict) or not {"pixel_values", "input_ids"} <= inputs.keys():
+        return
+    with _disable_current_modes():
+        ids = Stream.values.get(inputs["input_ids"])
+        theirs = 0 if ids is None else int((ids[0] != ids[0, 0]).sum())
+    if theirs:
+        yield f"{theirs:,} of the {ids.shape[1]:,} tokens of each sequence are pictures'"
+
+
+def tokens_of_a_picture(features, inputs):
+    dtype = next(p.dtype for p in features.__self__.parameters())
+    stream = Stream(Tables(), {})
+    with torch.no_grad(), stream if fake_mode() else contextlib.nullcontext():
+        stream.know_inputs(inputs)
+        output = features(**cast_tensors(inputs, dtype))
+        found = pytree.tree_leaves(output.last_hidden_state if output.pooler_output is None else output.pooler_output)
+    return sum(t.numel() // t.shape[-1] for t in found)
 
 
 def samples_of(config, frames):
@@ -1236,7 +1459,8 @@ def hf_model(source, attention):
         config = transformers.AutoConfig.from_pretrained(source)
     except (OSError, ValueError) as error:
         fail(f"--hf {source}: " + str(error).strip().splitlines()[0])
-    config.use_cache = False
+    for part in parts_of(config):
+        part.use_cache = False
     name = (config.architectures or [None])[0]
     own = getattr(transformers, name, None) if name else None
     make = own or transformers.AutoModelForCausalLM.from_config
@@ -1292,7 +1516,8 @@ def load(args):
     """A function of (batch, seq) that gives (model, inputs, loss), the config or None, and a name."""
     if args.hf:
         model, config = hf_model(args.hf, args.attention)
-        return (lambda batch, seq: (model, hf_inputs(model, config, batch, seq), None)), \
+        pictures = pictures_of(args)
+        return (lambda batch, seq: (model, hf_inputs(model, config, batch, seq, pictures), None)), \
             f"{type(model).__name__}"
     path, _, name = args.source.rpartition(":")
     if not path:
@@ -1343,6 +1568,10 @@ def main():
                         "and parameters are in fp32: as DDP is used")
     parser.add_argument("--attention", choices=("auto", "sdpa", "eager"), default="auto",
                         help="of transformers (default: sdpa where the model has it)")
+    parser.add_argument("--images", type=int, metavar="N", help="with --hf: pictures in each sequence of a model that has tokens "
+                        "for them (default 1)")
+    parser.add_argument("--image-size", metavar="HxW", help="of each, in pixels, as the model's processor hands it on (default: "
+                        "what the config says, else 672x672)")
     parser.add_argument("--checkpointing", default="none,full,selective", help="which are recorded (default all)")
     parser.add_argument("--freeze", action="append", default=[], metavar="PATTERNS",
                         help="also with these parameters frozen, by name: 'model.embed*,*.mlp.*'; may be given again")
@@ -1350,6 +1579,8 @@ def main():
     args = parser.parse_args()
     if bool(args.hf) == bool(args.source):
         fail("give --hf CONFIG_OR_DIR or FILE.py:build")
+    if args.source and pictures_of(args):
+        fail("--images and --image-size are of --hf: build(batch, seq) says what pictures there are")
     if not args.output.endswith((".stream.json", ".stream.json.gz")):
         fail(f"-o {args.output}: by its end, .stream.json.gz, shardplan knows a recording")
     modes = args.checkpointing.split(",")
@@ -1362,7 +1593,7 @@ def main():
     if args.seq < 1 or min(batches) < 1:
         fail("--seq and --batch: 1 or more")
     started = time.time()
-    with FakeTensorMode(allow_non_fake_inputs=True), as_on_cuda():
+    with FakeTensorMode(allow_non_fake_inputs=True), as_on_cuda(), lists_of_values():
         header, variants = record_all(args, batches, modes)
     write(args.output, header, variants)
     kilobytes = (os.path.getsize(args.output) + 1023) // 1024
@@ -1401,7 +1632,8 @@ def record_all(args, batches, modes):
         args.dtype = "fp32"
     library = as_cuda_autocasts() if args.autocast else None    # lives as long as it is used
     dtype = DTYPES[args.dtype]
-    notes = [] if args.hf else made_otherwise(model)    # transformers' are made in what their config.json says
+    # transformers' are made in what their config.json says
+    notes = list(said_of_pictures(inputs)) if args.hf else made_otherwise(model)
     cast_parameters(model, dtype)
     names = [n for n, _ in model.named_parameters()]
     params = list(model.parameters())
@@ -1429,7 +1661,8 @@ def record_all(args, batches, modes):
     header = {
         "format": "shardplan stream", "version": VERSION,
         "model": {"name": name, "parameters": sum(p.numel() for p in params), "dtype": args.dtype, "seq": args.seq,
-                  **({"autocast": args.autocast} if library else {}), "torch": torch.__version__, "python": ".".join(map(str, sys.version_info[:2]))},
+                  **({"autocast": args.autocast} if library else {}),
+                  **{key: value for key in ("images", "image_size") if (value := getattr(args, key)) is not None}, "torch": torch.__version__, "python": ".".join(map(str, sys.version_info[:2]))},
         "parameters": [[n, list(p.shape), p.requires_grad, owner] for n, p, owner in zip(names, params, owners)],
         "order": listed_order(model),
         "modules": [n for n, _ in found],

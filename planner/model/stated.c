@@ -97,10 +97,12 @@ bool model_note(const struct model_config *config, uint32_t index, char *text, s
     const char *planned = family->class_name ? family->class_name : family->name;
     const bool mixes = model_mixes(config);
     if (s->outer[0] && index-- == 0) {
-        snprintf(text, size,
-                 "the text model of a \"%s\" is planned alone, as %s: what it has besides "
-                 "text (a vision tower, what joins them) is not counted",
-                 s->outer, planned);
+        snprintf(
+            text, size,
+            "the text model of a \"%s\" is planned alone, as %s: what it has besides "
+            "text (a vision tower, what joins them) is not counted; tools/record.py --hf records "
+            "it with pictures",
+            s->outer, planned);
         return true;
     }
     if (s->kin[0] && index-- == 0) {

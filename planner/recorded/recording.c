@@ -85,6 +85,9 @@ static enum op_kind_recorded kind_of(const char *name)
         {"scatter.src", RECORDED_PUT},
         {"scatter_add", RECORDED_PUT},
         {"_safe_softmax", RECORDED_SAFE_SOFTMAX},
+        {"masked_scatter", RECORDED_SCATTER},
+        {"masked_select", RECORDED_SELECT},
+        {"masked_scatter_backward", RECORDED_SELECT},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (strcmp(kinds[i].name, name) == 0)

@@ -16,6 +16,8 @@ enum op_kind_recorded {
     RECORDED_FLASH_BACKWARD,
     RECORDED_PUT,          /* autograd puts into its first operand where that is no subclass */
     RECORDED_SAFE_SOFTMAX, /* more than one kernel on real tensors */
+    RECORDED_SCATTER,      /* x, mask, rows ... -> x with rows where the mask says */
+    RECORDED_SELECT,       /* x, mask -> elements of x where the mask says */
 };
 
 struct recorded_op {

@@ -8,7 +8,8 @@
  *     - index_backward and its like put into the zeros they made, which die with the call otherwise
  *       (areAnyTensorSubclassLike, FunctionsManual.cpp);
  *     - layer norm and group norm keep their statistics in fp32 (layer_norm_kernel.cu);
- *     - _safe_softmax is three calls (SoftMax.cpp).
+ *     - _safe_softmax is three calls (SoftMax.cpp);
+ *     - masks are as large as what they are laid over, and say in 64 bits where each element goes.
  * Which library computes attention is a choice of its own: flash was recorded.
  *
  * An engine that has the loss (tape_options.scaled_loss) divides it by the micro-batches and
@@ -33,6 +34,7 @@ struct making {
     uint32_t
         copied;     /* index into grads of the one that STEP_GRAD is to come of, or GRAD_AS_IT_IS */
     uint32_t taken; /* step of the gradient that was taken last before its time; 0: none */
+    uint32_t selected;           /* workspace of the call that follows; GRAPH_NONE: none */
     struct scaling {             /* with scaled_loss */
         uint32_t seed, last_use; /* recorded buffer, and the step that needs it last */
         uint32_t own, divided, scaled, quotient; /* the stream's buffers */
@@ -68,6 +70,16 @@ static uint32_t add_buffer(struct making *m, uint32_t label, enum dtype dtype,
 {
     const uint32_t buffer = new_buffer(m, label, dtype, shape, bytes);
     add_step(m, STEP_BIRTH, buffer);
+    return buffer;
+}
+
+/* A workspace, alive while one kernel runs. */
+static uint32_t add_scratch(struct making *m, uint64_t bytes)
+{
+    const struct shape shape = SHAPE((uint32_t)(bytes / 1024), 256); /* whole rows of them */
+    const uint32_t buffer = add_buffer(m, ATEN_WORKSPACE, DTYPE_FP32, &shape, bytes);
+    m->stream->buffers[buffer].scratch = true;
+    m->stream->buffers[buffer].category = CATEGORY_WORKSPACE;
     return buffer;
 }
 
@@ -141,12 +153,13 @@ static uint32_t written_in_place(const struct making *m, uint32_t birth)
 {
     const struct recorded_step *steps = m->steps->of;
     const uint32_t call = birth + 1;
-    if (m->choice->autograd != AUTOGRAD_GPU || !m->backward || call >= m->steps->count ||
-        steps[call].kind != RECORDED_CALL || steps[call].recomputed)
+    if (m->choice->autograd != AUTOGRAD_GPU || call >= m->steps->count ||
+        steps[call].kind != RECORDED_CALL)
         return PLACE_NONE;
     const struct recorded_call *c = &m->recording->calls[steps[call].arg];
     const uint32_t *places = &m->steps->places[steps[call].first_place];
-    const bool puts = m->recording->ops[c->op].kind == RECORDED_PUT;
+    const bool puts =
+        m->backward && !steps[call].recomputed && m->recording->ops[c->op].kind == RECORDED_PUT;
     if ((!steps[call].sums && !puts) || c->places < 2 ||
         places[c->places - 1] != steps[birth].buffer || (places[0] & PLACE_MASK) != PLACE_BUFFER)
         return PLACE_NONE;
@@ -235,16 +248,6 @@ static void make_sum(struct making *m, const struct kernel *whole, struct operan
     add_kernel(m, &kernel, sum);
 }
 
-/* A workspace, alive while one kernel runs. */
-static uint32_t add_scratch(struct making *m, uint64_t bytes)
-{
-    const struct shape shape = SHAPE((uint32_t)(bytes / 1024), 256); /* whole rows of them */
-    const uint32_t buffer = add_buffer(m, ATEN_WORKSPACE, DTYPE_FP32, &shape, bytes);
-    m->stream->buffers[buffer].scratch = true;
-    m->stream->buffers[buffer].category = CATEGORY_WORKSPACE;
-    return buffer;
-}
-
 /* do, q, k, v ... -> dq, dk, dv, with the workspaces of the library that is chosen. */
 static void make_attention_backward(struct making *m, struct kernel *kernel,
                                     const struct operand *operands)
@@ -291,6 +294,57 @@ static void make_safe_softmax(struct making *m, const struct kernel *kernel,
     add_step(m, STEP_DEATH, all);
 }
 
+/* ---- masks ---- */
+
+enum { WHERE_BYTES = 8 }; /* of an int64 */
+
+/* A mask laid over all of x, if it is not as large itself: a copy. GRAPH_NONE: none is made. */
+static uint32_t spread_mask(struct making *m, const struct operand *x, const struct operand *mask)
+{
+    const uint64_t elements = shape_elements(&x->shape);
+    return shape_elements(&mask->shape) < elements ? add_scratch(m, elements) : GRAPH_NONE;
+}
+
+/* masked_scatter_ has the running sum of its mask, which says of each element of x which of the
+ * rows' it gets (masked_scatter__cuda of IndexKernel.cpp, launch_masked_scatter_kernel of
+ * IndexKernel.cu). What the sum itself works with, a number for a thousand elements, is left out.
+ */
+static void make_scatter(struct making *m, const struct kernel *kernel,
+                         const struct operand *operands)
+{
+    if (m->choice->autograd != AUTOGRAD_GPU || kernel->ins < 2) {
+        add_kernel(m, kernel, operands);
+        return;
+    }
+    const uint32_t sum = add_scratch(m, WHERE_BYTES * shape_elements(&operands[0].shape));
+    const uint32_t mask = spread_mask(m, &operands[0], &operands[1]);
+    add_kernel(m, kernel, operands);
+    if (mask != GRAPH_NONE)
+        add_step(m, STEP_DEATH, mask);
+    add_step(m, STEP_DEATH, sum);
+}
+
+/* The elements that a mask chooses are found first, each by an index of every dim (masked_select of
+ * IndexKernel.cpp by way of nonzero, Nonzero.cu), before the result of step `birth` is born. */
+static uint32_t find_selected(struct making *m, uint32_t birth)
+{
+    const struct recorded_step *steps = m->steps->of;
+    const struct recorded_type *type = &m->recording->types[steps[birth].arg];
+    if (m->choice->autograd != AUTOGRAD_GPU || op_of_type(m, type)->kind != RECORDED_SELECT ||
+        birth + 1 >= m->steps->count || steps[birth + 1].kind != RECORDED_CALL)
+        return GRAPH_NONE;
+    const struct recorded_call *call = &m->recording->calls[steps[birth + 1].arg];
+    const struct operand *x = call->kernel.operands;
+    if (call->op != type->op || call->kernel.ins < 2)
+        return GRAPH_NONE;
+    const uint32_t mask = spread_mask(m, &x[0], &x[1]);
+    const uint32_t where =
+        add_scratch(m, WHERE_BYTES * x[0].shape.rank * shape_elements(&type->shape));
+    if (mask != GRAPH_NONE)
+        add_step(m, STEP_DEATH, mask);
+    return where;
+}
+
 static void make_call(struct making *m, const struct recorded_step *step)
 {
     struct operand *operands = m->operands;
@@ -298,8 +352,10 @@ static void make_call(struct making *m, const struct recorded_step *step)
     const struct recorded_op *op = &m->recording->ops[call->op];
     struct kernel kernel = place_kernel(m, step, operands);
     const uint32_t last = (uint32_t)kernel.ins + kernel.outs - 1;
-    const bool in_place = m->backward && call->places > 1 && kernel.ins > 0 &&
+    const bool in_place = (m->backward || step->sums) && call->places > 1 && kernel.ins > 0 &&
                           operands[last].place == operands[0].place;
+    const bool bias = step->sums && in_place &&
+                      shape_elements(&operands[1].shape) < shape_elements(&operands[0].shape);
     if (is_attention_replaced(m, op->kind)) {
         const bool cudnn = m->choice->attention == ATTENTION_CUDNN;
         kernel.label = cudnn ? op->cudnn_label : op->efficient_label;
@@ -313,10 +369,14 @@ static void make_call(struct making *m, const struct recorded_step *step)
         make_attention(m, &kernel, operands);
     } else if (op->kind == RECORDED_SAFE_SOFTMAX) {
         make_safe_softmax(m, &kernel, operands);
-    } else if (step->sums && in_place) {
+    } else if (op->kind == RECORDED_SCATTER) {
+        make_scatter(m, &kernel, operands);
+    } else if (step->sums && in_place && !bias) {
         make_sum(m, &kernel, operands);
     } else {
-        if (op->kind == RECORDED_PUT && in_place)
+        if (bias)
+            kernel.label = ATEN_ADD_;
+        else if (op->kind == RECORDED_PUT && in_place)
             kernel.label = op->in_place_label;
         add_kernel(m, &kernel, operands);
     }
@@ -507,6 +567,7 @@ static void make_step(struct making *m, uint32_t index)
     case RECORDED_BIRTH:
         into = written_in_place(m, index);
         if (into == PLACE_NONE) {
+            m->selected = find_selected(m, index);
             make_birth(m, index);
         } else {
             m->buffer[step->buffer] = m->buffer[into];
@@ -519,6 +580,9 @@ static void make_step(struct making *m, uint32_t index)
         break;
     case RECORDED_CALL:
         make_call(m, step);
+        if (m->selected != GRAPH_NONE)
+            add_step(m, STEP_DEATH, m->selected);
+        m->selected = GRAPH_NONE;
         if (is_seed(m, index))
             unscale(m);
         end_use(m, index);
@@ -633,6 +697,7 @@ static struct stream *make_stream(const struct recording *r, const struct record
         .operands = xmalloc(2 * ATEN_TENSORS * sizeof *m.operands),
         .storage_bytes = {sizes[0], sizes[1], sizes[2]},
         .copied = GRAD_AS_IT_IS,
+        .selected = GRAPH_NONE,
     };
     for (uint32_t i = 0; i < steps->count; i++) {
         if (steps->of[i].kind == RECORDED_BIRTH && make_copied(&m, i))

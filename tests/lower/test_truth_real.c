@@ -68,6 +68,14 @@ static void events_equal_those_of_random_jobs(void **state)
     events_are_equal("tests/data/truth/random_real_events.jsonl", 2);
 }
 
+/* Models of pictures and text, planned from a recording: a tower's features take the places of
+ * tokens. */
+static void events_equal_those_of_pictures_among_tokens(void **state)
+{
+    (void)state;
+    events_are_equal("tests/data/truth/pictures_real_events.jsonl", 30);
+}
+
 static void products_in_float8_allocate_what_torchao_does(void **state)
 {
     (void)state;
@@ -115,6 +123,7 @@ int main(void)
         cmocka_unit_test(events_equal_those_of_computed_steps),
         cmocka_unit_test(events_equal_those_of_weights_in_4_bits),
         cmocka_unit_test(events_equal_those_of_random_jobs),
+        cmocka_unit_test(events_equal_those_of_pictures_among_tokens),
         cmocka_unit_test(products_in_float8_allocate_what_torchao_does),
         cmocka_unit_test(weights_gathered_in_float8_allocate_what_torchao_does),
         cmocka_unit_test(products_in_float8_do_so_under_later_versions),

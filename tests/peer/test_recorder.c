@@ -111,6 +111,19 @@ static void a_module_in_16_bits_is_recorded(void **state)
     }
 }
 
+/* Four patches of 14 pixels are one token of Qwen2.5-VL: 224 x 336 are 96. */
+static void pictures_have_their_tokens(void **state)
+{
+    (void)state;
+    need("torch, transformers");
+    recorded("--hf " DATA "qwen2_5_vl_image --seq 256 --images 2 --image-size 224x336 "
+             "--checkpointing none --freeze 'model.visual*'");
+    assert_non_null(
+        strstr(program_output(), "192 of the 256 tokens of each sequence are pictures'"));
+    recorded("--hf " DATA "llava_image --seq 64 --images 0 --checkpointing none");
+    assert_null(strstr(program_output(), "are pictures'"));
+}
+
 static void mistakes_are_said_and_nothing_is_left(void **state)
 {
     static const struct {
@@ -120,10 +133,15 @@ static void mistakes_are_said_and_nothing_is_left(void **state)
         {DATA "dit.py:make", "has no function make"},
         {DATA "dit.py:DiT", "DiT(batch, seq) returns (model, inputs)"},
         {DATA "dit.py:build --batch two", "numbers are needed"},
+        {DATA "dit.py:build --images 1", "build(batch, seq) says what pictures there are"},
+        {"--hf " DATA "qwen2_5_vl_image --image-size 100x100", "multiples of 28x28"},
+        {"--hf " DATA "llava_image --image-size 28", "scales pictures to 56x56"},
+        {"--hf " DATA "llava_image --seq 32 --images 2", "do not fit in --seq 32"},
+        {"--hf " DATA "llama --images 1", "takes no pictures among its tokens"},
         {DATA "dit.py:build --checkpointing some", "allowed are none, full, selective"},
     };
     (void)state;
-    need("torch");
+    need("torch, transformers");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const uint32_t before = files_in(folder);
         assert_int_not_equal(shell("%s tools/record.py %s -o %s 2>&1", program_python(),
@@ -141,6 +159,7 @@ int main(void)
         cmocka_unit_test(a_recording_made_now_is_what_its_builder_makes),
         cmocka_unit_test(a_module_of_ones_own_is_recorded),
         cmocka_unit_test(a_module_in_16_bits_is_recorded),
+        cmocka_unit_test(pictures_have_their_tokens),
         cmocka_unit_test(mistakes_are_said_and_nothing_is_left),
     };
     return cmocka_run_group_tests(tests, make_folder, drop_folder);

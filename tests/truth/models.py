@@ -538,7 +538,8 @@ def source_of(m):
     header = json.loads(gzip.open(ROOT / m["recording"]).readline())
     file = m["source"].endswith(".py") or ".py:" in m["source"]
     args = argparse.Namespace(hf=None if file else str(ROOT / m["source"]), attention="auto",
-                              source=str(ROOT / m["source"]))
+                              source=str(ROOT / m["source"]), images=header["model"].get("images"),
+                              image_size=header["model"].get("image_size"))
     return tool().load(args)[0], header["modules"]
 
 
