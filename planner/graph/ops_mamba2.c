@@ -69,11 +69,10 @@ static uint32_t splits_of(const struct scan *m, uint32_t multiprocessors)
  * where a group's numbers are too few for four warps. */
 static uint32_t row_groups_of(const struct scan *m, uint32_t multiprocessors)
 {
-    enum { LARGEST = 65536, WARP_NUMBERS = 256, WARPS = 8, FILLING = 4 };
-    uint32_t block = 1;
+    enum { WARP_NUMBERS = 256, WARPS = 8, FILLING = 4 };
+    uint32_t block = 1; /* 64 KB at most: others are refused with the model */
     while (block < m->i / m->g)
         block *= 2;
-    block = at_most(block, LARGEST / (uint32_t)dtype_bytes(m->dtype));
     const uint32_t warps = block < WARP_NUMBERS ? 1 : at_most(block / WARP_NUMBERS, WARPS);
     return ceil_of(multiprocessors * ceil_of(FILLING, warps), m->g);
 }
@@ -550,6 +549,7 @@ static void scan_backward(struct tape *tape, const struct graph *graph, const st
     const struct group_gradient b =
         group_backward(tape, m, WORK_SSM_B_BACKWARD, ATEN_SSM_B_BACKWARD, 5,
                        (struct operand[]){mixed->x, states.now, mixed->b, steps.dt, steps.sums});
+    tape_kernel(tape, WORK_CUMULATIVE_SUM, ATEN_CUMSUM, -1.0, 1, &b.decay, 1, &b.decay);
     const struct group_gradient c =
         group_backward(tape, m, WORK_SSM_C_BACKWARD, ATEN_SSM_C_BACKWARD, 4,
                        (struct operand[]){dy, states.states, mixed->c, steps.sums});
@@ -562,6 +562,9 @@ static void scan_backward(struct tape *tape, const struct graph *graph, const st
                 (struct operand[]){mixed->c, dscores, b.sum}, 1, &gradient->b);
     tape_kernel(tape, WORK_SSM_SCORES_TO_GROUP, ATEN_SSM_SCORES_TO_GROUP, within(m, m->g, m->n), 3,
                 (struct operand[]){mixed->b, dscores, c.sum}, 1, &gradient->c);
+    struct operand of_chunks = states.decay; /* the sum at a chunk's end is of all of it */
+    tape_view(tape, &of_chunks, SHAPE(m->b, m->a, m->k, 1));
+    add(tape, of_chunks, columns(c.decay, m->l - 1, 1));
     const struct operand before = sums_to_end(tape, c.decay);
     const struct operand of_blocks = tape_birth(
         tape, ATEN_EMPTY, DTYPE_FP32, SHAPE(m->b, m->a, m->k, ceil_of(m->l, BLOCK), m->l));
