@@ -29,7 +29,7 @@ static bool compiles_frozen(const struct job *job)
 
 static bool compiles_experts(const struct job *job)
 {
-    return compiles(job) && job->config.experts;
+    return compiles(job) && model_has_experts(&job->config);
 }
 
 static bool compiles_under_zero(const struct job *job)

@@ -10,7 +10,7 @@
 const char *bits4_unplanned(const struct model_config *config)
 {
     return config->recording             ? "a recorded model"
-           : config->experts             ? "a mixture of experts"
+           : model_has_experts(config)   ? "a mixture of experts"
            : config->arch == ARCH_FALCON ? "falcon"
            : model_has_mamba(config)     ? "Mamba-2"
                                          : NULL;

@@ -74,6 +74,33 @@ static enum err_code check_split(const struct family *family, struct err *err)
                      family->name, recorded(families, sizeof families));
 }
 
+/* layernorm_gated.py: "This layer norm doesn't support feature dim >= 64KB." */
+static enum err_code check_mamba(const struct family *family, const struct model_config *c,
+                                 const struct model_job *job, struct err *err)
+{
+    const enum dtype dtype = job->wide_trained ? DTYPE_FP32 : job->compute;
+    const uint32_t most = SSM_NORM_BYTES / (uint32_t)dtype_bytes(dtype);
+    const uint64_t row = (uint64_t)c->ssm_heads * c->ssm_head_dim / c->ssm_groups;
+    if (job->autocast || job->float8)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--%s: what becomes of %s's Mamba-2 was not recorded, and is not planned; "
+                       "parameters in bf16 are (--store-dtype, FSDP's --param-dtype)",
+                       job->autocast ? "autocast" : "float8", family->name);
+    const char *groups = NAME_OF(&family->keys, ssm_groups);
+    if (row > most)
+        return err_set(err, ERR_INVALID,
+                       "\"%s\": %u of %u numbers in \"%s\": %u: mamba-ssm's norm takes 1 ... %u "
+                       "numbers of a group in %s, not %llu",
+                       NAME_OF(&family->keys, ssm_heads), c->ssm_heads, c->ssm_head_dim, groups,
+                       c->ssm_groups, most, dtype_brief(dtype), (unsigned long long)row);
+    if ((uint64_t)c->ssm_groups * job->batch * job->seq > UINT32_MAX) /* a tensor of one dim */
+        return err_set(err, ERR_INVALID,
+                       "\"%s\": %u times %llu tokens is over 2^32 - 1: fewer sequences "
+                       "(--micro-batch), or shorter ones (--seq)",
+                       groups, c->ssm_groups, (unsigned long long)job->batch * job->seq);
+    return ERR_OK;
+}
+
 static enum err_code check_hf(const struct family *family, const struct model_config *c,
                               const struct model_job *job, struct err *err)
 {
@@ -99,11 +126,8 @@ static enum err_code check_hf(const struct family *family, const struct model_co
                        c->delta_key_heads ? "linear attention"
                        : c->ssm_heads     ? "Mamba-2"
                                           : "short convolutions");
-    if (model_has_mamba(c) && (job->autocast || job->float8))
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--%s: what becomes of %s's Mamba-2 was not recorded, and is not planned; "
-                       "parameters in bf16 are (--store-dtype, FSDP's --param-dtype)",
-                       job->autocast ? "autocast" : "float8", family->name);
+    if (model_has_mamba(c))
+        TRY(check_mamba(family, c, job, err));
     if (c->arch == ARCH_FALCON_H1 && job->made != job->compute)
         return err_set(
             err, ERR_UNSUPPORTED,
@@ -187,8 +211,8 @@ enum { OLDEST_OF_TRANSFORMERS = 6, OLDEST_OF_EXPERTS = 9 }; /* torch 2.x */
 static enum err_code check_torch(const struct model_config *config, const struct model_job *job,
                                  struct err *err)
 {
-    if (job->code == CODE_HF && job->torch && job->torch < OLDEST_OF_EXPERTS && config->experts &&
-        !config->batched_experts)
+    if (job->code == CODE_HF && job->torch && job->torch < OLDEST_OF_EXPERTS &&
+        model_has_experts(config) && !config->batched_experts)
         return err_set(err, ERR_UNSUPPORTED,
                        "--torch 2.%u: a mixture of experts is planned as of torch 2.%u and newer; "
                        "before, transformers runs a loop over experts on most GPUs (batched_mm as "

@@ -34,6 +34,9 @@ enum err_code hf_mamba_check(const struct key_table *table, const struct model_c
     if (c->ssm_heads % c->ssm_groups)
         return key_does_not_divide(where, NAME_OF(table, ssm_groups), c->ssm_groups, heads,
                                    c->ssm_heads, err);
+    if (c->ssm_head_dim == 0 || c->ssm_head_dim > HEAD_DIM_MAX) /* Granite's comes of others */
+        return err_set(err, ERR_INVALID, "%s: \"%s\": %u heads of %u numbers: expected 1 ... %d",
+                       where, heads, c->ssm_heads, c->ssm_head_dim, HEAD_DIM_MAX);
     if (hf_mamba_channels(c) % CONV_CHANNELS || hf_mamba_width(c) % CONV_CHANNELS)
         return err_set(err, ERR_INVALID,
                        "%s: \"%s\": %u of %u numbers, with \"%s\": %u: %u channels of %u columns; "

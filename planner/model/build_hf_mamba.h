@@ -38,8 +38,8 @@ uint32_t hf_mamba(struct graph *graph, const struct model_config *config,
 /* The parameters of such a layer, but for its norms and feed-forward. */
 double hf_mamba_count(const struct model_config *config);
 
-/* ERR_INVALID unless the kernels can: groups divide heads, and rows begin where eight numbers do.
- */
+/* ERR_INVALID unless the kernels can: groups divide heads, heads are no wider than any, and rows
+ * begin where eight numbers do. */
 enum err_code hf_mamba_check(const struct key_table *table, const struct model_config *config,
                              const char *where, struct err *err);
 

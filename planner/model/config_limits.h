@@ -15,7 +15,8 @@ enum {
     DELTA_KEY_MAX = 256, /* of a head of keys in fla's kernels */
     SSM_STATE_MAX = 4096,
     SSM_CHUNK_MAX = 4096,
-    CONV_WIDTH_MIN = 2, /* for which causal-conv1d has kernels */
+    SSM_NORM_BYTES = 65536, /* of a row of a group in mamba-ssm's gated norm */
+    CONV_WIDTH_MIN = 2,     /* for which causal-conv1d has kernels */
     CONV_WIDTH_MAX = 4,
     CONV_CHANNELS = 8, /* and for multiples of so many channels, which lie beside each other */
 };

@@ -22,6 +22,11 @@ uint32_t experts_layers(const struct model_config *c)
     return count;
 }
 
+bool model_has_experts(const struct model_config *c)
+{
+    return experts_layers(c) > 0;
+}
+
 uint32_t experts_width(const struct model_config *c)
 {
     return c->expert_ffn ? c->expert_ffn : c->ffn;
@@ -41,6 +46,9 @@ enum err_code experts_check(const struct key_table *table, const struct model_co
         return err_set(err, ERR_INVALID, "%s: \"%s\": %u is more than \"%s\": %u", where,
                        NAME_OF(table, experts_per_token), c->experts_per_token,
                        NAME_OF(table, experts), c->experts);
+    if (c->experts && c->experts_per_token == 0)
+        return err_set(err, ERR_INVALID, "%s: \"%s\": expected an integer 1 ... %u, got 0", where,
+                       NAME_OF(table, experts_per_token), c->experts);
     if ((uint64_t)c->experts * c->layers > LAYERS_TIMES_EXPERTS_MAX)
         return err_set(err, ERR_INVALID, "%s: \"%s\": %u times \"%s\": %u is more than %d", where,
                        NAME_OF(table, experts), c->experts, NAME_OF(table, layers), c->layers,

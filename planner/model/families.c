@@ -127,7 +127,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     graph_list_groups(graph);
     rc = check_frozen(graph, err);
     if (rc == ERR_OK)
-        rc = lora_check(graph, err);
+        rc = lora_check(graph, config, err);
     if (rc != ERR_OK) {
         graph_free(graph);
         return rc;

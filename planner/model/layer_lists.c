@@ -46,3 +46,11 @@ bool model_feeds(const struct model_config *config, uint32_t index)
 {
     return layer_listed(&config->feeds, index);
 }
+
+bool model_attends(const struct model_config *config)
+{
+    for (uint32_t i = 0; i < config->layers; i++)
+        if (!model_is_linear(config, i) && !model_feeds(config, i))
+            return true;
+    return false;
+}

@@ -63,6 +63,15 @@ static bool names(const char *targets, const char *path)
     return false;
 }
 
+/* Layers that a model has, for those who named none that it can adapt. */
+static const char *advised(const struct model_config *config)
+{
+    const bool attends = model_attends(config);
+    if (model_has_mamba(config))
+        return attends ? "in_proj,q_proj,v_proj" : "in_proj";
+    return attends ? "q_proj,v_proj" : model_mixes(config) ? "out_proj" : "up_proj";
+}
+
 enum err_code lora_read(const char *text, const struct model_config *config, enum code code,
                         struct arena *arena, struct graph_lora *out, struct err *err)
 {
@@ -88,18 +97,13 @@ enum err_code lora_read(const char *text, const struct model_config *config, enu
     if (!out->targets)
         return err_set(err, ERR_INVALID,
                        "--lora %s: peft has no targets of its own for %s: name layers "
-                       "(--lora %s,q_proj,v_proj), or all-linear",
-                       text, arch_name(config->arch), rank);
-    const bool all = strcmp(out->targets, ALL_LINEAR) == 0;
-    if (model_has_mamba(config) && (all || names(out->targets, "out_proj")))
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--lora %s: Mamba-2's kernels read the weight of its out_proj past an "
-                       "adapter, which would get no gradient: name others "
-                       "(--lora %s,in_proj,q_proj,v_proj)",
-                       text, rank);
-    if (!all)
+                       "(--lora %s,%s)%s",
+                       text, arch_name(config->arch), rank, advised(config),
+                       model_has_mamba(config) || model_has_experts(config) ? ""
+                                                                            : ", or all-linear");
+    if (strcmp(out->targets, ALL_LINEAR) != 0)
         return ERR_OK;
-    if (config->experts)
+    if (model_has_experts(config))
         return err_set(err, ERR_UNSUPPORTED,
                        "--lora %s: of a mixture of experts that is their parameters and the "
                        "router's too, which is not planned: name layers",
@@ -261,14 +265,25 @@ uint32_t lora_of_elements(const struct graph *graph, uint64_t least)
     return GRAPH_NONE;
 }
 
-enum err_code lora_check(const struct graph *graph, struct err *err)
+enum err_code lora_check(const struct graph *graph, const struct model_config *config,
+                         struct err *err)
 {
+    const char *targets = graph->lora.targets ? graph->lora.targets : ALL_LINEAR;
     bool any = graph->lora.rank == 0;
-    for (uint32_t p = 0; p < graph->param_count && !any; p++)
-        any = graph->params[p].adapter != GRAPH_NONE;
+    for (uint32_t p = 0; p < graph->param_count; p++) {
+        const struct graph_param *param = &graph->params[p];
+        if (param->adapter == GRAPH_NONE)
+            continue;
+        any = true;
+        if (param->read_around)
+            return err_set(err, ERR_UNSUPPORTED,
+                           "--lora %u,%s: Mamba-2's kernels read %s past an adapter, which would "
+                           "get no gradient: name others (--lora %u,%s)",
+                           graph->lora.rank, targets, param->name, graph->lora.rank,
+                           advised(config));
+    }
     return any ? ERR_OK
                : err_set(err, ERR_INVALID,
                          "--lora %u,%s: no linear layer is called so; parameters are called as %s",
-                         graph->lora.rank, graph->lora.targets ? graph->lora.targets : ALL_LINEAR,
-                         graph->params[graph->param_count / 2].name);
+                         graph->lora.rank, targets, graph->params[graph->param_count / 2].name);
 }

@@ -38,7 +38,9 @@ uint32_t lora_apply(struct graph *graph, uint32_t weight, uint32_t x, uint32_t y
 /* The first weight A of so many elements, of any adapter; GRAPH_NONE: there is none. */
 uint32_t lora_of_elements(const struct graph *graph, uint64_t least);
 
-/* Of a graph that is complete: ERR_INVALID where no layer is a target. */
-enum err_code lora_check(const struct graph *graph, struct err *err);
+/* Of a graph that is complete: ERR_INVALID where no layer is a target; ERR_UNSUPPORTED where one is
+ * whose weight is read past it. */
+enum err_code lora_check(const struct graph *graph, const struct model_config *config,
+                         struct err *err);
 
 #endif

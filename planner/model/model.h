@@ -290,9 +290,13 @@ bool model_is_plain(const struct model_config *config, uint32_t index);
 bool model_is_linear(const struct model_config *config, uint32_t index);
 /* Whether any layer has, and whether that is Mamba-2. */
 bool model_mixes(const struct model_config *config);
+bool model_has_mamba(const struct model_config *config);
 /* Whether layer `index` is a feed-forward alone, where none is more than one thing. */
 bool model_feeds(const struct model_config *config, uint32_t index);
-bool model_has_mamba(const struct model_config *config);
+/* Whether any layer has attention, and whether any is a mixture of experts: a file may say of
+ * experts how many they are where no layer has them. */
+bool model_attends(const struct model_config *config);
+bool model_has_experts(const struct model_config *config);
 
 struct model_job {
     uint32_t batch, seq;
