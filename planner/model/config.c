@@ -185,7 +185,7 @@ static void read_padding(const struct family *family, const json_t *root,
 {
     const json_t *value = json_object_get(root, "pad_token_id");
     const json_int_t id = value ? json_integer_value(value) : (json_int_t)family->padding - 1;
-    if (value && !json_is_integer(value))
+    if (family->unpadded || (value && !json_is_integer(value)))
         return;
     if (id >= 0 && id < (json_int_t)config->vocab)
         config->padding = (uint32_t)id + 1;
@@ -222,6 +222,20 @@ static enum err_code read_part(const json_t *object, const char *where, struct m
     return rc;
 }
 
+/* The head is of the class around a part, which says whether it is tied. */
+static enum err_code read_outer(const struct family *family, const json_t *root, const char *where,
+                                struct model_config *config, struct err *err)
+{
+    const char *type = json_string_value(json_object_get(root, "model_type"));
+    if (family->outer_keys.count)
+        return type && strcmp(type, family->outer) == 0
+                   ? keys_read(&family->outer_keys, root, where, config, err)
+                   : ERR_OK;
+    if (family->outer && json_is_true(json_object_get(root, "tie_word_embeddings")))
+        config->tied = true;
+    return ERR_OK;
+}
+
 enum err_code model_config_from_json(const json_t *root, const char *where,
                                      struct model_config *out, struct err *err)
 {
@@ -243,8 +257,7 @@ enum err_code model_config_from_json(const json_t *root, const char *where,
         snprintf(part, sizeof part, "%s: %s", where, name);
         TRY(read_part(object, part, &config, err));
     }
-    if (family->outer && json_is_true(json_object_get(root, "tie_word_embeddings")))
-        config.tied = true; /* the class around it says so of its head */
+    TRY(read_outer(family, root, where, &config, err));
     *out = config;
     return ERR_OK;
 }

@@ -24,6 +24,9 @@ struct family {
     /* model_type of a class that has this model inside, which is planned without the rest; its file
      * may have these keys as its own. NULL: there is none. */
     const char *outer;
+    /* What that class says in place of the model inside. None: a head is tied where either says so
+     * (Qwen3-VL's model inside never does). */
+    struct key_table outer_keys;
 
     /* JSON: sizes that the class has where a file has none. They hold in a part of another model's
      * file, which is written without what is as the class has it; on its own a file without them is
@@ -59,6 +62,7 @@ struct family {
     bool learned_positions;   /* a sequence may not be longer than max_positions */
     bool counted_positions;   /* ... less what is up to pad_token_id, which pads them, too */
     uint32_t padding;         /* pad_token_id + 1 where the file has none; 0: nothing pads */
+    bool unpadded;            /* ... whatever the file has: its embedding takes no notice */
 
     /* Parameters, shared ones counted once, as transformers' modeling_*.py has them. In double:
      * the product of limits that are each sane does not fit 64 bits. */

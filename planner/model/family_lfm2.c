@@ -4,8 +4,6 @@
 
 #include "model/count.h"
 
-#include <math.h>
-
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)
 {
@@ -20,36 +18,42 @@ static const struct key keys[] = {
     {COUNT("intermediate_size", ffn, 12288, FFN_MAX)},
     {SIZE("block_ff_dim", ffn, FFN_MAX), .absent = RULE_KEEP},
     {FLAG("block_auto_adjust_ff_dim", narrow_ffn, true)},
-    {NUMBER("block_ffn_dim_multiplier", ffn_multiplier, 1, 1e-3, 1e3), .null = RULE_VALUE},
+    {REAL("block_ffn_dim_multiplier", KEY_DOUBLE, ffn_multiplier, 1, 1e-3, 1e3)},
     {COUNT("block_multiple_of", ffn_multiple, 256, FFN_MAX)},
     {.name = "full_attn_idxs",
      .type = KEY_OTHERS,
      AT(linear),
      .absent = RULE_NONE,
-     .null = RULE_NONE},
+     .null = RULE_NONE,
+     .unless = "layer_types"},
     LFM2_LAYERS(RULE_KEEP),
 };
 
-/* What Lfm2MLP makes of intermediate_size. */
-static void settle(struct model_config *c)
+/* What Lfm2MLP makes of intermediate_size, in its double. */
+static enum err_code read(const json_t *root, const char *where, struct model_config *c,
+                          struct err *err)
 {
+    const char *name = json_object_get(root, "block_ff_dim") ? "block_ff_dim" : "intermediate_size";
     if (!c->narrow_ffn)
-        return;
-    const double narrow = (uint32_t)(2.0 * c->ffn / 3);
-    const double most = UINT32_MAX / 2; /* far beyond what the check of the width lets pass */
-    const uint32_t scaled = (uint32_t)fmin(narrow * (double)c->ffn_multiplier, most);
-    const uint32_t multiple = c->ffn_multiple ? c->ffn_multiple : 1;
-    c->ffn = (scaled + multiple - 1) / multiple * multiple;
+        return ERR_OK;
+    const uint64_t narrow = (uint64_t)(2.0 * c->ffn / 3), multiple = c->ffn_multiple;
+    const uint64_t scaled = (uint64_t)(c->ffn_multiplier * (double)narrow);
+    const uint64_t wide = (scaled + multiple - 1) / multiple * multiple;
+    if (wide == 0 || wide > FFN_MAX)
+        return err_set(err, ERR_INVALID,
+                       "%s: \"%s\": %u with \"block_ffn_dim_multiplier\": %g and "
+                       "\"block_multiple_of\": %u makes feed-forwards of %llu: expected 1 ... %d",
+                       where, name, c->ffn, c->ffn_multiplier, c->ffn_multiple,
+                       (unsigned long long)wide, FFN_MAX);
+    c->ffn = (uint32_t)wide;
     c->narrow_ffn = false;
+    return ERR_OK;
 }
 
 enum err_code lfm2_check(const struct key_table *table, const struct model_config *c,
                          const char *where, struct err *err)
 {
-    uint32_t convolutions = 0;
-    for (uint32_t i = 0; i < c->layers; i++)
-        convolutions += model_is_linear(c, i);
-    if (convolutions == 0 || c->hidden % CONV_CHANNELS == 0)
+    if (!model_mixes(c) || c->hidden % CONV_CHANNELS == 0)
         return ERR_OK;
     return err_set(err, ERR_INVALID,
                    "%s: \"%s\": %u channels; causal-conv1d has kernels for a multiple of %d", where,
@@ -84,17 +88,24 @@ static const struct preset_alias aliases[] = {
     {"lfm2.5-1.2b", "lfm2-1.2b"},
 };
 
+/* Of Lfm2VlConfig, whatever its text_config says. */
+static const struct key outer_keys[] = {
+    TIED(true),
+    {.name = "tie_embedding", .type = KEY_BOOL, AT(tied), .absent = RULE_KEEP, .max = 1},
+};
+
 const struct family family_lfm2 = {
     .name = "lfm2",
     .class_name = "Lfm2ForCausalLM",
     .outer = "lfm2_vl",
+    .outer_keys = KEY_TABLE(outer_keys),
     .part_absent = LFM2_ABSENT("2560"),
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),
     .rope = true,
     .padding = 0 + 1,
-    .settle = settle,
+    .read = read,
     .check = lfm2_check,
     .parameters = count_lfm2,
     .code = CODE_HF,

@@ -82,6 +82,7 @@ static struct allowed show_allowed(const struct key *key)
                  key->max, or_null);
         break;
     case KEY_NUMBER:
+    case KEY_DOUBLE:
     case KEY_PER_LAYER:
     case KEY_PER_HIDDEN:
     case KEY_SHARE:
@@ -183,6 +184,8 @@ static void store_number(struct model_config *config, const struct key *key, dou
         *(uint32_t *)field = value < 0 ? UINT32_MAX : (uint32_t)value;
     else if (key->type == KEY_NUMBER)
         *(float *)field = (float)value;
+    else if (key->type == KEY_DOUBLE)
+        *(double *)field = value;
     else if (key->type == KEY_PER_LAYER)
         *(float *)field = (float)(value / sqrt(config->layers));
     else if (key->type == KEY_PER_HIDDEN)
@@ -351,6 +354,14 @@ static enum err_code take_set(const struct reader *r, const struct key *key, con
     return json_is_array(list) ? ERR_OK : unexpected(r, key, name, list);
 }
 
+static enum err_code no_others(const struct reader *r, const struct key *key, const char *name,
+                               const json_t *list)
+{
+    return err_set(r->err, ERR_INVALID, "%s: \"%s\": expected a list of layers 0 ... %u%s, got %s",
+                   r->where, name, r->config->layers - 1,
+                   key->null == RULE_REFUSED ? "" : " or null", shown_of(list).text);
+}
+
 static enum err_code take_others(const struct reader *r, const struct key *key, const char *name,
                                  const json_t *list)
 {
@@ -360,17 +371,17 @@ static enum err_code take_others(const struct reader *r, const struct key *key, 
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_int_t layer = json_integer_value(json_array_get(list, i));
         if (!json_is_integer(json_array_get(list, i)) || layer < 0 || layer >= r->config->layers)
-            return unexpected(r, key, name, list);
+            return no_others(r, key, name, list);
         others.bits[layer / 32] &= ~(1U << (layer % 32));
     }
     *(struct layer_list *)(void *)((char *)r->config + key->field) = others;
-    return json_is_array(list) ? ERR_OK : unexpected(r, key, name, list);
+    return json_is_array(list) ? ERR_OK : no_others(r, key, name, list);
 }
 
 static bool is_real(enum key_type type)
 {
-    return type == KEY_NUMBER || type == KEY_PER_LAYER || type == KEY_PER_HIDDEN ||
-           type == KEY_SHARE;
+    return type == KEY_NUMBER || type == KEY_DOUBLE || type == KEY_PER_LAYER ||
+           type == KEY_PER_HIDDEN || type == KEY_SHARE;
 }
 
 static enum err_code take_value(const struct reader *r, const struct key *key, const char *name,
@@ -452,6 +463,11 @@ static enum err_code read_key(const struct reader *r, const struct key *key)
 {
     const json_t *value = NULL, *again = NULL;
     const char *name = key->name;
+    if (key->unless) {
+        const json_t *instead = json_object_get(r->root, key->unless);
+        if (instead && !json_is_null(instead))
+            return apply_rule(r, key, key->absent);
+    }
     if (!key->fixed) {
         TRY(look_up(r, key->name, &value));
         TRY(look_up(r, key->other, &again));
@@ -479,6 +495,8 @@ static enum err_code check_field(const struct model_config *config, const struct
         value = *(const uint32_t *)field == UINT32_MAX ? -1.0 : *(const uint32_t *)field;
     else if (key->type == KEY_NUMBER)
         value = (double)*(const float *)field;
+    else if (key->type == KEY_DOUBLE)
+        value = *(const double *)field;
     else if (key->type == KEY_CHOICE && !leads_to(key->choices, config->activation))
         return err_set(err, ERR_INVALID, "%s: \"%s\": expected %s", where, key->name,
                        show_allowed(key).text);

@@ -24,6 +24,7 @@
 enum key_type {
     KEY_INT,        /* uint32_t; -1, where it may be, is UINT32_MAX */
     KEY_NUMBER,     /* float */
+    KEY_DOUBLE,     /* the same as a double, of which a size is made */
     KEY_PER_LAYER,  /* a number: divided by the root of the number of layers, a float */
     KEY_PER_HIDDEN, /* a number: the hidden size divided by it, a float */
     KEY_SHARE,      /* a number: this share of head_dim, rounded down, is the uint32_t stored */
@@ -65,8 +66,9 @@ struct choice {
 struct key {
     const char *name, *other; /* "rope_parameters.b": key b of the object that RoPE has */
     enum key_type type;
-    bool or_empty; /* of a list for each layer: an empty one is none */
-    bool fixed;    /* not a key of the file: what the class does always */
+    bool or_empty;      /* of a list for each layer: an empty one is none */
+    const char *unless; /* where the file has this one, not null, nobody looks at the key */
+    bool fixed;         /* not a key of the file: what the class does always */
     enum rule absent, null;
     double value, min, max;
     size_t field;

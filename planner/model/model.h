@@ -219,8 +219,8 @@ struct model_config {
     /* LFM2 */
     bool conv_bias;        /* of its convolution and what is around it */
     bool narrow_ffn;       /* two thirds of ffn is meant, times a number ... */
-    float ffn_multiplier;  /* ... and rounded up ... */
-    uint32_t ffn_multiple; /* ... to a multiple of this */
+    uint32_t ffn_multiple; /* ... and rounded up to a multiple of this */
+    double ffn_multiplier; /* that number */
     /* Granite; 0: there is no such product */
     float embedding_multiplier, attention_multiplier, residual_multiplier;
     float logits_scaling; /* a divisor */

@@ -84,6 +84,39 @@ static void files_of_code_that_came_with_a_model_are_read_as_the_class_they_foll
     assert_false(model_note(&kimi, 1, text, sizeof text));
 }
 
+/* transformers 5.23 on the meta device: the class around alone decides, false by default; but
+ * Qwen2-VL's takes either's word. */
+static void the_class_around_says_whether_the_head_is_tied(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *type, *outer, *inner;
+        bool tied;
+    } rows[] = {
+        {"qwen3_vl", "", ", \"tie_word_embeddings\": true", false},
+        {"qwen3_vl", ", \"tie_word_embeddings\": false", ", \"tie_word_embeddings\": true", false},
+        {"qwen3_vl", ", \"tie_word_embeddings\": true", ", \"tie_word_embeddings\": false", true},
+        {"qwen3_vl_moe", "", ", \"tie_word_embeddings\": true", false},
+        {"qwen3_vl_moe", ", \"tie_word_embeddings\": true", "", true},
+        {"qwen2_vl", "", ", \"tie_word_embeddings\": true", true},
+        {"qwen2_5_vl", ", \"tie_word_embeddings\": false", ", \"tie_word_embeddings\": true", true},
+        {"qwen2_5_vl", ", \"tie_word_embeddings\": true", "", true},
+        {"qwen2_vl", "", "", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "{\"model_type\": \"%s\"%s, \"text_config\": {\"model_type\": \"%s_text\", "
+                 "\"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+                 "\"num_key_value_heads\": 2, \"head_dim\": 16, \"intermediate_size\": 128, "
+                 "\"rope_parameters\": {\"mrope_section\": [2, 3, 3]}, \"vocab_size\": 256%s}}",
+                 rows[i].type, rows[i].outer, rows[i].type, rows[i].inner);
+        const struct model_config c = from_text(text);
+        if (c.tied != rows[i].tied)
+            fail_msg("%s", text);
+    }
+}
+
 /* In a line, with the nearest names where one is given, and where all are. */
 static void a_type_that_is_not_known_is_answered_shortly(void **state)
 {
@@ -198,6 +231,7 @@ static void linear_attention_asks_for_what_its_kernels_can(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_class_around_says_whether_the_head_is_tied),
         cmocka_unit_test(a_type_that_is_not_known_is_answered_shortly),
         cmocka_unit_test(what_a_part_of_a_file_leaves_out_is_the_classs),
         cmocka_unit_test(a_file_with_a_number_that_has_no_end_is_read),
