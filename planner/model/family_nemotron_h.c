@@ -5,7 +5,9 @@
 #include "model/experts.h"
 #include "model/family_llama.h"
 #include "model/hf_decoder.h"
+#include "model/shown.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void build(struct graph *graph, const struct model_config *config,
@@ -37,17 +39,22 @@ static void build(struct graph *graph, const struct model_config *config,
     hf_decoder_build(graph, config, job, &way);
 }
 
+/* For which mamba-ssm has kernels. */
+static const struct choice mamba_words[] = {
+    {"silu", NULL, false}, {"swish", NULL, false}, {NULL, NULL, false}};
+
 static const struct key keys[] = {
     {COUNT("vocab_size", vocab, 131072, VOCAB_MAX)},
-    {COUNT("hidden_size", hidden, 4096, HIDDEN_MAX)},
-    {COUNT("num_hidden_layers", layers, 4, LAYERS_MAX)},
-    {COUNT("num_attention_heads", heads, 32, HEADS_MAX)},
+    {SIZE("hidden_size", hidden, HIDDEN_MAX)},
+    {DERIVED("num_hidden_layers", layers, RULE_NONE, LAYERS_MAX)}, /* the list's length */
+    {SIZE("num_attention_heads", heads, HEADS_MAX)},
     KV_HEADS(8),
     {COUNT("head_dim", head_dim, 128, HEAD_DIM_MAX)},
     {POSITIONS("max_position_embeddings", 4096)},
     EPS("layer_norm_epsilon", 1e-5),
     STD("initializer_range", 0.02),
     {ONLY("tie_word_embeddings", false)},
+    {CHOICE("mamba_hidden_act", gated, "silu", mamba_words)}, /* leaves it to the next row */
     {CHOICE("mlp_hidden_act", gated, "relu2", key_squared_relu_only)},
     DROPOUT("attention_dropout", attention_dropout, 0),
     {COUNT("intermediate_size", ffn, 21504, FFN_MAX)},
@@ -84,6 +91,8 @@ static const struct kind {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
+#define WORDS "linear_attention or mamba (M), full_attention or attention (*), mlp (-) and moe (E)"
+
 static const struct kind *kind_of(const json_t *word, char letter)
 {
     const char *text = json_string_value(word);
@@ -101,32 +110,94 @@ static void set(struct layer_list *list, uint32_t index, bool on)
         list->bits[index / 32] |= 1U << (index % 32);
 }
 
-/* The list, whose length is the number of layers, whatever else the file says; without one,
- * transformers has a layer of each kind. */
+struct layers { /* by words or by letters, and how many */
+    const char *name;
+    const json_t *words;
+    const char *letters;
+    size_t count;
+};
+
+/* Words, under either of their names: NULL where the file has none. */
+static enum err_code find_words(const json_t *root, const char *where, struct layers *out,
+                                struct err *err)
+{
+    static const char *const names[] = {"layers_block_type", "layer_types"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const json_t *list = json_object_get(root, names[i]);
+        if (!list || json_is_null(list))
+            continue;
+        if (!json_is_array(list))
+            return err_set(err, ERR_INVALID,
+                           "%s: \"%s\": expected null or a list, for each layer of " WORDS
+                           ", got %s",
+                           where, names[i], shown_of(list).text);
+        if (out->words && !json_equal(out->words, list))
+            return err_set(err, ERR_INVALID, "%s: \"%s\": %s and \"%s\": %s are the same setting",
+                           where, out->name, shown_of(out->words).text, names[i],
+                           shown_of(list).text);
+        out->words = list;
+        out->name = names[i];
+        out->count = json_array_size(list);
+    }
+    return ERR_OK;
+}
+
+/* Words, or letters where there are none; sizes of the class are none of the file's. */
+static enum err_code find_layers(const json_t *root, const char *where, struct layers *out,
+                                 struct err *err)
+{
+    static const char name[] = "hybrid_override_pattern";
+    const json_t *pattern = json_object_get(root, name);
+    *out = (struct layers){.name = NULL};
+    TRY(find_words(root, where, out, err));
+    if (pattern && !json_is_string(pattern))
+        return err_set(err, ERR_INVALID, "%s: \"%s\": expected a text of M, *, - and E, got %s",
+                       where, name, shown_of(pattern).text);
+    if (out->words)
+        return ERR_OK;
+    if (!pattern)
+        return err_set(err, ERR_INVALID,
+                       "%s: \"layers_block_type\" is missing: a list, for each layer of " WORDS
+                       "; or \"%s\", a text of these letters",
+                       where, name);
+    out->name = name;
+    out->letters = json_string_value(pattern);
+    out->count = json_string_length(pattern);
+    return ERR_OK;
+}
+
+/* What a layer is, in a message. */
+static struct shown shown_layer(const struct layers *layers, uint32_t index)
+{
+    if (layers->words)
+        return shown_of(json_array_get(layers->words, index));
+    const char letter = layers->letters[index];
+    struct shown shown;
+    snprintf(shown.text, sizeof shown.text, "\"%c\"",
+             letter >= ' ' && letter <= '~' ? letter : '?');
+    return shown;
+}
+
+/* The list, whose length is the number of layers. */
 static enum err_code read(const json_t *root, const char *where, struct model_config *c,
                           struct err *err)
 {
-    const char *name =
-        json_object_get(root, "layers_block_type") ? "layers_block_type" : "layer_types";
-    const json_t *list = json_object_get(root, name);
-    const json_t *pattern = json_object_get(root, "hybrid_override_pattern");
-    const bool words = json_is_array(list);
-    const char *letters = json_is_string(pattern) ? json_string_value(pattern) : "ME*-";
-    const size_t count = words ? json_array_size(list) : strlen(letters);
-    if (!words)
-        name = "hybrid_override_pattern";
-    if (count == 0 || count > LAYERS_MAX)
+    struct layers layers;
+    TRY(find_layers(root, where, &layers, err));
+    if (layers.count == 0 || layers.count > LAYERS_MAX)
         return err_set(err, ERR_INVALID, "%s: \"%s\": expected 1 ... %d layers, got %zu", where,
-                       name, LAYERS_MAX, count);
-    c->layers = (uint32_t)count;
+                       layers.name, LAYERS_MAX, layers.count);
+    if (c->layers && c->layers != layers.count)
+        return err_set(err, ERR_INVALID,
+                       "%s: \"num_hidden_layers\": expected %zu, as many as \"%s\" has, got %u",
+                       where, layers.count, layers.name, c->layers);
+    c->layers = (uint32_t)layers.count;
     for (uint32_t i = 0; i < c->layers; i++) {
-        const struct kind *kind =
-            kind_of(words ? json_array_get(list, i) : NULL, words ? '\0' : letters[i]);
+        const struct kind *kind = kind_of(layers.words ? json_array_get(layers.words, i) : NULL,
+                                          layers.words ? '\0' : layers.letters[i]);
         if (!kind)
-            return err_set(err, ERR_INVALID,
-                           "%s: \"%s\": layer %u: allowed are linear_attention (M), full_attention "
-                           "(*), mlp (-) and moe (E)",
-                           where, name, i);
+            return err_set(err, ERR_INVALID, "%s: \"%s\": layer %u: allowed are " WORDS ", got %s",
+                           where, layers.name, i, shown_layer(&layers, i).text);
         set(&c->linear, i, kind->linear);
         set(&c->feeds, i, kind->feeds);
         set(&c->dense, i, !kind->mixture);
@@ -198,6 +269,7 @@ const struct family family_nemotron_h = {
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),
+    .unpadded = true,
     .read = read,
     .check = check,
     .parameters = parameters,

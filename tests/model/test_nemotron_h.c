@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-#define HYBRID(layers) "{\"model_type\": \"nemotron_h\", \"num_hidden_layers\": 3" layers "}"
+#define HYBRID(layers)                                                                             \
+    "{\"model_type\": \"nemotron_h\", \"hidden_size\": 4096, \"num_attention_heads\": 32" layers "}"
 
 static enum err_code read_text(const char *text, struct model_config *config, struct err *err)
 {
@@ -30,8 +31,8 @@ static struct model_config from_text(const char *text)
     return config;
 }
 
-/* transformers 5.23 on the meta device, of the class as it is but for its layers; without any it
- * has one of each kind. Of num_hidden_layers it takes no notice. */
+/* transformers 5.23 on the meta device, of the class as it is but for its layers. Words go before
+ * letters. */
 static void letters_and_words_say_the_same(void **state)
 {
     (void)state;
@@ -40,12 +41,14 @@ static void letters_and_words_say_the_same(void **state)
         uint32_t layers;
         double parameters;
     } rows[] = {
-        {HYBRID(""), 4, 1968355712},
         {HYBRID(", \"hybrid_override_pattern\": \"ME*-\""), 4, 1968355712},
         {HYBRID(", \"layers_block_type\": [\"mamba\", \"moe\", \"attention\", \"mlp\"]"), 4,
          1968355712},
+        {HYBRID(", \"layers_block_type\": null, \"num_hidden_layers\": 4, "
+                "\"layer_types\": [\"mamba\", \"moe\", \"attention\", \"mlp\"]"),
+         4, 1968355712},
         {HYBRID(", \"layer_types\": [\"linear_attention\", \"full_attention\"], "
-                "\"hybrid_override_pattern\": \"ME*-\""),
+                "\"hybrid_override_pattern\": \"ME*-\", \"num_hidden_layers\": null"),
          2, 1225333120},
         {HYBRID(", \"hybrid_override_pattern\": \"MM-M*\""), 5, 1620778112},
     };
@@ -69,12 +72,54 @@ static void assert_refused(const char *text, const char *says)
 static void other_letters_and_words_are_refused(void **state)
 {
     (void)state;
-    assert_refused(HYBRID(", \"hybrid_override_pattern\": \"MX\""),
-                   "\"hybrid_override_pattern\": layer 1: allowed are linear_attention (M)");
+    assert_refused(
+        HYBRID(", \"hybrid_override_pattern\": \"MX\""),
+        "\"hybrid_override_pattern\": layer 1: allowed are linear_attention or mamba (M), "
+        "full_attention or attention (*), mlp (-) and moe (E), got \"X\"");
+    assert_refused(HYBRID(", \"hybrid_override_pattern\": \"M\u00e9\""), "got \"?\"");
     assert_refused(HYBRID(", \"layers_block_type\": [\"moe\", 3]"),
-                   "\"layers_block_type\": layer 1: allowed are");
+                   "\"layers_block_type\": layer 1: allowed are linear_attention");
+    assert_refused(HYBRID(", \"layer_types\": [\"moe\", \"conv\"]"), "and moe (E), got \"conv\"");
     assert_refused(HYBRID(", \"layers_block_type\": []"), "expected 1 ... 4096 layers, got 0");
     assert_refused(HYBRID(", \"moe_latent_size\": 64"), "\"moe_latent_size\"");
+}
+
+/* What transformers takes for four layers, or for others, or not at all. */
+static void layers_are_asked_for(void **state)
+{
+    (void)state;
+    assert_refused(HYBRID(""), "\"layers_block_type\" is missing");
+    assert_refused(HYBRID(", \"num_hidden_layers\": 52"), "\"layers_block_type\" is missing");
+    assert_refused(
+        HYBRID(", \"layers_block_type\": \"MMM\""),
+        "\"layers_block_type\": expected null or a list, for each layer of "
+        "linear_attention or mamba (M), full_attention or attention (*), mlp (-) and moe "
+        "(E), got \"MMM\"");
+    assert_refused(HYBRID(", \"hybrid_override_pattern\": 5"),
+                   "\"hybrid_override_pattern\": expected a text of M, *, - and E, got 5");
+    assert_refused(HYBRID(", \"hybrid_override_pattern\": null"), "got null");
+    assert_refused(HYBRID(", \"hybrid_override_pattern\": [\"M\", \"E\"]"), "expected a text of");
+    assert_refused(HYBRID(", \"layers_block_type\": [\"mlp\"], \"layer_types\": [\"moe\"]"),
+                   "\"layers_block_type\": [\"mlp\"] and \"layer_types\": [\"moe\"] are the same "
+                   "setting");
+    assert_refused(HYBRID(", \"hybrid_override_pattern\": \"M*\", \"num_hidden_layers\": 3"),
+                   "\"num_hidden_layers\": expected 2, as many as \"hybrid_override_pattern\" has, "
+                   "got 3");
+    assert_refused("{\"model_type\": \"nemotron_h\", \"hybrid_override_pattern\": \"M\"}",
+                   "\"hidden_size\" is missing");
+}
+
+/* mamba-ssm asserts that it is one of two; and an embedding without a row that nothing trains. */
+static void the_activation_is_mamba_ssms_and_no_token_pads(void **state)
+{
+    (void)state;
+    const struct model_config swish =
+        from_text(HYBRID(", \"hybrid_override_pattern\": \"M-\", "
+                         "\"mamba_hidden_act\": \"swish\", \"pad_token_id\": 3"));
+    assert_string_equal(swish.activation, "relu2");
+    assert_int_equal(swish.padding, 0);
+    assert_refused(HYBRID(", \"hybrid_override_pattern\": \"M\", \"mamba_hidden_act\": \"gelu\""),
+                   "\"mamba_hidden_act\": expected \"silu\" or \"swish\", got \"gelu\"");
 }
 
 int main(void)
@@ -82,6 +127,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(letters_and_words_say_the_same),
         cmocka_unit_test(other_letters_and_words_are_refused),
+        cmocka_unit_test(layers_are_asked_for),
+        cmocka_unit_test(the_activation_is_mamba_ssms_and_no_token_pads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
