@@ -66,6 +66,8 @@ static void declare_attention(struct graph *graph, const struct model_config *c,
 static void declare_mixer(struct graph *graph, const struct model_config *c, const char *prefix,
                           struct hf_block *block)
 {
+    if (block->mixes && !block->way->apart) /* those call theirs with what it reads in front */
+        graph->by_name = block->way->mixer->module;
     if (block->mixes)
         block->mixing = block->way->mixer->declare(graph, c, prefix);
     else
@@ -121,7 +123,7 @@ static const char *feed_module(const struct hf_decoder *way, bool mixed)
 
 static const char *mixer_module(const struct hf_decoder *way, bool mixes)
 {
-    return way->apart ? way->apart : mixes ? way->mixer->module : "self_attn";
+    return way->apart ? way->apart : mixes ? way->mixer->module + 1 : "self_attn";
 }
 
 struct hf_block hf_block_declare(struct graph *graph, const struct model_config *c,

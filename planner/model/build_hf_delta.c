@@ -37,7 +37,6 @@ struct hf_delta hf_delta_declare(struct graph *graph, const struct model_config 
     delta.a_log = graph_param(graph, PARAM_WEIGHT, SHAPE(a), "%sA_log", prefix);
     delta.conv =
         build_short_filter(graph, prefix, "conv1d", n.channels, c->conv_width, false).weight;
-    graph->by_name = ".linear_attn";
     if (c->joint_delta) {
         delta.qkv = build_linear(graph, prefix, "in_proj_qkvz", n.channels + n.values, h, false);
         delta.b = build_linear(graph, prefix, "in_proj_ba", 2 * a, h, false);

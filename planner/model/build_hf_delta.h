@@ -25,8 +25,7 @@ struct hf_delta {
 uint32_t hf_delta_channels(const struct model_config *config);
 
 /* Declares the parameters of the module `prefix` ("model.layers.0.linear_attn.") in transformers'
- * order, of config's delta_*, conv_width and joint_delta; such modules are called by keywords
- * (graph->by_name). */
+ * order, of config's delta_*, conv_width and joint_delta. */
 struct hf_delta hf_delta_declare(struct graph *graph, const struct model_config *config,
                                  const char *prefix);
 

@@ -16,7 +16,6 @@ struct hf_short_conv hf_short_conv_declare(struct graph *graph, const struct mod
     const uint32_t h = c->hidden;
     struct hf_short_conv conv;
     conv.conv = build_short_filter(graph, prefix, "conv", h, c->conv_width, c->conv_bias);
-    graph->by_name = ".conv";
     conv.in = build_linear(graph, prefix, "in_proj", 3 * h, h, c->conv_bias);
     conv.out = build_linear(graph, prefix, "out_proj", h, h, c->conv_bias);
     return conv;

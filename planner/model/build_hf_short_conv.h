@@ -13,8 +13,8 @@ struct hf_short_conv {
     struct linear in, out;
 };
 
-/* Declares the parameters of the module `prefix` ("model.layers.0.conv.") in transformers' order;
- * such modules are called by keywords (graph->by_name). */
+/* Declares the parameters of the module `prefix` ("model.layers.0.conv.") in transformers' order.
+ */
 struct hf_short_conv hf_short_conv_declare(struct graph *graph, const struct model_config *config,
                                            const char *prefix);
 

@@ -13,7 +13,7 @@ static uint32_t run_delta(struct graph *graph, const struct model_config *c,
     return hf_delta(graph, c, &mixing->delta, y);
 }
 
-const struct hf_mixer hf_mixer_delta = {"linear_attn", declare_delta, run_delta};
+const struct hf_mixer hf_mixer_delta = {".linear_attn", declare_delta, run_delta};
 
 static union hf_mixing declare_conv(struct graph *graph, const struct model_config *c,
                                     const char *prefix)
@@ -28,12 +28,11 @@ static uint32_t run_conv(struct graph *graph, const struct model_config *c,
     return hf_short_conv(graph, &mixing->conv, y);
 }
 
-const struct hf_mixer hf_mixer_short_conv = {"conv", declare_conv, run_conv};
+const struct hf_mixer hf_mixer_short_conv = {".conv", declare_conv, run_conv};
 
 static union hf_mixing declare_mamba(struct graph *graph, const struct model_config *c,
                                      const char *prefix)
 {
-    graph->by_name = ".mamba";
     return (union hf_mixing){.mamba = hf_mamba_declare(graph, c, prefix)};
 }
 
@@ -43,4 +42,4 @@ static uint32_t run_mamba(struct graph *graph, const struct model_config *c,
     return hf_mamba(graph, c, &mixing->mamba, y);
 }
 
-const struct hf_mixer hf_mixer_mamba = {"mamba", declare_mamba, run_mamba};
+const struct hf_mixer hf_mixer_mamba = {".mamba", declare_mamba, run_mamba};

@@ -15,7 +15,7 @@ union hf_mixing { /* its parameters */
 };
 
 struct hf_mixer {
-    const char *module; /* of the layer */
+    const char *module; /* of the layer, which calls it by keywords alone (graph->by_name) */
     /* The parameters of the module `prefix` ("model.layers.0.conv."), in transformers' order. */
     union hf_mixing (*declare)(struct graph *graph, const struct model_config *config,
                                const char *prefix);
