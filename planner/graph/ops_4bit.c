@@ -109,7 +109,7 @@ void op_4bit_across(struct graph *graph, uint32_t weight)
         struct graph_op *op = &graph->ops[i];
         if (op->kind != OP_LINEAR_4BIT || op->in[WEIGHT] != weight)
             continue;
-        op->attr.dim = 1;
+        op->attr.dim = 1; /* across: backward asks for it */
         return;
     }
 }
@@ -136,7 +136,7 @@ OP_BACKWARD(linear_4bit)
         tape_death(tape, weight);
     const struct operand in[2] = {grad, factor};
     const struct shape *x = shape_of(graph, op->in[X]);
-    const bool each = op->attr.dim && x->dim[0] > 1; /* torch.matmul folds what it can */
+    const bool each = op->attr.dim && x->dim[0] > 1; /* across; torch.matmul folds what it can */
     struct operand out =
         tape_call(tape, WORK_MATMUL_NN, each ? ATEN_BMM : ATEN_MM, (enum dtype)grad.dtype,
                   each ? *x : SHAPE(rows_of(x), whole.dim[1]), flops_of(graph, op), 2, in);

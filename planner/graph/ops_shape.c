@@ -60,7 +60,7 @@ void op_chunk(struct graph *graph, uint32_t x, uint32_t count, uint32_t *out)
 void op_chunk_across(struct graph *graph, uint32_t x, uint32_t count, uint32_t *out)
 {
     op_chunk(graph, x, count, out);
-    graph->ops[graph->op_count - 1].attr.first = 1;
+    graph->ops[graph->op_count - 1].attr.first = 1; /* across: its backward asks for it */
 }
 
 void op_unbind(struct graph *graph, uint32_t x, uint32_t count, struct shape part, uint32_t *out)
@@ -135,10 +135,10 @@ OP_BACKWARD(chunk) /* cat joins the gradients, or stack */
     struct operand in[GRAPH_OUTPUTS], grad;
     for (uint32_t i = 0; i < op->outs; i++)
         in[i] = tape_grad(tape, op, i);
-    if (op->attr.dim) {
+    if (op->attr.dim) { /* op_unbind */
         grad = stacked(tape, op, dtype, in);
         grad.shape = shape;
-    } else if (op->attr.first) {
+    } else if (op->attr.first) { /* op_chunk_across */
         grad = joined_across(tape, op, dtype, shape, in);
     } else {
         grad = tape_call(tape, WORK_CAT, ATEN_CAT, dtype, shape, 0.0, op->outs, in);
