@@ -193,6 +193,22 @@ static inline struct operand call2(struct tape *tape, enum work_kind work, enum 
     return tape_call(tape, work, aten, (enum dtype)x.dtype, x.shape, -1.0, 2, in);
 }
 
+/* A sum in fp32 as the parameter is stored. */
+static inline struct operand as_stored(struct tape *tape, struct operand sum, enum dtype dtype)
+{
+    if (dtype == DTYPE_FP32)
+        return sum;
+    const struct operand cast =
+        tape_call(tape, WORK_CAST, ATEN_TO_COPY, dtype, sum.shape, -1.0, 1, &sum);
+    tape_death(tape, sum);
+    return cast;
+}
+
+static inline void add_to(struct tape *tape, struct operand x, struct operand to)
+{
+    tape_kernel(tape, WORK_ADD_IN_PLACE, ATEN_ADD_, -1.0, 1, &x, 1, &to);
+}
+
 /* An operand and a number into a new tensor. */
 static inline struct operand call_number(struct tape *tape, enum work_kind work, enum aten aten,
                                          struct operand x, float number)

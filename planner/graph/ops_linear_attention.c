@@ -1,94 +1,18 @@
-/* ops_linear_attention.c - a short causal convolution, and the gated delta rule: what
- * causal-conv1d 1.7 and flash-linear-attention 0.6 compute in the place of attention.
+/* ops_linear_attention.c - the gated delta rule: what flash-linear-attention 0.6 computes in the
+ * place of attention.
  *
  *     S_t = exp(g_t) S_{t-1} (1 - beta_t k_t k_tT) + beta_t v_t k_tT        o_t = S_t q_t
  *
- * Both are functions of torch.autograd whose kernels write what Python has allocated, so what they
- * allocate, and when, is in their sources (causal_conv1d_interface.py, cpp_functions.py;
- * fla/ops/gated_delta_rule/chunk.py and the files that it calls). The rule goes by chunks of
- * CHUNK tokens: within one by products of matrices, and from one to the next by the state S, of
- * which each chunk's is kept until the output is there. Backward makes them again.
+ * It is a function of torch.autograd whose kernels write what Python has allocated, so what it
+ * allocates, and when, is in its source (fla/ops/gated_delta_rule/chunk.py and the files that it
+ * calls). The rule goes by chunks of CHUNK tokens: within one by products of matrices, and from one
+ * to the next by the state S, of which each chunk's is kept until the output is there. Backward
+ * makes them again.
  *
  * Letters: i heads of q and k, a of v, g and beta; d numbers of a head of q and k, e of v. */
 #include "graph/op_class.h"
 
 enum { CHUNK = 64 };
-
-/* ---- convolution ---- */
-
-uint32_t op_causal_conv(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias, bool silu)
-{
-    const struct shape s = *shape_of(graph, x), channels = SHAPE(s.dim[0], s.dim[2], s.dim[1]);
-    const struct shape w = *shape_of(graph, weight);
-    const uint32_t in[3] = {x, graph_view(graph, weight, SHAPE(w.dim[0], last_dim(&w))), bias};
-    const uint32_t op = begin(graph, OP_CAUSAL_CONV, bias == GRAPH_NONE ? 2 : 3, in);
-    graph->ops[op].work = silu ? WORK_CAUSAL_CONV_SILU : WORK_CAUSAL_CONV;
-    const uint32_t out = graph_op_birth(graph, op, ATEN_EMPTY_LIKE, dtype_of(graph, x), channels);
-    graph_op_done(graph, op);
-    graph->tensors[out].shape = s; /* in the memory of x, of which PyTorch's is a transposed view */
-    return graph_view(graph, out, s);
-}
-
-OP_SAVED(causal_conv)
-{
-    (void)graph;
-    for (uint32_t i = 0; i < op->ins; i++)
-        saved[i] = op->in[i];
-    return op->ins;
-}
-
-static double causal_conv_flops(const struct graph *graph, const struct graph_op *op)
-{
-    return 2.0 * (double)shape_elements(shape_of(graph, op->in[0])) *
-           last_dim(shape_of(graph, op->in[1]));
-}
-
-/* The gradients of weight and bias are summed in fp32, into zeros. */
-OP_BACKWARD(causal_conv)
-{
-    const bool silu = op->work == WORK_CAUSAL_CONV_SILU;
-    const struct shape s = *shape_of(graph, op->in[0]);
-    struct operand in[4], out[3];
-    for (uint32_t i = 0; i < op->ins; i++)
-        in[i] = tape_tensor(tape, op->in[i]);
-    in[op->ins] = tape_grad(tape, op, 0);
-    out[0] = tape_birth(tape, ATEN_EMPTY_LIKE, (enum dtype)in[0].dtype,
-                        SHAPE(s.dim[0], s.dim[2], s.dim[1]));
-    out[0].shape = s;
-    for (uint32_t i = 1; i < op->ins; i++)
-        out[i] = tape_birth(tape, ATEN_ZEROS_LIKE, DTYPE_FP32, in[i].shape);
-    for (uint32_t i = 1; i < op->ins; i++)
-        tape_kernel(tape, WORK_FILL, ATEN_ZEROS_LIKE, -1.0, 0, NULL, 1, &out[i]);
-    tape_kernel(tape, silu ? WORK_CAUSAL_CONV_SILU_BACKWARD : WORK_CAUSAL_CONV_BACKWARD,
-                ATEN_CAUSAL_CONV_BACKWARD, 3 * causal_conv_flops(graph, op), op->ins + 1U, in,
-                op->ins, out);
-    for (uint32_t i = 1; i < op->ins; i++) {
-        const struct operand wide = out[i];
-        if (in[i].dtype == DTYPE_FP32)
-            continue;
-        out[i] = tape_call(tape, WORK_CAST, ATEN_TO_COPY, (enum dtype)in[i].dtype, wide.shape, -1.0,
-                           1, &wide);
-        tape_death(tape, wide);
-    }
-    for (uint32_t n = 0; n < op->ins; n++) {
-        const uint32_t i = n ? op->ins - n : 0; /* a bias is a leaf, the weight was squeezed */
-        if (tape_needs(tape, op, i))
-            tape_give(tape, op, i, out[i]);
-        else
-            tape_give_unasked(tape, out[i]);
-    }
-    tape_end_frame(tape, op);
-}
-
-OP_CLASS(causal_conv) = {
-    .label = ATEN_CAUSAL_CONV,
-    .saved = causal_conv_saved,
-    .backward = causal_conv_backward,
-    .flops = causal_conv_flops,
-    .in_python = true,
-};
-
-/* ---- the gated delta rule ---- */
 
 enum { IN_Q, IN_K, IN_V, IN_G, IN_BETA, INS };
 /* The last is the first to be let go of. */
@@ -270,11 +194,6 @@ static struct operand norm_backward(struct tape *tape, const struct rule *r, str
     return dx;
 }
 
-static void add(struct tape *tape, struct operand x, struct operand to)
-{
-    tape_kernel(tape, WORK_ADD_IN_PLACE, ATEN_ADD_, -1.0, 1, &x, 1, &to);
-}
-
 struct saved { /* and the output's gradient */
     struct operand q, k, v, g, beta, a, d_o;
 };
@@ -336,8 +255,8 @@ static void gated_delta_rule_gradients(struct tape *tape, const struct rule *r,
                 (struct operand[]){more, dv, dg_more, dbeta});
     more = of_few(tape, r, more);
     tape_death(tape, du);
-    add(tape, more, dk);
-    add(tape, dg_more, dg);
+    add_to(tape, more, dk);
+    add_to(tape, dg_more, dg);
     const struct operand backwards = tape_birth(tape, ATEN_EMPTY_LIKE, DTYPE_FP32, r->heads);
     tape_kernel(tape, WORK_CHUNK_SUM, ATEN_CHUNK_SUM, -1.0, 1, &dg, 1, &backwards);
     tape_death(tape, dg);

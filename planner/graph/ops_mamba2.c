@@ -12,6 +12,7 @@
  *
  * Letters: b sequences of s tokens in k chunks of l; a heads of e numbers, i = a e; n numbers of
  * state for each of them, B and C one for each of g groups of heads; c = i + 2 g n channels. */
+#include "graph/causal_conv.h"
 #include "graph/op_class.h"
 #include "graph/ready_queue.h"
 
@@ -352,17 +353,6 @@ static void mamba2_forward(struct tape *tape, const struct graph *graph, const s
 
 /* ---- backward ---- */
 
-/* A sum in fp32 as the parameter is stored. */
-static struct operand as_stored(struct tape *tape, struct operand sum, enum dtype dtype)
-{
-    if (dtype == DTYPE_FP32)
-        return sum;
-    const struct operand cast =
-        tape_call(tape, WORK_CAST, ATEN_TO_COPY, dtype, sum.shape, -1.0, 1, &sum);
-    tape_death(tape, sum);
-    return cast;
-}
-
 /* x summed over a dim of it. */
 static struct operand sum_of(struct tape *tape, enum dtype dtype, struct operand x, uint32_t dim)
 {
@@ -503,11 +493,6 @@ static struct operand elementwise(struct tape *tape, enum work_kind work, enum a
     return tape_call(tape, work, label, DTYPE_FP32, in[0].shape, -1.0, ins, in);
 }
 
-static void add(struct tape *tape, struct operand x, struct operand to)
-{
-    tape_kernel(tape, WORK_ADD_IN_PLACE, ATEN_ADD_, -1.0, 1, &x, 1, &to);
-}
-
 /* A chunk's sums from each token to its end; x is the caller's. */
 static struct operand sums_to_end(struct tape *tape, struct operand x)
 {
@@ -564,7 +549,7 @@ static void scan_backward(struct tape *tape, const struct graph *graph, const st
                 (struct operand[]){mixed->b, dscores, c.sum}, 1, &gradient->c);
     struct operand of_chunks = states.decay; /* the sum at a chunk's end is of all of it */
     tape_view(tape, &of_chunks, SHAPE(m->b, m->a, m->k, 1));
-    add(tape, of_chunks, columns(c.decay, m->l - 1, 1));
+    add_to(tape, of_chunks, columns(c.decay, m->l - 1, 1));
     const struct operand before = sums_to_end(tape, c.decay);
     const struct operand of_blocks = tape_birth(
         tape, ATEN_EMPTY, DTYPE_FP32, SHAPE(m->b, m->a, m->k, ceil_of(m->l, BLOCK), m->l));
@@ -573,7 +558,7 @@ static void scan_backward(struct tape *tape, const struct graph *graph, const st
     const struct operand decay = summed(tape, of_blocks, 3);
     const struct operand others =
         elementwise(tape, WORK_ADD, ATEN_ADD, 2, (struct operand[]){b.decay, before});
-    add(tape, others, decay);
+    add_to(tape, others, decay);
     tape_death(tape, others);
     const struct shape each = SHAPE(m->a);
     given[IN_DT_BIAS] = tape_birth(tape, ATEN_EMPTY_LIKE, DTYPE_FP32, each);
@@ -595,7 +580,7 @@ static void scan_backward(struct tape *tape, const struct graph *graph, const st
         tape_death(tape, later[i]);
 }
 
-/* Of the weight and bias, which are summed in fp32; dmixed goes where there is memory. */
+/* Of the weight and bias; dmixed goes where there is memory. */
 static void convolve_backward(struct tape *tape, const struct graph *graph,
                               const struct graph_op *op, const struct scan *m, struct operand mixed,
                               struct operand dout, struct operand dmixed, struct operand *given)
@@ -606,15 +591,11 @@ static void convolve_backward(struct tape *tape, const struct graph *graph,
     if (biased)
         in[2] = tape_tensor(tape, op->in[IN_CONV_BIAS]);
     in[count] = dout;
+    causal_conv_gradients(tape, WORK_CAUSAL_CONV_SILU_BACKWARD,
+                          6.0 * m->b * m->s * m->c * last_dim(shape_of(graph, op->in[IN_CONV])),
+                          count, in, out);
     for (uint32_t i = 1; i < count; i++)
-        out[i] = tape_birth(tape, ATEN_ZEROS_LIKE, DTYPE_FP32, in[i].shape);
-    for (uint32_t i = 1; i < count; i++)
-        tape_kernel(tape, WORK_FILL, ATEN_ZEROS_LIKE, -1.0, 0, NULL, 1, &out[i]);
-    tape_kernel(tape, WORK_CAUSAL_CONV_SILU_BACKWARD, ATEN_CAUSAL_CONV_BACKWARD,
-                6.0 * m->b * m->s * m->c * last_dim(shape_of(graph, op->in[IN_CONV])), count + 1,
-                in, count, out);
-    for (uint32_t i = 1; i < count; i++)
-        given[IN_ALL + i] = as_stored(tape, out[i], (enum dtype)in[i].dtype);
+        given[IN_ALL + i] = out[i];
 }
 
 /* Parameters' nodes come in the order that the engine's queue makes of them; the filter's weight
