@@ -142,7 +142,8 @@ static enum err_code find_words(const json_t *root, const char *where, struct la
     return ERR_OK;
 }
 
-/* Words, or letters where there are none; sizes of the class are none of the file's. */
+/* Words, or letters where there are none. The four layers that the class has without either are
+ * more likely a mistake. */
 static enum err_code find_layers(const json_t *root, const char *where, struct layers *out,
                                  struct err *err)
 {
