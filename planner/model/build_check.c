@@ -87,7 +87,7 @@ static enum err_code check_mamba(const struct family *family, const struct model
                        "parameters in bf16 are (--store-dtype, FSDP's --param-dtype)",
                        job->autocast ? "autocast" : "float8", family->name);
     const char *groups = NAME_OF(&family->keys, ssm_groups);
-    if (row > most)
+    if (row > most && !c->ssm_unnormed)
         return err_set(err, ERR_INVALID,
                        "\"%s\": %u of %u numbers in \"%s\": %u: mamba-ssm's norm takes 1 ... %u "
                        "numbers of a group in %s, not %llu",

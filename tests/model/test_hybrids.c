@@ -176,6 +176,21 @@ static void what_pytorch_does_not_run_is_refused(void **state)
                 "how bamba writes attention in Python is not planned");
 }
 
+/* Its kernel takes 64 KiB of a group; without a norm there is no such kernel. */
+static void groups_are_as_wide_as_their_norm_takes(void **state)
+{
+    (void)state;
+    static const char wide[] = FALCON(", \"mamba_d_ssm\": 65536, \"mamba_n_heads\": 1024");
+    static const char normed[] =
+        FALCON(", \"mamba_d_ssm\": 65536, \"mamba_n_heads\": 1024, \"mamba_rms_norm\": true");
+    struct graph *graph = NULL;
+    struct err err = {0};
+    assert_int_equal(build(wide, DTYPE_BF16, ATTENTION_FLASH, &graph, &err), ERR_OK);
+    graph_free(graph);
+    assert_says(build(normed, DTYPE_BF16, ATTENTION_FLASH, &graph, &err), &err,
+                "takes 1 ... 32768 numbers of a group in bf16, not 65536");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +200,7 @@ int main(void)
         cmocka_unit_test(factors_of_parts_are_a_buffer_of_each_layer),
         cmocka_unit_test(what_a_file_asks_for_and_is_not_planned_is_refused),
         cmocka_unit_test(what_pytorch_does_not_run_is_refused),
+        cmocka_unit_test(groups_are_as_wide_as_their_norm_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
