@@ -1367,6 +1367,17 @@ def in_rows(model, config, batch, count, size):
     return {"pixel_values": known(white) if fake_mode() else white.contiguous()}
 
 
+def attended(config, batch, seq, count, size):
+    """Llama 3.2's have no places among tokens: what is said attends to their tiles."""
+    vision = config.vision_config
+    ones = lambda *shape: torch.ones(shape, dtype=torch.int64).tolist()
+    with _disable_current_modes():
+        ids, mask = ones(batch, count), ones(batch, count, vision.max_num_tiles)
+        seen = ones(batch, seq, count, vision.max_num_tiles)
+    return {"pixel_values": torch.zeros(batch, count, vision.max_num_tiles, 3, *size), "aspect_ratio_ids": tokens(ids),
+            "aspect_ratio_mask": tokens(mask), "cross_attention_mask": tokens(seen)}
+
+
 PICTURES = {"image_grid_thw": packed, "image_position_ids": at_positions, "spatial_shapes": of_shapes, "image_sizes": of_sizes,
             "pixel_attention_mask": in_rows}
 
@@ -1376,9 +1387,11 @@ def with_pictures(model, config, names, batch, seq, pictures, plain):
     count, size = pictures
     if count == 0:
         return {}
+    vision = config.vision_config
+    if "cross_attention_mask" in names:
+        return attended(config, batch, seq, count, size or pair(vision.image_size))
     features = getattr(model, "get_image_features", None) or fail(
         f"{type(model).__name__} has no get_image_features: --images 0 records it without pictures")
-    vision = config.vision_config
     wanted = inspect.signature(features).parameters
     make = next((make for name, make in PICTURES.items() if name in wanted), of_one_size)
     own = pair(getattr(vision, "image_size", None) or 672)
@@ -1662,7 +1675,8 @@ def record_all(args, batches, modes):
         "format": "shardplan stream", "version": VERSION,
         "model": {"name": name, "parameters": sum(p.numel() for p in params), "dtype": args.dtype, "seq": args.seq,
                   **({"autocast": args.autocast} if library else {}),
-                  **{key: value for key in ("images", "image_size") if (value := getattr(args, key)) is not None}, "torch": torch.__version__, "python": ".".join(map(str, sys.version_info[:2]))},
+                  **{key: value for key in ("images", "image_size") if (value := getattr(args, key)) is not None},
+                  "torch": torch.__version__, "python": ".".join(map(str, sys.version_info[:2]))},
         "parameters": [[n, list(p.shape), p.requires_grad, owner] for n, p, owner in zip(names, params, owners)],
         "order": listed_order(model),
         "modules": [n for n, _ in found],

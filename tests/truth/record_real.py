@@ -44,7 +44,7 @@ OF_PICTURES = {"masked_scatter_", "masked_scatter_backward", "masked_select", "i
                "grid_sampler_2d_backward"}
 SCRATCH = {"mm", "addmm", "bmm", "add_", "embedding", "embedding_dense_backward", "sum", "mean", "_chunk_cat",
            "copy_", "mul_", "cumsum", "histc", "sort", "scatter_", "convolution", "convolution_backward"} | OF_PICTURES
-CASTS = {"mul", "add", "div", "reciprocal"}
+CASTS = {"mul", "add", "sub", "div", "reciprocal"}
 
 KERNELS = ["_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward",
            "_scaled_dot_product_efficient_attention",
