@@ -140,6 +140,11 @@ static enum err_code read_border(struct text *t, struct recorded_step *step)
     /* hooks find no tensor in what a root returns that is no container to them: backward never
      * begins at its border, or did before it did at others' */
     const bool inside = passed == root ? !t->steps->unbegun : t->backward ? *root >= 2 : *root == 1;
+    if (t->backward && border == 4 && *passed == 2 && passed != root)
+        return err_set(t->err, ERR_UNSUPPORTED,
+                       "%s: backward never comes to module %u of \"modules\", whose output nobody "
+                       "uses (the last layer of LLaVA's tower): planned under fsdp2 alone",
+                       t->recording->path, step->arg);
     if (*passed + 1 != border || t->backward != (border > 2) || !inside)
         return wrong(t, "modules are called once, in the root, and come back in that order");
     t->steps->unbegun |= t->backward && *root == 2 && passed != root;

@@ -81,9 +81,12 @@ static void plan_model(const char *path, const struct machine *machine)
             continue;
         }
         const bool frozen = systems[i] == SYSTEM_FSDP1 && strstr(err.text, ": frozen in a unit");
-        /* DINOv2's mask_token, XLNet's mask_emb */
-        const bool unused =
-            strstr(err.text, ".mask_token is ") || strstr(err.text, ".mask_emb is ");
+        /* DINOv2's mask_token, XLNet's mask_emb, the head of SigLIP 2; the last layer of LLaVA's
+         * tower */
+        const bool unused = strstr(err.text, ".mask_token is ") ||
+                            strstr(err.text, ".mask_emb is ") ||
+                            strstr(err.text, ".head.probe is ") ||
+                            strstr(err.text, "backward never comes to module ");
         if (rc == ERR_UNSUPPORTED && (unused || frozen)) { /* Whisper's positions are frozen */
             err = (struct err){0};
             continue;
