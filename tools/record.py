@@ -1348,13 +1348,11 @@ def of_shapes(model, config, batch, count, size):
 
 def of_sizes(model, config, batch, count, size):
     """Pixtral's are as they are; LLaVA-NeXT's are cut into tiles of its tower's size, behind the whole as one."""
-    shape = size
+    shape = (3, *size)
     if hasattr(config, "image_grid_pinpoints"):
         side = config.vision_config.image_size
         tiles = sys.modules[type(model).__module__].image_size_to_num_patches(list(size), config.image_grid_pinpoints, side)
         shape = (tiles, 3, side, side)
-    else:
-        shape = (3, *size)
     return {"pixel_values": torch.zeros(batch * count, *shape), "image_sizes": tokens([list(size)] * batch * count)}
 
 
