@@ -296,8 +296,6 @@ static void make_safe_softmax(struct making *m, const struct kernel *kernel,
 
 /* ---- masks ---- */
 
-enum { WHERE_BYTES = 8 }; /* of an int64 */
-
 /* A mask laid over all of x, if it is not as large itself: a copy. GRAPH_NONE: none is made. */
 static uint32_t spread_mask(struct making *m, const struct operand *x, const struct operand *mask)
 {
@@ -316,7 +314,8 @@ static void make_scatter(struct making *m, const struct kernel *kernel,
         add_kernel(m, kernel, operands);
         return;
     }
-    const uint32_t sum = add_scratch(m, WHERE_BYTES * shape_elements(&operands[0].shape));
+    const uint32_t sum =
+        add_scratch(m, dtype_bytes(DTYPE_INT64) * shape_elements(&operands[0].shape));
     const uint32_t mask = spread_mask(m, &operands[0], &operands[1]);
     add_kernel(m, kernel, operands);
     if (mask != GRAPH_NONE)
@@ -339,7 +338,7 @@ static uint32_t find_selected(struct making *m, uint32_t birth)
         return GRAPH_NONE;
     const uint32_t mask = spread_mask(m, &x[0], &x[1]);
     const uint32_t where =
-        add_scratch(m, WHERE_BYTES * x[0].shape.rank * shape_elements(&type->shape));
+        add_scratch(m, dtype_bytes(DTYPE_INT64) * x[0].shape.rank * shape_elements(&type->shape));
     if (mask != GRAPH_NONE)
         add_step(m, STEP_DEATH, mask);
     return where;
