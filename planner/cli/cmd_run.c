@@ -195,9 +195,6 @@ static void start(const struct launch *launch, int messages, int output)
     for (uint32_t i = 0; i < passed; i++)
         arguments[count++] = options[i];
     arguments[count] = NULL;
-    /* A stream is one thread (host_device.c): a pool of them, made when OpenBLAS is loaded, would
-     * only take turns at waiting. */
-    setenv("OPENBLAS_NUM_THREADS", "1", 0);
     dup2(messages, STDERR_FILENO);
     if (output >= 0)
         dup2(output, STDOUT_FILENO);

@@ -10,7 +10,7 @@
 #include "runtime/device/clock.h"
 #include "runtime/execution/record.h"
 #include "runtime/execution/status.h"
-#include "runtime/host/blas_core.h"
+#include "runtime/host/blas_environment.h"
 #include "runtime/host/host_device.h"
 #include "runtime/loader/cuda_load.h"
 #include "runtime/program/launch.h"
@@ -410,14 +410,14 @@ static int fail(struct run *run, const struct err *err)
     return status;
 }
 
-/* Begins anew where OpenBLAS did not take the kernels it should, before anything has happened.
- * Where that fails they are slower, and nothing else. */
-static void choose_blas_core(char **argv)
+/* Begins anew where OpenBLAS was loaded otherwise than it should, before anything has happened.
+ * Where that fails it is slower, and nothing else. */
+static void begin_with_blas(char **argv)
 {
-    const char *core = blas_core();
     char self[4096];
-    const ssize_t length = core ? readlink("/proc/self/exe", self, sizeof self - 1) : -1;
-    if (length <= 0 || setenv(BLAS_CORE_VARIABLE, core, 0) != 0)
+    const ssize_t length =
+        blas_environment() ? readlink("/proc/self/exe", self, sizeof self - 1) : -1;
+    if (length <= 0)
         return;
     self[length] = '\0';
     execv(self, argv); /* by its path: its name is what ps shows */
@@ -427,7 +427,7 @@ int main(int argc, char **argv)
 {
     struct run run = {.plan = NULL};
     struct err err = {0};
-    choose_blas_core(argv);
+    begin_with_blas(argv);
     standard_output_check_at_exit();
     json_set_alloc_funcs(xmalloc, free); /* half a document is none */
     signal(SIGXFSZ, SIG_IGN);            /* a file that grows too large is an error, not a death */

@@ -62,7 +62,7 @@ static void a_run_that_is_ended_leaves_no_ranks(void **state)
         /* a path that the shell's own line, which is a process, too, does not have */
         const int status =
             shell("exec 2>&1; plan=%s/end; plan=${plan}ed/plan.json; "
-                  "^/shardplan run $plan --steps 1000000 >%s/steps & run=$!; "
+                  "env --default-signal=HUP ^/shardplan run $plan --steps 1000000 >%s/steps & run=$!; "
                   "n=0; until grep -q step %s/steps || [ $((n+=1)) = 300 ]; do sleep 0.1; done; "
                   "kill -%s $run; wait $run; status=$?; "
                   "n=0; while pgrep -f $plan && [ $((n+=1)) != 100 ]; do sleep 0.1; done; "
