@@ -60,14 +60,14 @@ static void a_run_that_is_ended_leaves_no_ranks(void **state)
     static const int statuses[] = {143, 129, 137};
     for (int i = 0; i < 3; i++) {
         /* a path that the shell's own line, which is a process, too, does not have */
-        const int status =
-            shell("exec 2>&1; plan=%s/end; plan=${plan}ed/plan.json; "
-                  "env --default-signal=HUP ^/shardplan run $plan --steps 1000000 >%s/steps & run=$!; "
-                  "n=0; until grep -q step %s/steps || [ $((n+=1)) = 300 ]; do sleep 0.1; done; "
-                  "kill -%s $run; wait $run; status=$?; "
-                  "n=0; while pgrep -f $plan && [ $((n+=1)) != 100 ]; do sleep 0.1; done; "
-                  "[ $n -lt 100 ] && exit $status",
-                  folder, folder, folder, signals[i]);
+        const int status = shell(
+            "exec 2>&1; plan=%s/end; plan=${plan}ed/plan.json; "
+            "env --default-signal=HUP ^/shardplan run $plan --steps 1000000 >%s/steps & run=$!; "
+            "n=0; until grep -q step %s/steps || [ $((n+=1)) = 300 ]; do sleep 0.1; done; "
+            "kill -%s $run; wait $run; status=$?; "
+            "n=0; while pgrep -f $plan && [ $((n+=1)) != 100 ]; do sleep 0.1; done; "
+            "[ $n -lt 100 ] && exit $status",
+            folder, folder, folder, signals[i]);
         if (status != statuses[i])
             fail_msg("%s: %d: %s", signals[i], status, program_output());
     }
