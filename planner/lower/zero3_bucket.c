@@ -2,28 +2,64 @@
  * see zero3.h. */
 #include "lower/zero3.h"
 
+#include "base/request.h"
+
 #include <stdlib.h>
 
-/* The pieces of gradients that are shorter than a rank's part, from rank to rank: most parameters
- * have none. Returns how many, in a list of the lowering's. */
+/* What pads a rank's piece of a gradient to a whole part, in elements. */
+static uint64_t missing_of(const struct lowering *low, uint32_t p, uint32_t rank)
+{
+    const struct zero3 *z = zero3_of(low);
+    const struct part part =
+        placement_part(zero3_placement(low, p), &low->plan->params[p].shape, z->ranks, rank);
+    return z->params[p].part - part_elements(&part);
+}
+
+static uint32_t new_pad(struct lowering *low, uint64_t elements)
+{
+    return alloc_buffer(low, CATEGORY_REDUCE_SCATTER, zero3_of(low)->reduce_lane, ATEN_EMPTY,
+                        low->strategy->compute, flat(elements));
+}
+
+/* The pads of all ranks from `first` on, as one tensor that takes as much of the allocator's
+ * blocks. Behind the first of them a rank has nothing but its pad. */
+static uint32_t new_pads_at_once(struct lowering *low, uint32_t p, uint32_t first)
+{
+    const struct zero3 *z = zero3_of(low);
+    const uint64_t size = dtype_bytes(low->strategy->compute);
+    const uint64_t bytes = request_round(missing_of(low, p, first) * size) +
+                           (z->ranks - first - 1) * request_round(z->params[p].part * size);
+    return new_pad(low, bytes / size);
+}
+
+/* Pads the pieces of gradients that are shorter than a rank's part, from rank to rank: most
+ * parameters have none, and of those that have, only the last ranks. Where it is more than
+ * PADS_EACH of a parameter, which nobody has recorded, a step would be millions of tensors of a few
+ * bytes: they are one. Returns how many there are, in a list of the lowering's. */
+enum { PADS_EACH = 1024 };
 static uint32_t fill_up(struct lowering *low, uint32_t **out)
 {
     const struct zero3 *z = zero3_of(low);
-    uint32_t *uneven = none_array(low, z->in_count), uneven_count = 0, count = 0;
+    uint32_t *first = none_array(low, z->in_count); /* rank whose part is not full */
+    uint32_t rank = z->ranks, most = 0, count = 0;
+    for (uint32_t i = 0; i < z->in_count; i++) {
+        const uint64_t n = zero3_elements(low, z->in[i]), part = z->params[z->in[i]].part;
+        first[i] = (uint32_t)(n / part);
+        const uint32_t pads = z->ranks - first[i];
+        most += pads > PADS_EACH ? 1 : pads;
+        if (pads <= PADS_EACH && first[i] < rank)
+            rank = first[i];
+    }
+    uint32_t *pads = *out = none_array(low, most);
     for (uint32_t i = 0; i < z->in_count; i++)
-        if (z->params[z->in[i]].part * z->ranks != zero3_elements(low, z->in[i]))
-            uneven[uneven_count++] = z->in[i];
-    uint32_t *pads = *out = none_array(low, uneven_count * z->ranks);
-    for (uint32_t rank = 0; rank < z->ranks && uneven_count; rank++)
-        for (uint32_t i = 0; i < uneven_count; i++) {
-            const uint32_t p = uneven[i];
-            const struct part part = placement_part(zero3_placement(low, p),
-                                                    &low->plan->params[p].shape, z->ranks, rank);
-            const uint64_t missing = z->params[p].part - part_elements(&part);
-            if (missing)
-                pads[count++] = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, z->reduce_lane,
-                                             ATEN_EMPTY, low->strategy->compute, flat(missing));
+        if (z->ranks - first[i] > PADS_EACH) {
+            pads[count++] = new_pads_at_once(low, z->in[i], first[i]);
+            first[i] = z->ranks;
         }
+    for (; rank < z->ranks; rank++)
+        for (uint32_t i = 0; i < z->in_count; i++)
+            if (rank >= first[i])
+                pads[count++] = new_pad(low, missing_of(low, z->in[i], rank));
     return count;
 }
 
