@@ -42,6 +42,11 @@ enum code model_default_code(enum arch arch)
     return family_of(arch)->code;
 }
 
+bool model_has_code(enum arch arch, enum code code)
+{
+    return family_of(arch)->builder[code] != NULL;
+}
+
 const char *arch_name(enum arch arch)
 {
     return family_of(arch)->name;

@@ -382,6 +382,8 @@ uint32_t model_longest(const struct model_config *config);
 
 /* The op sequence this architecture runs by default: one that it has. */
 enum code model_default_code(enum arch arch);
+/* Whether it is planned as that code writes it. */
+bool model_has_code(enum arch arch, enum code code);
 
 /* Builds the graph of one forward pass. The caller owns *out: graph_free. ERR_INVALID when the
  * job does not go with the model (a sequence longer than its positions, a code that nobody wrote it

@@ -10,17 +10,15 @@
  *     compute mm(b30 <- b21, wq) ; ...
  *     optimizer ; free ... ; mark "end"
  *
- * A free is issued where the host drops the last reference. Its lane is the buffer's pool; another
- * one is a lane whose work still uses the memory (PyTorch's record_stream): the buffer is gone, and
- * may be allocated again, as another block, but its block comes back to the pool only when that
- * lane is done with it (memory/deferred.h). Where PyTorch says so before it frees, or of more than
- * one lane, a `use` stands there: its lane is one more that the free, which then has to be such a
- * one, waits for.
+ * A free is issued where the host drops the last reference. It names the lane that the buffer was
+ * allocated on; or another one, whose work still uses the memory (PyTorch's record_stream): then the
+ * buffer is gone, but its block comes back to the pool only when that lane is done with it
+ * (memory/deferred.h). A `use` before such a free names one lane more that has to be done.
  *
  * The program is one step that can be repeated. `resident` buffers (sharded parameters, optimizer
  * states, inputs) are allocated once: before the first step, or by instructions flagged
- * PLAN_FIRST_STEP in it, as PyTorch's optimizers do. One that is there before may be freed, and
- * allocated again by the step's end. A `carried` buffer (a gradient that outlives zero_grad) goes
+ * PLAN_FIRST_STEP in it, as PyTorch's optimizers do. A step may free one, and allocates it again
+ * then before it ends. A `carried` buffer (a gradient that outlives zero_grad) goes
  * from one step into the next, which frees it, PLAN_LATER_STEPS, and allocates it again. Everything
  * else is freed by the step's end.
  *

@@ -281,12 +281,43 @@ static void put_gib(FILE *file, const char *name, uint64_t bytes)
     fprintf(file, "  %-24s%*.2f", name, 10 - (over > 0 ? over : 0), gib(bytes));
 }
 
-static void row(FILE *file, const char *name, uint64_t bytes, uint64_t total)
+/* What a table of two decimals shows as more than nothing. */
+static bool shows(uint64_t bytes)
 {
-    if (bytes == 0)
+    return gib(bytes) >= 0.005;
+}
+
+/* How much of the optimizer's memory at the peak is of one step: what foreach's kernels leave for
+ * the next one, as opposed to what is kept between steps. */
+static uint64_t optimizer_temporaries(const struct plan *plan, uint32_t peak)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i <= peak; i++) {
+        const struct plan_instruction *instruction = &plan->instructions[i];
+        if ((instruction->op != PLAN_ALLOC && instruction->op != PLAN_FREE) ||
+            !plan_is_issued(instruction, false))
+            continue;
+        const struct buffer *buffer = &plan->buffers[instruction->arg];
+        if (buffer->category == CATEGORY_OPTIMIZER && buffer->pool != LANE_HOST)
+            bytes += instruction->op == PLAN_ALLOC ? buffer->bytes : -buffer->bytes;
+    }
+    return bytes;
+}
+
+static void print_category(FILE *file, const struct job *job, const struct prediction *p,
+                           enum category category)
+{
+    const struct memory *m = &p->memory;
+    const uint64_t bytes = m->device_categories[category];
+    if (!shows(bytes))
         return;
-    put_gib(file, name, bytes);
-    style_bar(file, total ? (double)bytes / (double)total : 0.0, STYLE_BAR);
+    put_gib(file, palette_category(category).name, bytes);
+    style_bar(file, p->device_bytes ? (double)bytes / (double)p->device_bytes : 0.0, STYLE_BAR);
+    const uint64_t brief =
+        category == CATEGORY_OPTIMIZER ? optimizer_temporaries(p->plan, m->device.instruction) : 0;
+    if (shows(brief))
+        fprintf(file, "  %.2f of it for this step alone%s", gib(brief),
+                job->strategy.impl == IMPL_FOREACH ? ": none with --optimizer-impl fused" : "");
     fputc('\n', file);
 }
 
@@ -301,6 +332,34 @@ static void print_recording(FILE *file, const struct recording *recording)
                 count, unknown);
 }
 
+/* The code was not chosen, and transformers' is another one. */
+static bool other_code(const struct settings *settings, const struct job *job)
+{
+    return !settings_is_given(settings, settings_find(settings, "code", NULL)) &&
+           job->model.code != CODE_HF && model_has_code(job->config.arch, CODE_HF);
+}
+
+/* What decides about the verdict and was not given. */
+static void print_assumed(FILE *file, const struct style *s, const struct settings *settings,
+                          const struct job *job)
+{
+    static const char *const names[] = {"seq", "checkpointing"};
+    const char *before = "assumed: ";
+    char text[NUMBER_TEXT];
+    if (job->config.recording)
+        return; /* which says what it is of */
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct setting *row = settings_find(settings, names[i], NULL);
+        if (!row || settings_is_given(settings, row))
+            continue;
+        fprintf(file, "%s%s--%s %s%s", s->dim, before, names[i],
+                settings_get(settings, names[i], text), s->off);
+        before = " ";
+    }
+    if (*before == ' ')
+        fputc('\n', file);
+}
+
 static void print_title(FILE *file, const struct style *s, const struct settings *settings,
                         const struct job *job, const struct machine *machine,
                         const struct prediction *p)
@@ -312,7 +371,8 @@ static void print_title(FILE *file, const struct style *s, const struct settings
     if (job->config.recording)
         print_recording(file, job->config.recording);
     else
-        fprintf(file, "as %s writes it\n", code_name(job->model.code));
+        fprintf(file, "as %s writes it%s\n", code_name(job->model.code),
+                other_code(settings, job) ? " (--code hf: as transformers does)" : "");
     fprintf(file, "%s on %u x %s", system_name(t->system), t->world, machine->profile.title);
     if (t->replicate > 1)
         fprintf(file, " (HSDP %u x %u)", t->replicate, t->world / t->replicate);
@@ -329,7 +389,9 @@ static void print_title(FILE *file, const struct style *s, const struct settings
                 job->model.bits4.kind == BITS4_NF4 ? "nf4" : "fp4",
                 job->model.bits4.twice ? ", double quantization" : "",
                 dtype_brief(job->model.bits4.compute));
-    fprintf(file, "%s\n\n", job->model.autocast ? ", forward under autocast (bf16)" : "");
+    fprintf(file, "%s\n", job->model.autocast ? ", forward under autocast (bf16)" : "");
+    print_assumed(file, s, settings, job);
+    fputc('\n', file);
 }
 
 static void print_notes(FILE *file, const struct job *job, bool all)
@@ -348,13 +410,13 @@ static void print_notes(FILE *file, const struct job *job, bool all)
     fputc('\n', file);
 }
 
-static void print_categories(FILE *file, const struct style *s, const struct prediction *p)
+static void print_categories(FILE *file, const struct style *s, const struct job *job,
+                             const struct prediction *p)
 {
     const struct memory *m = &p->memory;
     fprintf(file, "  %sat the peak                   GiB%s\n", s->dim, s->off);
     for (int i = 0; i < CATEGORY_WORKSPACE; i++)
-        row(file, palette_category((enum category)i).name, m->device_categories[i],
-            p->device_bytes);
+        print_category(file, job, p, (enum category)i);
     fprintf(file, "  %-24s %9.2f\n\n", "requested by tensors", gib(m->device.bytes));
     fprintf(file, "  %-24s %9.2f  rounded to blocks, with kernel workspaces\n", "allocated",
             gib(m->allocated.bytes));
@@ -406,17 +468,19 @@ static void print_calls(FILE *file, const struct prediction *p)
 {
     uint32_t mallocs, frees;
     prediction_calls(p, &mallocs, &frees);
-    fprintf(file, "        only by giving cached memory back: ");
-    if (mallocs + frees)
-        fprintf(file, "%u cudaFree, %u cudaMalloc a step", frees, mallocs);
-    else
-        fprintf(file, "%u cudaFree, %u cudaMalloc in the first steps, none later",
-                p->settling_frees, p->settling_mallocs);
     fprintf(file,
-            ";\n        %.2f GiB would be held on a larger GPU, %.2f is the least.\n"
-            "        Of 12 published runs like it 6 took 16 to 36 %% longer than predicted;\n"
-            "        of 9 more reports of such jobs 4 are of running out of memory\n",
-            gib(p->unconstrained_bytes), gib(p->least_bytes));
+            "        only by giving cached memory back: tensors take %.2f GiB, and what the "
+            "allocator keeps for\n        later %.2f on a larger GPU; here it runs full, ",
+            gib(p->least_bytes), gib(p->unconstrained_bytes));
+    if (mallocs + frees)
+        fprintf(file, "%u cudaFree and %u cudaMalloc a step.\n", frees, mallocs);
+    else
+        fprintf(file, "%u cudaFree and %u cudaMalloc in the first steps, none later.\n",
+                p->settling_frees, p->settling_mallocs);
+    fputs("        A risk: of 12 published runs like it 6 took 16 to 36 % longer than predicted, "
+          "of 9 "
+          "more\n        reports of such jobs 4 are of running out of memory\n",
+          file);
 }
 
 static void print_host_verdict(FILE *file, const struct style *s, const struct prediction *p)
@@ -436,11 +500,11 @@ static void print_verdict(FILE *file, const struct style *s, const struct machin
         print_host_verdict(file, s, p);
     if (!p->fits_gpu && least > capacity)
         fprintf(file,
-                "  %sdoes not fit%s: %.2f GiB needed at the least, %.2f there, %.2f too much\n",
+                "  %sdoes not fit%s: %.2f GiB with nothing cached, %.2f there, %.2f too much\n",
                 s->bad, s->off, least, capacity, least - capacity);
     else if (!p->fits_gpu)
         fprintf(file,
-                "  %sdoes not fit%s: %.2f of %.2f GiB at the least, but fragmentation "
+                "  %sdoes not fit%s: %.2f of %.2f GiB with nothing cached, but fragmentation "
                 "needs more (%.2f on a larger GPU)\n",
                 s->bad, s->off, least, capacity, gib(p->unconstrained_bytes));
     else
@@ -466,11 +530,15 @@ static void print_peak(FILE *file, const struct prediction *p)
 {
     char what[512], module[160];
     const struct memory *m = &p->memory;
+    const char *part = step_part_name(m->device.part);
     module_text(p, m->device.instruction, module);
-    fprintf(file, "\n  peak: instruction %u, %s%s%s: %s\n",
-            plan_place_in_step(p->plan, m->device.instruction), step_part_name(m->device.part),
-            module[0] ? ", " : "", module,
-            result_what(p->plan, m->device.instruction, what, sizeof what));
+    const bool inside = module[0] && strcmp(module, part) != 0;
+    const struct plan_instruction *at = &p->plan->instructions[m->device.instruction];
+    fprintf(file, "\n  peak: %s", result_what(p->plan, m->device.instruction, what, sizeof what));
+    if (at->op == PLAN_ALLOC)
+        fprintf(file, ", %.2f GiB", gib(p->plan->buffers[at->arg].bytes));
+    fprintf(file, " (%s%s%s, instruction %u)\n", part, inside ? ", " : "", inside ? module : "",
+            plan_place_in_step(p->plan, m->device.instruction));
     const char *before = "  highest in";
     for (int i = 0; i < PART_COUNT; i++) {
         if (m->device_part_peaks[i] ==
@@ -603,9 +671,10 @@ void result_print_late(FILE *file, const struct prediction *p, uint64_t clocked_
         return;
     fprintf(
         file,
-        "\n  late frees: memory that another stream uses (record_stream) comes back here where a "
-        "wait\n  shows that it is done with it, on a GPU as soon as it is: %.2f GiB are the "
-        "least that is reserved",
+        "\n  late frees: blocks that another stream uses (record_stream) are counted until a wait "
+        "shows that\n  it is done with them; a GPU has them back as soon as it is: reserved is "
+        "%.2f "
+        "GiB there at the least",
         gib(p->memory.allocated.bytes));
     if (clocked_bytes)
         fprintf(file, ",\n  %.2f by this machine's clock\n", gib(clocked_bytes));
@@ -620,7 +689,7 @@ void result_print(FILE *file, const struct settings *settings, const struct job 
     print_title(file, &s, settings, job, machine, p);
     const struct job there = on_machine(job, machine);
     print_notes(file, &there, settings->explain);
-    print_categories(file, &s, p);
+    print_categories(file, &s, job, p);
     print_host(file, &s, machine, p);
     fputc('\n', file);
     print_verdict(file, &s, machine, p);

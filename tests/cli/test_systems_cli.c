@@ -221,7 +221,7 @@ static void what_is_compared_is_said(void **state)
                    "fit " TOY " --strategy ddp,fsdp2");
     assert_int_equal(shardplan("fit " TOY " --strategy fsdp1,fsdp2"), 0);
     assert_null(strstr(program_output(), "in other dtypes"));
-    shardplan_says(0, "late frees: memory that another stream uses (record_stream)",
+    shardplan_says(0, "late frees: blocks that another stream uses (record_stream)",
                    "fit llama-3.1-8b --gpus 8 --strategy zero3 --seq 4096");
     assert_int_equal(shardplan("fit llama-3.1-8b --gpus 8 --seq 4096"), 0);
     assert_null(strstr(program_output(), "late frees"));
