@@ -4,6 +4,7 @@
  * The estimates are deepspeed 0.19.8's estimate_zero2_model_states_mem_needs and
  * estimate_zero3_model_states_mem_needs (runtime/zero/stage_1_and_2.py, stage3.py) with the numbers
  * that they print. */
+#include "base/request.h"
 #include "job/job.h"
 #include "lower/outline.h"
 #include "memory/replay.h"
@@ -431,6 +432,53 @@ static uint64_t gathered_bytes(const struct job *job, uint32_t *quantized)
     return bytes;
 }
 
+/* Blocks of the allocator that pads take: of all that the ranks from n / part on have too little.
+ */
+static uint64_t pad_blocks(const struct plan *plan, uint64_t ranks, uint64_t element)
+{
+    uint64_t bytes = 0;
+    for (uint32_t p = 0; p < plan->param_count; p++) {
+        const uint64_t n = shape_elements(&plan->params[p].shape);
+        const uint64_t part = placement_chunk(n, (uint32_t)ranks);
+        for (uint64_t rank = 0; rank < ranks; rank++) {
+            const uint64_t before = rank * part < n ? rank * part : n;
+            const uint64_t own = n - before < part ? n - before : part;
+            bytes += request_round((part - own) * element);
+        }
+    }
+    return bytes;
+}
+
+/* Up to 1,024 ranks each pad is a tensor; of more, which would be millions in a step, they are one
+ * a gradient. The blocks are the same. */
+static void pads_take_their_blocks_one_by_one_or_at_once(void **state)
+{
+    (void)state;
+    static const uint32_t worlds[] = {7, 96, 1000, 5000, 20000};
+    struct err err = {0};
+    for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++) {
+        struct plan *plan;
+        struct job job = even_job(SYSTEM_ZERO3, 3, worlds[w]);
+        uint64_t bytes = 0, pads = 0;
+        assert_int_equal(job_plan(&job, &plan, NULL, &err), ERR_OK);
+        for (uint32_t i = 0; i < plan->instruction_count; i++) {
+            const struct plan_instruction *in = &plan->instructions[i];
+            const struct buffer *buffer = &plan->buffers[in->arg];
+            if (in->op != PLAN_ALLOC || buffer->category != CATEGORY_REDUCE_SCATTER ||
+                strncmp(plan->labels[buffer->label], "empty", 5) != 0)
+                continue;
+            bytes += request_round(buffer->bytes);
+            pads++;
+        }
+        const uint64_t element = dtype_bytes(job.strategy.compute);
+        assert_true(bytes > 0);
+        assert_int_equal(bytes, pad_blocks(plan, worlds[w], element));
+        if (worlds[w] > 1024)
+            assert_true(pads <= 1024 * (uint64_t)plan->param_count);
+        plan_free(plan);
+    }
+}
+
 /* A byte an element in place of two, and four for at most 8,000 of them; what hpZ gathers, too. */
 static void quantised_gathers_bring_half_the_bytes(void **state)
 {
@@ -616,6 +664,7 @@ int main(void)
         cmocka_unit_test(leaf_modules_are_read),
         cmocka_unit_test(keys_and_defaults_are_of_a_version),
         cmocka_unit_test(what_is_offloaded_is_on_the_host),
+        cmocka_unit_test(pads_take_their_blocks_one_by_one_or_at_once),
         cmocka_unit_test(quantised_gathers_bring_half_the_bytes),
         cmocka_unit_test(quantised_reductions_send_a_quarter_of_the_bytes),
         cmocka_unit_test(quantised_reductions_that_cannot_be_are_refused),
