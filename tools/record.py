@@ -202,7 +202,7 @@ def cuda_rms_norm(input, normalized_shape, weight=None, eps=None):
     return FusedRMSNorm.apply(input, weight)
 
 
-ATEN_LINEAR, ATEN_ONE_HOT = F.linear, F.one_hot
+ATEN_LINEAR, ATEN_ONE_HOT, ATEN_GROUP_NORM = F.linear, F.one_hot, torch.group_norm
 
 
 def cuda_linear(input, weight, bias=None):
@@ -222,9 +222,18 @@ def cuda_one_hot(tensor, num_classes=-1):
     return torch.zeros(*tensor.shape, num_classes, dtype=torch.int64).scatter_(-1, tensor.unsqueeze(-1), 1)
 
 
+def cuda_group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
+    """Its input is one piece there, whatever the order of its elements was; a CPU keeps channels that come last
+    (group_norm.cpp)."""
+    if torch.is_autocast_enabled("cpu") and input.is_floating_point():
+        input = input.float()
+    return ATEN_GROUP_NORM(input.contiguous(), num_groups, weight, bias, eps, cudnn_enabled)
+
+
 @contextlib.contextmanager
 def as_on_cuda():
-    saved = F.scaled_dot_product_attention, F.dropout, F.linear, F.one_hot
+    saved = F.scaled_dot_product_attention, F.dropout, F.linear, F.one_hot, torch.group_norm
+    torch.group_norm = cuda_group_norm
     F.scaled_dot_product_attention, F.dropout, F.linear, F.one_hot = cuda_attention, cuda_dropout, cuda_linear, cuda_one_hot
     if ATEN_RMS_NORM:
         F.rms_norm = cuda_rms_norm
@@ -232,7 +241,7 @@ def as_on_cuda():
         with dropout_of_aten():
             yield
     finally:
-        F.scaled_dot_product_attention, F.dropout, F.linear, F.one_hot = saved
+        F.scaled_dot_product_attention, F.dropout, F.linear, F.one_hot, torch.group_norm = saved
         if ATEN_RMS_NORM:
             F.rms_norm = ATEN_RMS_NORM
 
@@ -417,6 +426,13 @@ def is_dense(tensor):
     return True
 
 
+def grouped_mm(x, y, offs=None, bias=None, out_dtype=None):
+    """Of dtypes that fake tensors have no kernel for: what both a CPU and a GPU fall back to allocates its result
+    alone (_grouped_mm_fallback of GroupedMMUtils.h)."""
+    from torch._meta_registrations import _create_grouped_mm_output_tensor
+    return _create_grouped_mm_output_tensor(x, y, offs, out_dtype or x.dtype)
+
+
 def simple(value):
     if isinstance(value, (bool, int, float)):
         return value if abs(value) < float("inf") else None
@@ -562,7 +578,12 @@ class Stream(TorchDispatchMode):
             return self.scalar(args[0])
         name = op_name(func)
         within = self.within_repeat(args[0]) if func is aten.repeat_interleave.Tensor else None
-        out = self.of_known_shape(func, args, kwargs) if depends_on_data(func) else func(*args, **kwargs)
+        if name == "_grouped_mm" and args[0].dtype != torch.bfloat16:
+            out = grouped_mm(*args, **kwargs)
+        elif func is aten.native_group_norm_backward.default:   # of a gradient in one piece, whatever it was given
+            out = func(args[0].contiguous(), *args[1:], **kwargs)
+        else:
+            out = self.of_known_shape(func, args, kwargs) if depends_on_data(func) else func(*args, **kwargs)
         outs = [(t, i) for i, t in enumerate(out if isinstance(out, (tuple, list)) else (out,))
                 if isinstance(t, torch.Tensor)]
         self.follow(func, args, kwargs, [t for t, _ in outs])
@@ -615,6 +636,12 @@ class Stream(TorchDispatchMode):
     def follow(self, func, args, kwargs, outs):
         """What follows from known numbers is computed: models ask whether a mask is all ones, how long a
         sequence is, or which picture is black."""
+        if func is aten.rand.default and outs[0].numel() == 1:      # such as whether a layer is dropped: it seldom is
+            self.guessed["a number drawn at random was taken for 0.5: what is done as it is less, such as dropping a layer, is not "
+                         "what every step does"] = 1
+            with _disable_current_modes():
+                self.values[outs[0]] = torch.full(outs[0].shape, 0.5, dtype=outs[0].dtype)
+            return
         tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         limit = max([KNOWN_ELEMENTS] + [t.numel() for t in tensors if t in self.values])
         if not outs or any(t.numel() > limit or t.is_floating_point() and not tensors for t in outs):

@@ -78,7 +78,7 @@ static enum op_kind_recorded kind_of(const char *name)
         enum op_kind_recorded kind;
     } kinds[] = {
         {"native_layer_norm", RECORDED_NORM},
-        {"native_group_norm", RECORDED_NORM},
+        {"native_group_norm_backward", RECORDED_GROUP_NORM_BACKWARD},
         {"_scaled_dot_product_flash_attention", RECORDED_FLASH},
         {"_scaled_dot_product_flash_attention_backward", RECORDED_FLASH_BACKWARD},
         {"index_put", RECORDED_PUT},

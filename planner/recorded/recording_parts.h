@@ -11,8 +11,9 @@
 /* What a call is beyond its cost, where autograd or a GPU do otherwise than the recording. */
 enum op_kind_recorded {
     RECORDED_OTHER,
-    RECORDED_NORM,  /* statistics are in fp32 on a GPU */
-    RECORDED_FLASH, /* forward: which library, and so what it keeps, is the GPU's choice */
+    RECORDED_NORM,                /* statistics are in fp32 on a GPU */
+    RECORDED_GROUP_NORM_BACKWARD, /* dy, x ...: of dy as one piece */
+    RECORDED_FLASH,               /* forward: which library, and so what it keeps, is the GPU's choice */
     RECORDED_FLASH_BACKWARD,
     RECORDED_PUT,          /* autograd puts into its first operand where that is no subclass */
     RECORDED_SAFE_SOFTMAX, /* more than one kernel on real tensors */
@@ -81,5 +82,8 @@ enum err_code recording_line(const struct recording *recording,
 
 /* Reads the table "calls" of the header. */
 enum err_code recording_read_calls(struct recording *recording, struct err *err);
+
+/* Whether elements are one after the other in the order of dims (torch's is_contiguous). */
+bool recorded_in_order(const struct operand *operand, const struct strides *strides);
 
 #endif

@@ -7,7 +7,7 @@
  *       with the addition;
  *     - index_backward and its like put into the zeros they made, which die with the call otherwise
  *       (areAnyTensorSubclassLike, FunctionsManual.cpp);
- *     - layer norm and group norm keep their statistics in fp32 (layer_norm_kernel.cu);
+ *     - layer norm keeps its statistics in fp32 (layer_norm_kernel.cu), unlike group norm;
  *     - _safe_softmax is three calls (SoftMax.cpp);
  *     - masks are as large as what they are laid over, and say in 64 bits where each element goes.
  * Which library computes attention is a choice of its own: flash was recorded.
@@ -324,24 +324,38 @@ static void make_scatter(struct making *m, const struct kernel *kernel,
 }
 
 /* The elements that a mask chooses are found first, each by an index of every dim (masked_select of
- * IndexKernel.cpp by way of nonzero, Nonzero.cu), before the result of step `birth` is born. */
-static uint32_t find_selected(struct making *m, uint32_t birth)
+ * IndexKernel.cpp by way of nonzero, Nonzero.cu). */
+static uint32_t find_selected(struct making *m, const struct operand *x, const struct shape *chosen)
 {
-    const struct recorded_step *steps = m->steps->of;
-    const struct recorded_type *type = &m->recording->types[steps[birth].arg];
-    if (m->choice->autograd != AUTOGRAD_GPU || op_of_type(m, type)->kind != RECORDED_SELECT ||
-        birth + 1 >= m->steps->count || steps[birth + 1].kind != RECORDED_CALL)
-        return GRAPH_NONE;
-    const struct recorded_call *call = &m->recording->calls[steps[birth + 1].arg];
-    const struct operand *x = call->kernel.operands;
-    if (call->op != type->op || call->kernel.ins < 2)
-        return GRAPH_NONE;
     const uint32_t mask = spread_mask(m, &x[0], &x[1]);
     const uint32_t where =
-        add_scratch(m, dtype_bytes(DTYPE_INT64) * x[0].shape.rank * shape_elements(&type->shape));
+        add_scratch(m, dtype_bytes(DTYPE_INT64) * x[0].shape.rank * shape_elements(chosen));
     if (mask != GRAPH_NONE)
         add_step(m, STEP_DEATH, mask);
     return where;
+}
+
+/* What a call makes for itself before its results, the first of which is step `birth`; GRAPH_NONE:
+ * nothing. Group norm's backward copies a gradient whose elements are in another order
+ * (native_group_norm_backward of group_norm.cpp, on a GPU as on a CPU). */
+static uint32_t made_before(struct making *m, uint32_t birth)
+{
+    const struct recorded_step *steps = m->steps->of;
+    const struct recorded_type *type = &m->recording->types[steps[birth].arg];
+    const enum op_kind_recorded kind = op_of_type(m, type)->kind;
+    if (m->choice->autograd != AUTOGRAD_GPU || ordinal(m, birth) > 0)
+        return GRAPH_NONE;
+    while (birth + 1 < m->steps->count && steps[birth].kind == RECORDED_BIRTH)
+        birth++;
+    const struct recorded_call *call = &m->recording->calls[steps[birth].arg];
+    const struct operand *x = call->kernel.operands;
+    if (steps[birth].kind != RECORDED_CALL || call->op != type->op || call->kernel.ins < 2)
+        return GRAPH_NONE;
+    if (kind == RECORDED_SELECT)
+        return find_selected(m, x, &type->shape);
+    if (kind == RECORDED_GROUP_NORM_BACKWARD && !recorded_in_order(x, call->strides))
+        return add_scratch(m, shape_bytes(&x->shape, (enum dtype)x->dtype));
+    return GRAPH_NONE;
 }
 
 static void make_call(struct making *m, const struct recorded_step *step)
@@ -566,7 +580,8 @@ static void make_step(struct making *m, uint32_t index)
     case RECORDED_BIRTH:
         into = written_in_place(m, index);
         if (into == PLACE_NONE) {
-            m->selected = find_selected(m, index);
+            if (m->selected == GRAPH_NONE)
+                m->selected = made_before(m, index);
             make_birth(m, index);
         } else {
             m->buffer[step->buffer] = m->buffer[into];

@@ -82,10 +82,15 @@ static void plan_model(const char *path, const struct machine *machine)
         }
         const bool frozen = systems[i] == SYSTEM_FSDP1 && strstr(err.text, ": frozen in a unit");
         /* DINOv2's mask_token, XLNet's mask_emb, the head of SigLIP 2; the last layer of LLaVA's
-         * tower */
+         * tower; what the last block of Qwen-Image makes of text, the norm of CLIP's class token,
+         * decoders' attention to an encoder that is not there, DeepSeek-V3.2's choice of keys */
         const bool unused = strstr(err.text, ".mask_token is ") ||
                             strstr(err.text, ".mask_emb is ") ||
                             strstr(err.text, ".head.probe is ") ||
+                            strstr(err.text, ".attn.to_add_out.weight is ") ||
+                            strstr(err.text, ".post_layernorm.weight is ") ||
+                            strstr(err.text, ".encoder_attn.k_proj.weight is ") ||
+                            strstr(err.text, ".indexer.wq_b.weight is ") ||
                             strstr(err.text, "backward never comes to module ");
         if (rc == ERR_UNSUPPORTED && (unused || frozen)) { /* Whisper's positions are frozen */
             err = (struct err){0};
