@@ -76,6 +76,14 @@ static void events_equal_those_of_pictures_among_tokens(void **state)
     events_are_equal("tests/data/truth/pictures_real_events.jsonl", 32);
 }
 
+/* Models that nothing here was written for, planned from a recording: diffusion's transformers and
+ * networks of convolutions, encoders and decoders of sounds, pictures and text. */
+static void events_equal_those_of_other_architectures(void **state)
+{
+    (void)state;
+    events_are_equal("tests/data/truth/architectures_real_events.jsonl", 34);
+}
+
 static void products_in_float8_allocate_what_torchao_does(void **state)
 {
     (void)state;
@@ -124,6 +132,7 @@ int main(void)
         cmocka_unit_test(events_equal_those_of_weights_in_4_bits),
         cmocka_unit_test(events_equal_those_of_random_jobs),
         cmocka_unit_test(events_equal_those_of_pictures_among_tokens),
+        cmocka_unit_test(events_equal_those_of_other_architectures),
         cmocka_unit_test(products_in_float8_allocate_what_torchao_does),
         cmocka_unit_test(weights_gathered_in_float8_allocate_what_torchao_does),
         cmocka_unit_test(products_in_float8_do_so_under_later_versions),
