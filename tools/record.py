@@ -147,8 +147,12 @@ def cuda_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=F
         logsumexp = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
         return aten._scaled_dot_product_efficient_attention(
             query, key, value, attn_mask, logsumexp, dropout_p, is_causal, scale=scale)[0]
-    return aten._scaled_dot_product_attention_math(
-        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
+    Stream.maths += 1       # which adds its mask in place, but under a dispatch mode (attention.cpp)
+    try:
+        return aten._scaled_dot_product_attention_math(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
+    finally:
+        Stream.maths -= 1
 
 
 def cuda_dropout(input, p=0.5, training=True, inplace=False):
@@ -455,7 +459,7 @@ class Stream(TorchDispatchMode):
     """Writes down births, deaths and calls while it is entered."""
 
     current = None
-    linears = 0     # calls of nn.functional.linear that are under way
+    linears = maths = 0     # calls of nn.functional.linear, and of attention that is written out, that are under way
     values = WeakIdKeyDictionary()      # of integers and truth values, those of an earlier step too
 
     def __init__(self, tables, places):
@@ -562,8 +566,8 @@ class Stream(TorchDispatchMode):
 
     def is_sum(self, func, args, tensors):
         """Whether this adds to its first operand on real tensors, if nobody needs that then: a linear layer its bias,
-        or the engine two gradients. The first of them is an earlier node's, and was not given to the one that is run."""
-        if self.linears and func is aten.add.Tensor:
+        attention its mask, or the engine two gradients. The first of them is an earlier node's, and was not given to the one that is run."""
+        if (self.linears or self.maths) and func is aten.add.Tensor:
             return True
         if not self.backward or func is not aten.add.Tensor or torch.is_grad_enabled():
             return False
@@ -576,6 +580,9 @@ class Stream(TorchDispatchMode):
         kwargs = kwargs or {}
         if func is aten._local_scalar_dense.default:
             return self.scalar(args[0])
+        if func is aten.roll.default and len(args[1]) > 1:      # one dim after the other (roll_common of TensorTransformations.h)
+            first = self.__torch_dispatch__(func, types, (args[0], args[1][:1], args[2][:1]))
+            return self.__torch_dispatch__(func, types, (first, args[1][1:], args[2][1:]))
         name = op_name(func)
         within = self.within_repeat(args[0]) if func is aten.repeat_interleave.Tensor else None
         if name == "_grouped_mm" and args[0].dtype != torch.bfloat16:
@@ -608,8 +615,11 @@ class Stream(TorchDispatchMode):
                 ins.append((value, -1))
             elif simple(value) is not None:
                 arguments[key] = simple(value)
-        if self.is_sum(func, args, ins) and not args[0]._is_view() and is_dense(args[0]):
-            self.sums.append((len(self.steps), self.place_of(args[0])))
+        if self.is_sum(func, args, ins):
+            if self.maths or not args[0]._is_view() and is_dense(args[0]):
+                self.sums.append((len(self.steps), self.place_of(args[0])))
+            if self.backward:       # the engine's sum is where its first operand was: a third gradient is added there, too
+                self.born_in[id(out.untyped_storage())] = self.born_in.get(id(args[0].untyped_storage()), 0)
         self.call(name, ins, outs, arguments, flops_of(func, args, kwargs, out))
         return out
 

@@ -290,8 +290,8 @@ static void make_safe_softmax(struct making *m, const struct kernel *kernel,
         add_buffer(m, ATEN_ISNEGINF, DTYPE_BOOL, shape, shape_bytes(shape, DTYPE_BOOL));
     const uint32_t all = add_buffer(m, ATEN_ALL, DTYPE_BOOL, &rows, shape_bytes(&rows, DTYPE_BOOL));
     add_kernel(m, kernel, operands);
-    add_step(m, STEP_DEATH, infinite);
     add_step(m, STEP_DEATH, all);
+    add_step(m, STEP_DEATH, infinite);
 }
 
 /* ---- masks ---- */
