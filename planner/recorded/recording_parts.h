@@ -13,7 +13,7 @@ enum op_kind_recorded {
     RECORDED_OTHER,
     RECORDED_NORM,                /* statistics are in fp32 on a GPU */
     RECORDED_GROUP_NORM_BACKWARD, /* dy, x ...: of dy as one piece */
-    RECORDED_FLASH,               /* forward: which library, and so what it keeps, is the GPU's choice */
+    RECORDED_FLASH, /* forward: which library, and so what it keeps, is the GPU's choice */
     RECORDED_FLASH_BACKWARD,
     RECORDED_PUT,          /* autograd puts into its first operand where that is no subclass */
     RECORDED_SAFE_SOFTMAX, /* more than one kernel on real tensors */
