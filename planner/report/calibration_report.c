@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define CALIBRATION_SVG "calibration.svg"
 
@@ -27,22 +28,35 @@ static const char *rate(double seconds_each, double unit, char text[32])
     return text;
 }
 
+/* "bf16", or "bf16>fp32" of what comes out in another dtype than what goes in. */
+static const char *dtypes_of(const struct kernel_fit *f, char text[32])
+{
+    const bool same = f->key.to == f->key.dtype;
+    snprintf(text, 32, "%s%s%s", dtype_brief(f->key.dtype), same ? "" : ">",
+             same ? "" : dtype_brief(f->key.to));
+    return text;
+}
+
 static void print_kernels(FILE *file, const struct style *s, const struct calibration *c)
 {
-    fprintf(file, "  %s%-28s %-9s %-4s %5s %9s %8s %8s %7s %7s%s\n", s->bold, "work", "dtype",
-            "pass", "sizes", "latency", "GFLOP/s", "GB/s", "spread", "worst", s->off);
+    size_t wide = strlen("dtype");
+    for (uint32_t i = 0; i < c->fit_count; i++) {
+        char dtypes[32];
+        const size_t length = c->fits[i].any_kind ? 0 : strlen(dtypes_of(&c->fits[i], dtypes));
+        wide = length > wide ? length : wide;
+    }
+    fprintf(file, "  %s%-28s %-*s %-4s %5s %9s %8s %8s %7s %7s%s\n", s->bold, "work", (int)wide,
+            "dtype", "pass", "sizes", "latency", "GFLOP/s", "GB/s", "spread", "worst", s->off);
     for (uint32_t i = 0; i < c->fit_count; i++) {
         const struct kernel_fit *f = &c->fits[i];
         char latency[32], flops[32], bytes[32], dtypes[32];
         if (f->any_kind)
             continue;
-        snprintf(dtypes, sizeof dtypes, "%s%s%s", dtype_brief(f->key.dtype),
-                 f->key.to == f->key.dtype ? "" : ">",
-                 f->key.to == f->key.dtype ? "" : dtype_brief(f->key.to));
-        fprintf(file, "  %-28s %-9s %-4s %5u %9s %8s %8s %5.1f %% %5.1f %%\n",
-                work_name(f->key.work), dtypes, f->key.backward ? "bwd" : "fwd", f->points,
-                compare_seconds(f->latency_s, latency), rate(f->seconds_per_flop, 1e9, flops),
-                rate(f->seconds_per_byte, 1e9, bytes), 100 * f->spread, 100 * f->worst);
+        fprintf(file, "  %-28s %-*s %-4s %5u %9s %8s %8s %5.1f %% %5.1f %%\n",
+                work_name(f->key.work), (int)wide, dtypes_of(f, dtypes),
+                f->key.backward ? "bwd" : "fwd", f->points, compare_seconds(f->latency_s, latency),
+                rate(f->seconds_per_flop, 1e9, flops), rate(f->seconds_per_byte, 1e9, bytes),
+                100 * f->spread, 100 * f->worst);
     }
 }
 
@@ -173,11 +187,30 @@ static void write_data(FILE *file, const void *context)
     }
 }
 
+/* Of so many per cent that a fit is off, how many kernels are off by more. */
+static uint32_t count_beyond(const struct calibration *c, double percent)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < c->samples.kernel_count; i++) {
+        const struct sample *s = &c->samples.kernels[i];
+        const struct kernel_fit *fit = fit_of_sample(c, s);
+        count += fit &&
+                 fabs(kernel_fit_seconds(fit, s->flops, s->bytes) / s->seconds - 1) > percent / 100;
+    }
+    return count;
+}
+
+/* The axis is as long as 49 of 50 kernels want; the others are marked at its ends. */
 static void write_settings(FILE *file, const void *context)
 {
     const struct calibration *c = context;
-    fprintf(file, "title = 'calibration of %s, %u ranks, %s'\nmessages = %u\n", c->options.device,
-            c->options.suite.ranks, c->options.date, c->samples.message_count);
+    const uint32_t ranks = c->options.suite.ranks;
+    double most = 10;
+    while (most < 100 && 50 * count_beyond(c, most) > c->samples.kernel_count)
+        most += 10;
+    fprintf(file, "title = 'calibration of %s, %u rank%s, %s'\nmessages = %u\n", c->options.device,
+            ranks, ranks == 1 ? "" : "s", c->options.date, c->samples.message_count);
+    fprintf(file, "most = %g\nbeyond = %u\n", most, count_beyond(c, most));
 }
 
 static void put_tables(FILE *to, const void *context)

@@ -5,6 +5,7 @@
 #include "calibrate/scalars.h"
 #include "cost/cost.h"
 #include "job/job.h"
+#include "report/calibration_report.h"
 #include "tests/support/small_jobs.h"
 #include "tests/support/temp_folder.h"
 
@@ -194,6 +195,33 @@ static void suite_finds_a_made_up_machine(void **state)
                     0.1);
     /* Nothing ran beside anything, so nothing was taken from anything: up to the noise. */
     assert_true(c.of[PROFILE_OVERLAP].known && c.of[PROFILE_OVERLAP].value < 1);
+    calibrate_free(&c);
+}
+
+/* Whatever dtypes there are: "int64>fp32" is the widest. */
+static void the_table_of_kernels_is_aligned(void **state)
+{
+    (void)state;
+    struct calibration c;
+    char *text = NULL;
+    size_t size = 0;
+    uint32_t rows = 0;
+    made_up_machine(&c);
+    FILE *file = open_memstream(&text, &size);
+    assert_non_null(file);
+    calibration_print(file, &c);
+    fclose(file);
+    assert_non_null(strstr(text, "int64>fp32"));
+    const char *head = strstr(text, "  work ");
+    assert_non_null(head);
+    const size_t pass = (size_t)(strstr(head, "pass") - head);
+    for (const char *row = strchr(head, '\n') + 1; *row != '\n'; rows++) {
+        assert_true(strncmp(row + pass - 1, " fwd ", 5) == 0 ||
+                    strncmp(row + pass - 1, " bwd ", 5) == 0);
+        row = strchr(row, '\n') + 1;
+    }
+    assert_true(rows > 20);
+    free(text);
     calibrate_free(&c);
 }
 
@@ -611,6 +639,7 @@ int main(void)
         cmocka_unit_test(fit_has_no_negative_terms),
         cmocka_unit_test(fit_of_one_size_is_that_size),
         cmocka_unit_test(suite_finds_a_made_up_machine),
+        cmocka_unit_test(the_table_of_kernels_is_aligned),
         cmocka_unit_test(models_are_as_large_as_a_gpu_needs),
         cmocka_unit_test(what_ranks_differ_by_is_found),
         cmocka_unit_test(profile_gives_the_times_back),
