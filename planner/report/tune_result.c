@@ -5,6 +5,7 @@
 #include "report/model_notes.h"
 #include "report/picture.h"
 #include "report/report.h"
+#include "report/title.h"
 #include "search/numerics.h"
 
 #include "pareto_gp.h" /* generated from reports/pareto.gp */
@@ -591,10 +592,13 @@ static void pareto_data(FILE *file, const void *context)
 static void pareto_settings(FILE *file, const void *context)
 {
     const struct tuned *t = context;
+    char text[TITLE_LINE + 64], name[TITLE_NAME];
     fprintf(file,
             "limit_gib = %.6f\nchosen_gib = %.6f\nchosen_s = %.9f\ntitle = ", gib(t->limit_bytes),
             gib(t->chosen.device_bytes), t->chosen.step_s);
-    files_gnuplot_text(file, t->settings.model);
+    snprintf(text, sizeof text, "%s on %u x %s: what less memory costs",
+             title_model(t->settings.model, name), t->job.strategy.world, t->machine.profile.title);
+    files_gnuplot_text(file, text);
     fputc('\n', file);
 }
 
