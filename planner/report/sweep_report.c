@@ -3,12 +3,14 @@
 
 #include "report/files.h"
 #include "report/picture.h"
+#include "report/title.h"
 
 #include "sweep_gp.h"     /* generated from reports/sweep.gp */
 #include "sweep_map_gp.h" /* generated from reports/sweep_map.gp */
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #define SWEEP_SVG "sweep.svg"
 
@@ -58,6 +60,41 @@ static void put_text(FILE *file, const char *name, const char *text)
     fputc('\n', file);
 }
 
+/* ---- what both pictures say ---- */
+
+enum { ROW_TITLE = 136, MAP_TITLE = 88 }; /* characters that a picture is wide */
+
+/* What was given, with the model's name for its path. */
+static void put_title(FILE *file, const struct report *r, size_t size)
+{
+    char given[ROW_TITLE], name[TITLE_NAME];
+    struct settings named = *r->question->base; /* what it has is lent */
+    named.model = title_model(named.model, name);
+    settings_given_text(&named, given, size);
+    if (strlen(given) + 1 == size)
+        memcpy(given + size - 4, "...", 4);
+    put_text(file, "title", given);
+}
+
+struct kinds { /* whether there is any of each */
+    bool marked, fits, large, released;
+};
+
+static void note_kind(const struct point *p, bool marked, struct kinds *kinds)
+{
+    kinds->marked |= marked && p->verdict == POINT_FITS;
+    kinds->fits |= !marked && p->verdict == POINT_FITS;
+    kinds->large |= p->verdict == POINT_TOO_LARGE;
+    kinds->released |= p->verdict == POINT_FITS && p->after_release;
+}
+
+/* A legend has no entry for what there is none of. */
+static void put_kinds(FILE *file, struct kinds kinds)
+{
+    fprintf(file, "any_marked = %d\nany_fits = %d\nany_large = %d\nany_released = %d\n",
+            kinds.marked, kinds.fits, kinds.large, kinds.released);
+}
+
 /* ---- one axis ---- */
 
 static void row_data(FILE *file, const void *context)
@@ -68,13 +105,14 @@ static void row_data(FILE *file, const void *context)
         const struct point *p = sweep_row(r->sweep, r->question, i).point;
         if (p->verdict == POINT_REFUSED)
             continue;
-        fprintf(file, "%" PRIu32 " %.7f %.7f %.7f %.9g %d\n", i,
+        fprintf(file, "%" PRIu32 " %.7f %.7f %.7f %.9g %d %d\n", i,
                 sweep_measure_value(p, MEASURE_DEVICE), sweep_measure_value(p, MEASURE_RESERVED),
                 sweep_measure_value(p, MEASURE_REQUESTED),
                 answers ? value_of(r, i) : sweep_measure_value(p, shown(r)),
                 p->verdict != POINT_FITS                   ? 0
                 : i == sweep_marked(r->sweep, r->question) ? 2
-                                                           : 1);
+                                                           : 1,
+                p->verdict == POINT_FITS && p->after_release);
     }
 }
 
@@ -82,15 +120,21 @@ static void row_settings(FILE *file, const void *context)
 {
     const struct report *r = context;
     const uint32_t rows = sweep_rows(r->sweep, r->question);
+    const bool answers = r->question->searches && !r->question->axis_count;
+    struct kinds kinds = {false};
     double capacity = 0;
     bool same = true;
     for (uint32_t i = 0; i < rows; i++) {
-        const double its =
-            (double)sweep_row(r->sweep, r->question, i).point->capacity_bytes / 1073741824.0;
+        const struct point *p = sweep_row(r->sweep, r->question, i).point;
+        const double its = (double)p->capacity_bytes / 1073741824.0;
+        note_kind(p, i == sweep_marked(r->sweep, r->question), &kinds);
         same = same && (its == 0 || capacity == 0 || its == capacity);
         capacity = fmax(capacity, its);
     }
     fprintf(file, "rows = %" PRIu32 "\ncapacity = %.7f\n", rows, same ? capacity : 0);
+    put_title(file, r, ROW_TITLE);
+    put_kinds(file, kinds);
+    put_text(file, "marked", answers ? "answer" : "best");
     put_text(file, "measure", title_of(r));
     put_text(file, "name",
              r->question->axis_count ? r->question->axes[0].name : r->question->along.name);
@@ -110,14 +154,20 @@ static void put_cell(FILE *file, const struct report *r, uint32_t i)
         fputs(p->verdict == POINT_REFUSED ? "refused" : "\"too large\"", file);
 }
 
+static bool framed(const struct report *r, uint32_t i)
+{
+    return sweep_is_best(r->question, r->sweep, i) && !r->question->searches;
+}
+
 static void map_data(FILE *file, const void *context)
 {
     const struct report *r = context;
     for (uint32_t i = 0; i < r->sweep->count; i++) {
-        const bool fits = r->sweep->points[i].point.verdict == POINT_FITS;
-        fprintf(file, "%" PRIu32 " %" PRIu32 " %.9g %d ", sweep_index(r->question, i, 1),
-                sweep_index(r->question, i, 0), fits ? value_of(r, i) : (double)NAN,
-                sweep_is_best(r->question, r->sweep, i) && !r->question->searches);
+        const struct point *p = &r->sweep->points[i].point;
+        const bool fits = p->verdict == POINT_FITS;
+        fprintf(file, "%" PRIu32 " %" PRIu32 " %.9g %d %d ", sweep_index(r->question, i, 1),
+                sweep_index(r->question, i, 0), fits ? value_of(r, i) : (double)NAN, framed(r, i),
+                fits && p->after_release);
         put_cell(file, r, i);
         fputc('\n', file);
     }
@@ -127,7 +177,12 @@ static void map_settings(FILE *file, const void *context)
 {
     const struct report *r = context;
     const struct axis *down = &r->question->axes[0], *across = &r->question->axes[1];
+    struct kinds kinds = {false};
     fprintf(file, "columns = %" PRIu32 "\nlines = %" PRIu32 "\n", across->count, down->count);
+    for (uint32_t i = 0; i < r->sweep->count; i++)
+        note_kind(&r->sweep->points[i].point, framed(r, i), &kinds);
+    put_title(file, r, MAP_TITLE);
+    put_kinds(file, kinds);
     put_text(file, "measure", title_of(r));
     put_text(file, "across", across->name);
     put_text(file, "down", down->name);
