@@ -47,7 +47,7 @@ static void print(const struct settings *s, const struct plan *plan, const struc
 }
 
 static enum err_code write_files(const struct settings *s, const struct plan *plan,
-                                 const struct comparison *comparison,
+                                 const char *model, const struct comparison *comparison,
                                  const struct compare_verdict *verdict, const char **note,
                                  struct err *err)
 {
@@ -55,24 +55,26 @@ static enum err_code write_files(const struct settings *s, const struct plan *pl
     if (!s->output)
         return ERR_OK;
     TRY(files_take_folder(s->output, &hold, err));
-    const enum err_code rc = compare_report_write(plan, comparison, verdict, s->output, note, err);
+    const enum err_code rc =
+        compare_report_write(plan, comparison, verdict, model, s->output, note, err);
     files_give_folder(hold);
     return rc;
 }
 
-static int compare(const struct settings *s, const struct plan *plan, const json_t *time,
-                   const struct trace *trace, struct err *err)
+static int compare(const struct settings *s, const struct plan *plan,
+                   const struct plan_json_extra *extra, const struct trace *trace, struct err *err)
 {
     struct comparison comparison;
     struct compare_verdict verdict;
     const char *note = NULL;
-    if (compare_run(plan, time, trace, &comparison, err) != ERR_OK) {
+    const char *model = json_string_value(json_object_get(extra->settings, "model"));
+    if (compare_run(plan, extra->time, trace, &comparison, err) != ERR_OK) {
         err_context(err, "%s", s->trace);
         return report_error(err);
     }
     int status;
     if (judge(s, &comparison, &verdict, err) != ERR_OK ||
-        write_files(s, plan, &comparison, &verdict, &note, err) != ERR_OK) {
+        write_files(s, plan, model, &comparison, &verdict, &note, err) != ERR_OK) {
         status = report_error(err);
     } else {
         print(s, plan, &comparison, &verdict, note);
@@ -112,7 +114,7 @@ int command_compare(int argc, char **argv)
         play_rank(settings.plan, &plan, &extra, trace, &err) != ERR_OK)
         status = report_error(&err);
     else
-        status = compare(&settings, plan, extra.time, trace, &err);
+        status = compare(&settings, plan, &extra, trace, &err);
     trace_free(trace);
     plan_free(plan);
     plan_json_extra_free(&extra);

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "report/files.h"
 #include "report/picture.h"
+#include "report/title.h"
 
 #include "compare_gp.h" /* generated from reports/compare.gp */
 
@@ -20,6 +21,7 @@ struct report {
     const struct plan *plan;
     const struct comparison *comparison;
     const struct compare_verdict *verdict;
+    const char *title; /* what is said before what a picture is of: "toy-llama: ", "" */
     const char *dir;
 };
 
@@ -126,12 +128,15 @@ static void memory_settings(FILE *file, const void *context)
         top = fmax(top, fmax((double)m->of[q].predicted_peak, (double)m->of[q].recorded_peak));
     fprintf(file, "unit = '%s'\ntop = %.7f\ndiffering = %" PRIu32 "\nend_id = %" PRIu32 "\n", name,
             1.15 * top / unit, m->differing, r->plan->instruction_count);
-    fprintf(file, "title = 'memory, rank %" PRIu32 ": ", r->comparison->rank);
-    if (r->verdict->memory_equal)
-        fputs("equal at every instruction'\n", file);
-    else
-        fprintf(file, "%" PRIu32 " of %" PRIu32 " instructions differ'\n",
-                m->differing + m->missing, m->point_count);
+    char title[TITLE_LINE], what[64] = "equal at every instruction";
+    if (!r->verdict->memory_equal)
+        snprintf(what, sizeof what, "%" PRIu32 " of %" PRIu32 " instructions differ",
+                 m->differing + m->missing, m->point_count);
+    snprintf(title, sizeof title, "%smemory of rank %" PRIu32 " in a recorded step, %s", r->title,
+             r->comparison->rank, what);
+    fputs("title = ", file);
+    files_gnuplot_text(file, title);
+    fputc('\n', file);
 }
 
 static enum err_code draw_memory(const struct report *r, bool *drawn, struct err *err)
@@ -142,10 +147,10 @@ static enum err_code draw_memory(const struct report *r, bool *drawn, struct err
 
 static enum err_code draw_timeline(const struct report *r, bool *drawn, struct err *err)
 {
-    char title[160], step[32], exposed[32];
+    char title[TITLE_LINE], step[32], exposed[32];
     const struct compare_time *t = &r->comparison->time;
     snprintf(title, sizeof title,
-             "recorded step, rank %" PRIu32 ": %s, of which %s exposed communication",
+             "%srecorded step of rank %" PRIu32 ", %s, of which %s exposed communication", r->title,
              r->comparison->rank, compare_seconds(t->step_s, step),
              compare_seconds(t->exposed_s, exposed));
     const struct timeline_picture timeline = {.plan = r->plan, .time = t, .title = title};
@@ -190,10 +195,13 @@ static enum err_code write_files(const struct report *r, const char **note, stru
 }
 
 enum err_code compare_report_write(const struct plan *plan, const struct comparison *comparison,
-                                   const struct compare_verdict *verdict, const char *dir,
-                                   const char **note, struct err *err)
+                                   const struct compare_verdict *verdict, const char *model,
+                                   const char *dir, const char **note, struct err *err)
 {
-    const struct report r = {plan, comparison, verdict, dir};
+    char title[TITLE_NAME + 2] = "", name[TITLE_NAME];
+    if (model)
+        snprintf(title, sizeof title, "%s: ", title_model(model, name));
+    const struct report r = {plan, comparison, verdict, title, dir};
     *note = NULL;
     return write_files(&r, note, err);
 }

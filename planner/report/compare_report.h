@@ -9,9 +9,10 @@
  *   memory-compare.svg   both memory curves, by gnuplot
  *   timeline.svg         the recorded lanes, and what communication was exposed
  *   compare.html         one page: tables and pictures
+ * `model`, of which the plan is, is named in the pictures; NULL: not told.
  * Without gnuplot there are no pictures; *note then receives a lent sentence, else NULL. */
 enum err_code compare_report_write(const struct plan *plan, const struct comparison *comparison,
-                                   const struct compare_verdict *verdict, const char *dir,
-                                   const char **note, struct err *err);
+                                   const struct compare_verdict *verdict, const char *model,
+                                   const char *dir, const char **note, struct err *err);
 
 #endif
