@@ -1,29 +1,25 @@
 # timeline.gp - the lanes of one step.
 #
-# The program writes in front of this: data, out, title, lanes (names from top to bottom), end_ms,
-# unit ('ms', 's') and scale (of a ms in it), colour (of the legend).
+# The program writes in front of this: data, out, title, lanes (names from top to bottom, in quotes),
+# end_ms, unit ('ms', 's') and scale (of a ms in it), the legend: names (in quotes) and colour.
 # Columns: begin and end in ms, lane (from 0), colour.
 set output out
 set border 3 lc rgb '#666666'
-set tics nomirror
-set label 1 title at graph 0, graph 1.08 left noenhanced
-set tmargin 3
-set lmargin at screen 0.11
-set rmargin at screen 0.80
-set terminal svg size 1120,360 dynamic enhanced font 'Helvetica,13' background '#ffffff'
-set xlabel unit
-set key at screen 0.815, graph 1 left top reverse Left samplen 1 noenhanced
+set label 1 title at screen 0.02,0.94 left noenhanced font ',16'
+set tmargin at screen 0.87
+set bmargin at screen 0.18
+set lmargin at screen 0.12
+set rmargin at screen 0.79
+set terminal svg size 1120,400 dynamic enhanced font 'Helvetica,15' background '#ffffff'
+set xlabel 'time of the step, '.unit offset 0,0.3
+set key at screen 0.805,0.88 left top reverse Left samplen 1.2 noenhanced
 set grid xtics lc rgb '#eeeeee' lw 1
 set xrange [0:end_ms * scale]
 set yrange [words(lanes) - 0.4:-0.6]
+set tics nomirror out scale 0.5
+set ytics scale 0 # a lane is not a place
 set ytics () # none of its own
 set for [i = 1:words(lanes)] ytics add (word(lanes, i) i - 1) noenhanced
 set style fill solid 1.0 noborder
 plot data using (($1 + $2) / 2 * scale):3:($1 * scale):($2 * scale):($3 - 0.36):($3 + 0.36):4 with boxxyerror lc rgb variable notitle, \
-     keyentry with boxes lc rgb colour[1] title 'forward', \
-     keyentry with boxes lc rgb colour[2] title 'backward', \
-     keyentry with boxes lc rgb colour[3] title 'optimizer', \
-     keyentry with boxes lc rgb colour[4] title 'collective, waits in it', \
-     keyentry with boxes lc rgb colour[5] title 'copies beside them', \
-     keyentry with boxes lc rgb colour[6] title 'host issues', \
-     keyentry with boxes lc rgb colour[7] title 'exposed communication'
+     for [i = 1:words(names)] NaN with boxes lc rgb colour[i] title word(names, i)

@@ -34,9 +34,11 @@ struct builder {
 
 /* ---- times ---- */
 
-/* Tasks are in host order; what takes the host no time lies between its neighbours. */
-void plan_issue_times(const struct plan *plan, const struct simulation *simulation,
-                      const struct timeline *timeline, double *issue_s)
+/* (instructions) When the host is at each, in seconds from the begin of the step: memory is taken
+ * and given back then. Tasks are in host order; what takes the host no time lies between its
+ * neighbours. */
+static void issue_times(const struct plan *plan, const struct simulation *simulation,
+                        const struct timeline *timeline, double *issue_s)
 {
     double now = 0;
     uint32_t task = 0;
@@ -54,7 +56,7 @@ static void take_times(struct builder *b, const struct simulation *simulation,
     b->issue_s = xmalloc(3 * (size_t)instructions * sizeof(double) + 1);
     b->begin_s = b->issue_s + instructions;
     b->end_s = b->begin_s + instructions;
-    plan_issue_times(b->plan, simulation, timeline, b->issue_s);
+    issue_times(b->plan, simulation, timeline, b->issue_s);
     for (uint32_t i = 0; i < instructions; i++)
         b->begin_s[i] = b->end_s[i] = b->issue_s[i];
     for (uint32_t task = 0; task < simulation_tasks(simulation); task++) {

@@ -18,11 +18,6 @@ enum err_code plan_trace_add(const struct plan *plan, const struct memory_option
                              const struct simulation *simulation, const struct timeline *timeline,
                              struct trace *trace, struct err *err);
 
-/* (instructions) When the host is at each instruction, in seconds from the begin of the step:
- * memory is taken and given back then. */
-void plan_issue_times(const struct plan *plan, const struct simulation *simulation,
-                      const struct timeline *timeline, double *issue_s);
-
 /* The trace of a plan as a file; see trace_write. */
 enum err_code plan_trace_write(const struct plan *plan, const struct memory_options *options,
                                const struct simulation *simulation, const struct timeline *timeline,

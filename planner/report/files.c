@@ -215,6 +215,8 @@ void files_html_begin(FILE *to, const char *title)
           "pre{background:#f6f6f6;padding:1em;overflow:auto;font:13px/1.4 monospace}"
           ".picture{overflow-x:auto;position:relative}svg{width:100%;min-width:720px;height:auto}"
           ".verdict{font-size:1.25em;margin:.6em 0}.good{color:#2a7f3f}.bad{color:#b3261e}"
+          "h2{font-size:1.15em;margin:1.2em 0 .4em}dl{display:grid;"
+          "grid-template-columns:max-content 1fr;gap:.1em 1em}dt{font-weight:bold}dd{margin:0}"
           ".reading{min-height:1.45em;color:#666;font-size:13px}"
           "@media(prefers-color-scheme:dark){body{color:#ddd;background:#16181b}"
           "pre{background:#202327}svg{filter:invert(.91) hue-rotate(180deg)}"

@@ -1,7 +1,7 @@
 /* memory_picture.c - see memory_picture.h. */
 #include "report/memory_picture.h"
 
-#include "job/plan_trace.h"
+#include "report/compare_print.h"
 #include "report/files.h"
 #include "report/page.h"
 #include "report/palette.h"
@@ -16,16 +16,18 @@
 enum { CURVE_POINTS = 1000 }; /* the picture is about as many pixels wide */
 
 #define GIB 1073741824.0
+#define MIB 1048576.0
 
 struct curve {
     const struct memory_picture *picture;
     enum memory_axis axis;
-    const double *issue_s; /* (instructions) */
-    double end;            /* of the axis */
+    const double *places; /* (instructions) on the axis */
+    double end;           /* of the axis */
+    double unit;          /* bytes of one */
     FILE *file;
     struct memory_point widest; /* of a stretch of the axis: the point with most bytes requested */
     struct memory_point last;   /* ... and its last one */
-    bool pending;
+    bool pending, begun;
     uint64_t highest[CATEGORY_COUNT]; /* categories that stay empty are left out of the picture */
     uint64_t host;                    /* the most bytes on the host */
     const char **modules; /* (instructions) of rows for a page's script; NULL: gnuplot's data */
@@ -37,11 +39,54 @@ static const struct plan *plan_of(const struct curve *curve)
     return curve->picture->prediction->plan;
 }
 
+/* ---- places ---- */
+
+/* Whether its begin is a moment that the program has come to: kernels of the compute stream are in
+ * its order, and what the host computes itself holds everything behind it up. Other streams run
+ * ahead and behind. */
+static bool leads(const struct plan_instruction *instruction)
+{
+    return plan_op_is_kernel((enum plan_op)instruction->op) &&
+           (instruction->lane == LANE_COMPUTE || instruction->lane == LANE_HOST);
+}
+
+/* When the device comes to each instruction, in seconds from the begin of the step: what is
+ * allocated for a kernel when that begins, what is freed behind it when the next one does. The host
+ * has issued all of it long before, which trace.json shows; bytes that it has asked for and nobody
+ * has written are in the allocator's way all the same, so the values stay the allocator's own. */
+static void device_times(const struct plan *plan, const struct step_time *time, double *at)
+{
+    const struct timeline *t = &time->timeline;
+    double now = 0;
+    uint32_t next = 0;
+    for (uint32_t task = 0; task < simulation_tasks(time->simulation); task++) {
+        const uint32_t id = simulation_instruction(time->simulation, task);
+        if (!leads(&plan->instructions[id]))
+            continue;
+        now = fmax(now, t->begin_s[task]);
+        while (next <= id)
+            at[next++] = now;
+    }
+    while (next < plan->instruction_count)
+        at[next++] = t->step_s;
+}
+
+static void take_places(const struct memory_picture *picture, enum memory_axis axis, double *places)
+{
+    const struct plan *plan = picture->prediction->plan;
+    const char *unit;
+    const double each = picture_seconds(picture->time->timeline.step_s, &unit);
+    if (axis == MEMORY_OVER_TIME)
+        device_times(plan, picture->time, places);
+    for (uint32_t i = 0; i < plan->instruction_count; i++)
+        places[i] = axis == MEMORY_OVER_TIME ? each * places[i] : i;
+}
+
 /* ---- points ---- */
 
 static double place_of(const struct curve *curve, uint32_t instruction)
 {
-    return curve->axis == MEMORY_OVER_TIME ? curve->issue_s[instruction] : instruction;
+    return curve->places[instruction];
 }
 
 static uint32_t stretch_of(const struct curve *curve, double place)
@@ -49,9 +94,12 @@ static uint32_t stretch_of(const struct curve *curve, double place)
     return (uint32_t)(place / curve->end * CURVE_POINTS);
 }
 
+/* What is less than a pixel everywhere has no colour to be looked for. */
 static bool is_drawn(const struct curve *curve, int category)
 {
-    return category < CATEGORY_WORKSPACE && curve->highest[category] > 0;
+    return category < CATEGORY_WORKSPACE &&
+           (double)curve->highest[category] >
+               3e-3 * (double)curve->picture->prediction->memory.device.bytes;
 }
 
 /* The device's part: what is offloaded has a line of its own. */
@@ -83,7 +131,8 @@ static void write_reading(struct curve *curve, double place, const struct memory
     const char *module = curve->modules[point->instruction];
     fprintf(file, "%s[%.9g,\"", curve->any ? ",\n" : "", place);
     if (curve->axis == MEMORY_OVER_TIME)
-        fprintf(file, "%.3f ms, ", 1e3 * place);
+        fprintf(file, "%.3f ms, ",
+                1e3 * place / curve->end * curve->picture->time->timeline.step_s);
     fprintf(file, "instruction %u%s", point->instruction, module[0] ? ", " : "");
     page_put_text(file, module);
     fprintf(file, ": %.2f GiB requested, %.2f allocated, %.2f reserved",
@@ -103,17 +152,18 @@ static void write_row(struct curve *curve, double place, const struct memory_poi
         write_reading(curve, place, point);
         return;
     }
-    fprintf(file, "%.9g %.6f %.6f %.6f %.6f", place, (double)(point->requested - point->host) / GIB,
-            (double)point->allocated / GIB, (double)point->reserved / GIB,
-            (double)point->host / GIB);
+    fprintf(file, "%.9g %.6f %.6f %.6f %.6f", place,
+            (double)(point->requested - point->host) / curve->unit,
+            (double)point->allocated / curve->unit, (double)point->reserved / curve->unit,
+            (double)point->host / curve->unit);
     for (int i = 0; i < CATEGORY_COUNT; i++)
         if (is_drawn(curve, i))
-            fprintf(file, " %.6f", (double)on_device(point, i) / GIB);
+            fprintf(file, " %.6f", (double)on_device(point, i) / curve->unit);
     fputc('\n', file);
 }
 
-/* The highest point of a stretch, so that no peak is lost. Where the host then does nothing for
- * longer than a stretch, what was last holds, up to `next`. */
+/* The highest point of a stretch, so that no peak is lost. Where nothing happens then for longer
+ * than a stretch, what was last holds, up to `next`. */
 static void write_stretch(struct curve *curve, double next)
 {
     if (!curve->pending)
@@ -134,6 +184,12 @@ static void add_point(void *context, const struct plan *plan, const struct memor
     struct curve *curve = context;
     const double place = place_of(curve, point->instruction);
     (void)plan;
+    if (!curve->begun && place > 0) { /* until the device has begun */
+        write_row(curve, 0, point);
+        if (!curve->modules)
+            write_row(curve, place, point);
+    }
+    curve->begun = true;
     if (curve->pending &&
         stretch_of(curve, place) != stretch_of(curve, place_of(curve, curve->widest.instruction)))
         write_stretch(curve, place);
@@ -152,6 +208,8 @@ static void replay(struct curve *curve)
         prediction_memory(curve->picture->prediction, curve->picture->machine);
     memory_replay(plan_of(curve), &options, add_point, curve, &memory, NULL);
     write_stretch(curve, curve->end);
+    if (!curve->modules && curve->begun)
+        write_row(curve, curve->end, &curve->last);
 }
 
 /* ---- the picture ---- */
@@ -189,6 +247,13 @@ static void write_marks(const struct curve *curve, FILE *script, double top)
     }
 }
 
+/* "capacity 79.10 GiB": an entry of the legend, for gnuplot. */
+static void put_entry(FILE *script, const char *variable, const char *name, uint64_t bytes,
+                      double unit)
+{
+    fprintf(script, "%s = '%s %.2f'\n", variable, name, (double)bytes / unit);
+}
+
 static void write_categories(const struct curve *curve, FILE *script)
 {
     int drawn = 0;
@@ -204,33 +269,59 @@ static void write_categories(const struct curve *curve, FILE *script)
             fprintf(script, "colour[%d] = %u\n", k++, palette_category((enum category)i).rgb);
 }
 
+/* The numbers that `plan` prints, each beside its line. Capacity has its line always, at the top
+ * edge where it is far above. */
+static void write_bytes(const struct curve *curve, FILE *script, double top)
+{
+    const struct prediction *p = curve->picture->prediction;
+    const double capacity = profile_value(&curve->picture->machine->profile, PROFILE_CAPACITY);
+    fprintf(script, "unit = '%s'\ntop = %f\ncapacity = %f\noutside = %f\n",
+            curve->unit == GIB ? "GiB" : "MiB", top, fmin(capacity / curve->unit, top),
+            (double)p->outside_bytes / curve->unit);
+    fprintf(script, "capacity_title = 'capacity %.2f%s%s'\n", capacity / GIB,
+            curve->unit == GIB ? "" : " GiB", capacity / curve->unit > top ? ", far above" : "");
+    put_entry(script, "device_title", "device", p->device_bytes, curve->unit);
+    put_entry(script, "reserved_title", "reserved", p->memory.reserved_bytes, curve->unit);
+    put_entry(script, "allocated_title", "allocated", p->memory.allocated.bytes, curve->unit);
+    put_entry(script, "requested_title", "requested", p->memory.device.bytes, curve->unit);
+    fprintf(script, "peak = %f\npeak_x = %.9g\nhost = %d\n",
+            (double)p->memory.device.bytes / curve->unit,
+            place_of(curve, p->memory.device.instruction), has_host(curve));
+}
+
+static void write_titles(const struct curve *curve, FILE *script)
+{
+    char text[2 * TITLE_LINE], what[TITLE_NAME], step[32];
+    const struct memory_picture *picture = curve->picture;
+    const double step_s = picture->time->timeline.step_s;
+    const char *unit = "";
+    const bool timed = curve->axis == MEMORY_OVER_TIME;
+    picture_seconds(step_s, &unit);
+    snprintf(text, sizeof text, "%s: memory of rank %u in %s%s%s", picture->job,
+             picture->prediction->plan->rank, title_step(picture->prediction->plan, what),
+             timed ? ", " : "", timed ? compare_seconds(step_s, step) : "");
+    fputs("title = ", script);
+    files_gnuplot_text(script, text);
+    fprintf(script,
+            timed ? "\nxname = 'time of the step on the device, %s'\n"
+                  : "\nxname = 'instruction of the step, in the order of the host%s'\n",
+            timed ? unit : "");
+}
+
 static void curve_settings(FILE *script, const void *context)
 {
     const struct curve *curve = context;
-    const struct memory_picture *picture = curve->picture;
-    const struct prediction *p = picture->prediction;
-    const double capacity = profile_value(&picture->machine->profile, PROFILE_CAPACITY) / GIB;
-    double top = fmax((double)p->memory.reserved_bytes, (double)curve->host) / GIB;
-    char text[512];
+    const struct prediction *p = curve->picture->prediction;
+    const double capacity =
+        profile_value(&curve->picture->machine->profile, PROFILE_CAPACITY) / curve->unit;
+    double top = (double)(p->device_bytes > curve->host ? p->device_bytes : curve->host);
+    top /= curve->unit;
     if (capacity < 1.6 * top && capacity > top)
         top = capacity;
-    top *= 1.08;
-    fprintf(script, "capacity = %f\ntop = %f\n", capacity, top);
-    fprintf(script, "peak_x = %.9g\npeak = %f\nend_x = %.9g\n",
-            place_of(curve, p->memory.device.instruction), (double)p->memory.device.bytes / GIB,
-            curve->end);
-    fprintf(script, "host = %d\n", has_host(curve));
-    snprintf(text, sizeof text, "%s: memory of one step on rank %u of %u", picture->model,
-             p->plan->rank, p->plan->world);
-    fputs("title = ", script);
-    files_gnuplot_text(script, text);
-    snprintf(text, sizeof text, "instruction");
-    if (curve->axis == MEMORY_OVER_TIME)
-        snprintf(text, sizeof text, "seconds, as the host issues; the device is done at %.4g",
-                 picture->time->timeline.step_s);
-    fputs("\nxname = ", script);
-    files_gnuplot_text(script, text);
-    fputc('\n', script);
+    top *= 1.1;
+    fprintf(script, "end_x = %.9g\n", curve->end);
+    write_titles(curve, script);
+    write_bytes(curve, script, top);
     write_categories(curve, script);
     write_marks(curve, script, top);
 }
@@ -249,16 +340,18 @@ static const char *file_of(enum memory_axis axis)
     return axis == MEMORY_OVER_TIME ? "memory-time.svg" : "memory.svg";
 }
 
-/* `issue_s` (instructions) is written, and lent. */
+/* `places` (instructions) are written, and lent. */
 static struct curve curve_of(const struct memory_picture *picture, enum memory_axis axis,
-                             double *issue_s)
+                             double *places)
 {
     const struct plan *plan = picture->prediction->plan;
-    struct curve curve = {.picture = picture, .axis = axis, .issue_s = issue_s};
-    plan_issue_times(plan, picture->time->simulation, &picture->time->timeline, issue_s);
-    curve.end = plan->instruction_count;
-    if (axis == MEMORY_OVER_TIME && plan->instruction_count)
-        curve.end = fmax(issue_s[plan->instruction_count - 1], 1e-9);
+    const char *unit;
+    const double step_s = picture->time->timeline.step_s;
+    struct curve curve = {.picture = picture, .axis = axis, .places = places};
+    take_places(picture, axis, places);
+    curve.end = axis == MEMORY_OVER_TIME ? fmax(step_s, 1e-9) * picture_seconds(step_s, &unit)
+                                         : plan->instruction_count;
+    curve.unit = (double)picture->prediction->device_bytes < 4 * GIB ? MIB : GIB;
     return curve;
 }
 
@@ -268,14 +361,14 @@ enum err_code memory_picture_draw(const struct memory_picture *picture, enum mem
     const struct plan *plan = picture->prediction->plan;
     const struct memory_options sums = {.without_allocator = true};
     const struct picture how = {file_of(axis), memory_gp, curve_data, curve_settings};
-    double *issue_s = xmalloc((plan->instruction_count + 1) * sizeof *issue_s);
-    struct curve curve = curve_of(picture, axis, issue_s);
+    double *places = xmalloc((plan->instruction_count + 1) * sizeof *places);
+    struct curve curve = curve_of(picture, axis, places);
     struct memory memory;
     *drawn = false;
     enum err_code rc = memory_replay(plan, &sums, note_highest, &curve, &memory, err);
     if (rc == ERR_OK)
         rc = picture_draw(&how, &curve, dir, drawn, err);
-    free(issue_s);
+    free(places);
     return rc;
 }
 
@@ -284,8 +377,8 @@ void memory_picture_put(const struct memory_picture *picture, enum memory_axis a
 {
     char svg[4096];
     const struct plan *plan = picture->prediction->plan;
-    double *issue_s = xmalloc((plan->instruction_count + 1) * sizeof *issue_s);
-    struct curve curve = curve_of(picture, axis, issue_s);
+    double *places = xmalloc((plan->instruction_count + 1) * sizeof *places);
+    struct curve curve = curve_of(picture, axis, places);
     curve.file = to;
     curve.modules = modules;
     page_picture_begin(to, PAGE_MEMORY_LEFT, PAGE_MEMORY_RIGHT, 0, curve.end);
@@ -294,5 +387,5 @@ void memory_picture_put(const struct memory_picture *picture, enum memory_axis a
     replay(&curve);
     fputs("]</script>\n", to);
     page_picture_end(to);
-    free(issue_s);
+    free(places);
 }

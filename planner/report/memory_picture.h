@@ -3,19 +3,19 @@
  *
  *     memory.svg        over instructions, in host order: every part of the step is as wide as its
  *                       program is long
- *     memory-time.svg   over seconds, when the host issues: up to its last instruction, the device
- *                       is behind */
+ *     memory-time.svg   over the time of the step on the device: up to its end */
 #ifndef SHARDPLAN_MEMORY_PICTURE_H
 #define SHARDPLAN_MEMORY_PICTURE_H
 
 #include "job/step_time.h"
+#include "report/title.h"
 
 #include <stdio.h>
 
 enum memory_axis { MEMORY_OVER_INSTRUCTIONS, MEMORY_OVER_TIME, MEMORY_AXES };
 
-struct memory_picture { /* all lent */
-    const char *model;
+struct memory_picture {                  /* all lent */
+    const char *job;                     /* title_job */
     const struct prediction *prediction; /* with its plan */
     const struct machine *machine;
     const struct step_time *time;

@@ -47,6 +47,28 @@ void page_picture_end(FILE *to)
         to);
 }
 
+void page_terms(FILE *to)
+{
+    static const char *const terms[][2] = {
+        {"requested", "the bytes of all tensors that are alive: the coloured areas"},
+        {"allocated", "the same in blocks of 512 bytes, and what kernels take beside tensors: "
+                      "<code>torch.cuda.max_memory_allocated()</code>"},
+        {"reserved", "what PyTorch's caching allocator holds of the GPU, used or not: "
+                     "<code>torch.cuda.max_memory_reserved()</code>"},
+        {"outside the allocator", "the CUDA context and NCCL's buffers"},
+        {"device", "reserved and that together, as <code>nvidia-smi</code> shows it: what must "
+                   "fit"},
+        {"capacity", "what the GPU has"},
+    };
+    fputs("<p>Drawn twice, as the program is long and as the step is: there a tensor is allocated "
+          "when the device comes to its first kernel, though the host asked for it "
+          "earlier.</p>\n<dl>",
+          to);
+    for (size_t i = 0; i < sizeof terms / sizeof terms[0]; i++)
+        fprintf(to, "<dt>%s</dt><dd>%s</dd>\n", terms[i][0], terms[i][1]);
+    fputs("</dl>\n", to);
+}
+
 void page_put_text(FILE *to, const char *text)
 {
     for (; *text; text++)

@@ -107,7 +107,7 @@ enum err_code picture_draw(const struct picture *picture, const void *context, c
 
 /* ---- the timeline ---- */
 
-enum { TIMELINE_PIXELS = 772 }; /* 0.69 of 1120, as timeline.gp has it */
+enum { TIMELINE_PIXELS = 750 }; /* 0.67 of 1120, as timeline.gp has it */
 
 /* Lanes that worked, from top to bottom in the plan's order; below them what was exposed.
  * Returns the row of that; rows of idle lanes are -1. */
@@ -123,71 +123,129 @@ static int place_lanes(const struct timeline_picture *t, int rows[LANES_MOST])
     return count;
 }
 
+/* What draws the boxes of a row, from left to right. Those less than a pixel apart and of one
+ * colour are drawn as one. */
+struct pen {
+    FILE *file; /* NULL: it only notes what there is */
+    double pixel_s;
+    int row;
+    unsigned colour;
+    struct compare_interval box; /* begun, in that colour; NAN: none is */
+    bool used[PALETTE_WORKS];
+};
+
 /* At least a pixel wide: nothing that ran is invisible, also where edges are put on whole pixels.
  */
-static void write_box(FILE *file, const struct compare_interval *span, int row, unsigned colour,
-                      double pixel_s)
+static void pen_end(struct pen *pen)
 {
-    const double end_s = fmax(span->end_s, span->begin_s + pixel_s);
-    fprintf(file, "%.6f %.6f %d %u\n", 1e3 * span->begin_s, 1e3 * end_s, row, colour);
+    if (isnan(pen->box.begin_s))
+        return;
+    const double end_s = fmax(pen->box.end_s, pen->box.begin_s + pen->pixel_s);
+    if (pen->file)
+        fprintf(pen->file, "%.6f %.6f %d %u\n", 1e3 * pen->box.begin_s, 1e3 * end_s, pen->row,
+                pen->colour);
+    for (uint32_t i = 0; i < PALETTE_WORKS; i++)
+        pen->used[i] |= palette_work(i).rgb == pen->colour;
+    pen->box = (struct compare_interval){NAN, NAN};
 }
 
-/* Boxes less than a pixel apart and of one colour are drawn as one. */
-static void write_lane(FILE *file, const struct timeline_picture *t, uint32_t lane, int row,
-                       double pixel_s)
+static void pen_box(struct pen *pen, double begin_s, double end_s, unsigned colour)
 {
-    struct compare_interval open = {NAN, NAN};
-    unsigned colour = 0;
-    for (uint32_t i = 0; i < t->plan->instruction_count; i++) {
-        const struct plan_instruction *instruction = &t->plan->instructions[i];
-        const struct compare_interval *span = &t->time->spans[i];
-        if (instruction->lane != lane || isnan(span->begin_s))
-            continue;
-        if (palette_instruction(instruction) == colour && span->begin_s - open.end_s < pixel_s) {
-            open.end_s = fmax(open.end_s, span->end_s);
-            continue;
-        }
-        if (!isnan(open.begin_s))
-            write_box(file, &open, row, colour, pixel_s);
-        open = *span;
-        colour = palette_instruction(instruction);
+    if (colour == pen->colour && begin_s - pen->box.end_s < pen->pixel_s) {
+        pen->box.end_s = fmax(pen->box.end_s, end_s);
+        return;
     }
-    if (!isnan(open.begin_s))
-        write_box(file, &open, row, colour, pixel_s);
+    pen_end(pen);
+    pen->box = (struct compare_interval){begin_s, end_s};
+    pen->colour = colour;
+}
+
+/* A collective in two, if it waits for long enough to be seen. */
+static void draw_instruction(struct pen *pen, const struct timeline_picture *t, uint32_t id)
+{
+    const struct plan_instruction *instruction = &t->plan->instructions[id];
+    const struct compare_interval *span = &t->time->spans[id];
+    const bool known = t->done_s && plan_op_is_collective((enum plan_op)instruction->op);
+    const double done_s = known ? fmax(t->done_s[id], span->begin_s + pen->pixel_s) : span->end_s;
+    const bool waits = span->end_s - done_s >= pen->pixel_s;
+    pen_box(pen, span->begin_s, waits ? done_s : span->end_s, palette_instruction(instruction));
+    if (waits)
+        pen_box(pen, done_s, span->end_s, PALETTE_WAITING);
+}
+
+static void draw_lanes(struct pen *pen, const struct timeline_picture *t)
+{
+    int rows[LANES_MOST];
+    const int count = place_lanes(t, rows);
+    for (uint32_t lane = 0; lane < t->plan->lane_count; lane++, pen_end(pen)) {
+        pen->row = rows[lane];
+        for (uint32_t i = 0; i < t->plan->instruction_count; i++)
+            if (t->plan->instructions[i].lane == lane && !isnan(t->time->spans[i].begin_s))
+                draw_instruction(pen, t, i);
+    }
+    pen->row = count;
+    for (uint32_t i = 0; i < t->host_count; i++, pen_end(pen))
+        pen_box(pen, t->host[i].begin_s, t->host[i].end_s, PALETTE_HOST);
+    pen->row += t->host != NULL;
+    for (uint32_t i = 0; i < t->time->exposed_count; i++, pen_end(pen))
+        if (t->time->exposed[i].end_s > t->time->exposed[i].begin_s)
+            pen_box(pen, t->time->exposed[i].begin_s, t->time->exposed[i].end_s, PALETTE_EXPOSED);
+}
+
+static struct pen pen_new(const struct timeline_picture *t, FILE *file)
+{
+    return (struct pen){
+        .file = file, .pixel_s = t->time->step_s / TIMELINE_PIXELS, .box = {NAN, NAN}};
 }
 
 static void timeline_data(FILE *file, const void *context)
 {
-    const struct timeline_picture *t = context;
-    const double pixel_s = t->time->step_s / TIMELINE_PIXELS;
-    int rows[LANES_MOST];
-    int row = place_lanes(t, rows);
-    for (uint32_t lane = 0; lane < t->plan->lane_count; lane++)
-        write_lane(file, t, lane, rows[lane], pixel_s);
-    for (uint32_t i = 0; i < t->host_count; i++)
-        write_box(file, &t->host[i], row, PALETTE_HOST, pixel_s);
-    row += t->host != NULL;
-    for (uint32_t i = 0; i < t->time->exposed_count; i++)
-        if (t->time->exposed[i].end_s > t->time->exposed[i].begin_s)
-            write_box(file, &t->time->exposed[i], row, PALETTE_EXPOSED, pixel_s);
+    struct pen pen = pen_new(context, file);
+    draw_lanes(&pen, context);
+}
+
+/* Of what there is: a colour without a box would be looked for. */
+static void write_legend(const struct timeline_picture *t, FILE *file)
+{
+    struct pen pen = pen_new(t, NULL);
+    uint32_t count = 0;
+    draw_lanes(&pen, t);
+    fputs("names = '", file);
+    for (uint32_t i = 0; i < PALETTE_WORKS; i++)
+        if (pen.used[i])
+            fprintf(file, "\"%s%s\" ", palette_work(i).name,
+                    palette_work(i).rgb == PALETTE_COLLECTIVE && !t->done_s ? ", with waiting"
+                                                                            : "");
+    for (uint32_t i = 0; i < PALETTE_WORKS; i++)
+        count += pen.used[i];
+    fprintf(file, "'\narray colour[%u]\n", count);
+    for (uint32_t i = 0, k = 1; i < PALETTE_WORKS; i++)
+        if (pen.used[i])
+            fprintf(file, "colour[%u] = %u\n", k++, palette_work(i).rgb);
+}
+
+double picture_seconds(double step_s, const char **unit)
+{
+    *unit = step_s < 2 ? "ms" : "s";
+    return step_s < 2 ? 1e3 : 1;
 }
 
 static void timeline_settings(FILE *file, const void *context)
 {
     const struct timeline_picture *t = context;
+    const char *unit;
+    const double each = picture_seconds(t->time->step_s, &unit);
     int rows[LANES_MOST];
     place_lanes(t, rows);
     fputs("lanes = '", file);
     for (uint32_t lane = 0; lane < t->plan->lane_count; lane++)
         if (rows[lane] >= 0)
-            fprintf(file, "%s ", t->plan->lanes[lane].name);
-    fprintf(file, "%sexposed'\nend_ms = %.6f\nunit = '%s'\nscale = %g\ntitle = ",
-            t->host ? "issuing " : "", 1e3 * t->time->step_s, t->time->step_s < 2 ? "ms" : "s",
-            t->time->step_s < 2 ? 1 : 1e-3);
+            fprintf(file, "\"%s\" ", t->plan->lanes[lane].name);
+    fprintf(file, "%s\"exposed\"'\nend_ms = %.6f\nunit = '%s'\nscale = %g\ntitle = ",
+            t->host ? "\"host issues\" " : "", 1e3 * t->time->step_s, unit, each / 1e3);
     files_gnuplot_text(file, t->title);
-    fprintf(file, "\narray colour[7] = [%d, %d, %d, %d, %d, %d, %d]\n", PALETTE_FORWARD,
-            PALETTE_BACKWARD, PALETTE_OPTIMIZER, PALETTE_COLLECTIVE, PALETTE_COPY, PALETTE_HOST,
-            PALETTE_EXPOSED);
+    fputc('\n', file);
+    write_legend(t, file);
 }
 
 enum err_code timeline_draw(const struct timeline_picture *timeline, const char *dir, bool *drawn,

@@ -18,10 +18,16 @@ struct picture {
 enum err_code picture_draw(const struct picture *picture, const void *context, const char *dir,
                            bool *drawn, struct err *err);
 
+/* How many of an axis's units a second has, where the axis is a step's time: "ms" of short ones,
+ * "s" of others. */
+double picture_seconds(double step_s, const char **unit);
+
 /* What a step's streams did, lane by lane, with the exposed communication below. */
 struct timeline_picture {
     const struct plan *plan;
     const struct compare_time *time;     /* spans, exposed, step_s */
+    const double *done_s;                /* (instructions) of a collective: its own part is done,
+                                            and it waits for slower ranks; NULL: not known */
     const struct compare_interval *host; /* (host_count) the host issues; NULL: not known */
     uint32_t host_count;
     const char *title;

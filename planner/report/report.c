@@ -13,6 +13,7 @@
 #include "report/page.h"
 #include "report/picture.h"
 #include "report/time_result.h"
+#include "report/title.h"
 #include "report/units_result.h"
 #include "search/step_spans.h"
 
@@ -27,6 +28,7 @@ struct report {
     const struct step_time *drawn; /* the same, of the micro-batches that the plan has */
     const char *dir;
     bool pictures;
+    const char *title; /* title_job */
 };
 
 /* ---- plan.json ---- */
@@ -152,10 +154,8 @@ static enum err_code write_snapshot(const struct report *r, struct err *err)
 
 static struct memory_picture memory_picture_of(const struct report *r)
 {
-    return (struct memory_picture){.model = r->settings->model,
-                                   .prediction = r->prediction,
-                                   .machine = r->machine,
-                                   .time = r->drawn};
+    return (struct memory_picture){
+        .job = r->title, .prediction = r->prediction, .machine = r->machine, .time = r->drawn};
 }
 
 static enum err_code write_curves(const struct report *r, const char **note, struct err *err)
@@ -173,9 +173,39 @@ static enum err_code write_curves(const struct report *r, const char **note, str
 
 /* ---- timeline.svg ---- */
 
+/* When collectives had done their own part, by instruction. */
+static const double *done_times(const struct report *r, struct arena *arena)
+{
+    double *done_s =
+        arena_alloc(arena, (r->prediction->plan->instruction_count + 1) * sizeof(double));
+    for (uint32_t i = 0; i < simulation_tasks(r->drawn->simulation); i++)
+        done_s[simulation_instruction(r->drawn->simulation, i)] = r->drawn->timeline.done_s[i];
+    return done_s;
+}
+
+/* When the host issues, in the arena; *count intervals. */
+static const struct compare_interval *host_times(const struct report *r, struct arena *arena,
+                                                 uint32_t *count)
+{
+    const struct timeline *t = &r->drawn->timeline;
+    const uint32_t tasks = simulation_tasks(r->drawn->simulation);
+    struct compare_interval *host = arena_alloc(arena, (tasks + 1) * sizeof *host);
+    for (uint32_t i = 0; i < tasks; i++) {
+        const struct plan_instruction *in =
+            &r->prediction->plan->instructions[simulation_instruction(r->drawn->simulation, i)];
+        const bool own = in->lane == LANE_HOST || in->op == PLAN_ALLOC; /* it may have waited */
+        host[i] = (struct compare_interval){own ? t->begin_s[i]
+                                            : i ? t->issue_s[i - 1]
+                                                : 0,
+                                            t->issue_s[i]};
+    }
+    *count = intervals_merge(host, tasks);
+    return host;
+}
+
 static enum err_code write_timeline(const struct report *r, const char **note, struct err *err)
 {
-    char title[256], step[32], exposed[32];
+    char title[2 * TITLE_LINE], what[TITLE_NAME], step[32], exposed[32];
     const struct plan *plan = r->prediction->plan;
     const struct timeline *t = &r->drawn->timeline;
     struct arena arena = {0};
@@ -183,26 +213,12 @@ static enum err_code write_timeline(const struct report *r, const char **note, s
     step_spans(plan, r->drawn, spans);
     struct compare_time time = {.spans = spans, .step_s = t->step_s};
     compare_overlap(plan, spans, &arena, &time);
-    snprintf(title, sizeof title,
-             "predicted step, rank %u of %u: %s, of which %s exposed communication", plan->rank,
-             plan->world, compare_seconds(t->step_s, step),
+    snprintf(title, sizeof title, "%s: %s of rank %u, %s, of which %s exposed communication",
+             r->title, title_step(plan, what), plan->rank, compare_seconds(t->step_s, step),
              compare_seconds(time.exposed_s, exposed));
-    const uint32_t tasks = simulation_tasks(r->drawn->simulation);
-    struct compare_interval *host = arena_alloc(&arena, (tasks + 1) * sizeof *host);
-    for (uint32_t i = 0; i < tasks; i++) {
-        const struct plan_instruction *in =
-            &plan->instructions[simulation_instruction(r->drawn->simulation, i)];
-        const bool own = in->lane == LANE_HOST || in->op == PLAN_ALLOC; /* it may have waited */
-        host[i] = (struct compare_interval){own ? t->begin_s[i]
-                                            : i ? t->issue_s[i - 1]
-                                                : 0,
-                                            t->issue_s[i]};
-    }
-    const struct timeline_picture picture = {.plan = plan,
-                                             .time = &time,
-                                             .host = host,
-                                             .host_count = intervals_merge(host, tasks),
-                                             .title = title};
+    struct timeline_picture picture = {
+        .plan = plan, .time = &time, .done_s = done_times(r, &arena), .title = title};
+    picture.host = host_times(r, &arena, &picture.host_count);
     bool drawn;
     const enum err_code rc = timeline_draw(&picture, r->dir, &drawn, err);
     if (!drawn)
@@ -255,10 +271,8 @@ static void put_memory_pictures(const struct report *r, const char **modules, FI
 {
     const struct memory_picture picture = memory_picture_of(r);
     memory_picture_put(&picture, MEMORY_OVER_INSTRUCTIONS, modules, r->dir, to);
-    fputs("<p>Memory is drawn over instructions in the order in which the host issues them, and "
-          "over the time at which it does: the device is behind.</p>\n",
-          to);
     memory_picture_put(&picture, MEMORY_OVER_TIME, modules, r->dir, to);
+    page_terms(to);
 }
 
 static void put_tables(FILE *to, const void *context)
@@ -278,14 +292,17 @@ static enum err_code write_html(const struct report *r, struct err *err)
     struct arena arena = {0};
     files_path(r->dir, "report.html", path, sizeof path);
     TRY(file_create(path, &to, err));
-    files_html_begin(to.file, r->settings->model);
+    files_html_begin(to.file, r->title);
     page_verdict(to.file, r->settings, r->prediction, &r->machine->profile, r->time);
     if (r->pictures) { /* others that lie there are of another step */
         const char **modules = plan_module_names(r->prediction->plan, &arena);
+        fputs("<h2>Time</h2>\n", to.file);
         put_timeline_picture(r, modules, to.file);
+        fputs("<h2>Memory</h2>\n", to.file);
         put_memory_pictures(r, modules, to.file);
     }
     arena_free(&arena);
+    fputs("<h2>All numbers, as the terminal has them</h2>\n", to.file);
     files_html_pre(to.file, put_tables, r);
     fputs("<p>Open <code>trace.json</code> in Perfetto and <code>snapshot.pickle</code> in "
           "PyTorch's memory "
@@ -327,11 +344,19 @@ enum err_code report_write(const struct settings *settings, const struct job *jo
                            const struct step_time *time, bool pictures, const char **note,
                            struct err *err)
 {
+    char title[TITLE_LINE];
     struct step_time drawn = *time; /* lent */
     if (prediction->plan->repeats)
         drawn.timeline.step_s = last_end(time);
-    const struct report r = {settings, job,    machine,          prediction,
-                             time,     &drawn, settings->output, pictures};
+    const struct report r = {.settings = settings,
+                             .job = job,
+                             .machine = machine,
+                             .prediction = prediction,
+                             .time = time,
+                             .drawn = &drawn,
+                             .dir = settings->output,
+                             .pictures = pictures,
+                             .title = title_job(settings->model, job, machine, title)};
     *note = NULL;
     TRY(plan_verify(prediction->plan, err));
     return write_files(&r, note, err);

@@ -179,6 +179,11 @@ static void a_folder_gets_the_numbers_and_a_page(void **state)
     assert_int_equal(json_array_size(rows), json_integer_value(points));
     json_decref(root);
     assert_true(size_of("out/compare.html") > 1000);
+    if (size_of("out/timeline.svg") > 0) { /* a trace has no lane of the host's, nor who waited */
+        const char *svg = path_of("out/timeline.svg", path);
+        assert_int_equal(shell("grep -q '>collective, with waiting<' %s", svg), 0);
+        assert_int_equal(shell("grep -q -e 'host issues' -e 'slower ranks' %s", svg), 1);
+    }
     for (int i = 0; i < 4; i++) {
         snprintf(name, sizeof name, "out/%s", left[i]);
         if (size_of(name) < 0)
