@@ -25,8 +25,8 @@ int folder_tear_down(void **state);
 
 /* From now on commands find a gnuplot, in a program's own folder, that draws nothing. The same. */
 int folder_draws_nothing(const char *path);
-/* ... one that puts into a picture what it was to draw, in no time: who asks for a picture, starts
- * it and takes the file as ever. */
+/* ... one that puts the rest of its script into a picture, and the data, in no time: who
+ * asks for a picture, starts it and takes the file as ever. */
 int folder_draws_at_once(const char *path);
 /* Set-up of a group of tests in a folder that folder_set_up would make, with that gnuplot. */
 folder_fixture *folder_set_up_undrawn(char *path);
