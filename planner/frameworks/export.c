@@ -214,6 +214,7 @@ struct refused { /* settings that the file gives otherwise */
     uint64_t rows[SETTINGS_ROW_WORDS];
     uint64_t idle[SETTINGS_ROW_WORDS]; /* ... where that has no effect */
     char list[800];
+    char reasons[400];     /* of what the framework has, and nobody here plans */
     struct settings would; /* as the file gives them */
 };
 
@@ -269,11 +270,11 @@ static void mark_setting(struct refused *refused, const char *name)
             refused->rows[i / 64] |= (uint64_t)1 << i % 64;
 }
 
-/* What the framework would do and nobody here plans: "--units blocks (KEY: ...)". */
+/* What the framework would do and nobody here plans: "--units blocks", and "KEY: ..." why. */
 static void refuse_unplanned(const struct framework *to, const struct settings *asked,
                              const struct import *import, struct refused *refused)
 {
-    size_t used = strlen(refused->list);
+    size_t used = strlen(refused->list), reasons = 0;
     for (uint32_t n = 0; n < import->note_count; n++)
         for (uint32_t i = 0; i < to->row_count && import->notes[n].kind == NOTE_UNPLANNED; i++) {
             char text[NUMBER_TEXT];
@@ -283,10 +284,16 @@ static void refuse_unplanned(const struct framework *to, const struct settings *
             mark_setting(refused, row->setting);
             const char *value = settings_get(asked, row->setting, text);
             if (used < sizeof refused->list)
-                used += (size_t)snprintf(refused->list + used, sizeof refused->list - used,
-                                         "%s--%s %s (%s: %s)", used ? ", " : "", row->setting,
-                                         value ? value : "", row->path, import->notes[n].text);
+                used +=
+                    (size_t)snprintf(refused->list + used, sizeof refused->list - used, "%s--%s %s",
+                                     used ? ", " : "", row->setting, value ? value : "");
+            if (reasons < sizeof refused->reasons)
+                reasons += (size_t)snprintf(
+                    refused->reasons + reasons, sizeof refused->reasons - reasons, "%s%s: %s",
+                    reasons ? "; " : " (", row->path, import->notes[n].text);
         }
+    if (reasons && reasons + 1 < sizeof refused->reasons)
+        memcpy(refused->reasons + reasons, ")", 2);
 }
 
 static enum err_code read_back(const struct framework *to, const struct settings *settings,
@@ -530,14 +537,15 @@ static enum err_code refuse(const struct framework *framework, const struct sett
                             const struct refused *refused, struct err *err)
 {
     char change[256] = "";
-    const char *elsewhere =
-        settings->job.strategy.system == SYSTEM_FSDP2 ? "; --to fsdp2 says all that fsdp2 has" : "";
+    const bool fsdp2 = settings->job.strategy.system == SYSTEM_FSDP2;
     if (find_change(settings, framework->name, change, sizeof change))
-        return err_set(err, ERR_UNSUPPORTED, "%s cannot say %s; a plan with %s can be exported%s",
-                       framework->name, refused->list, change, elsewhere);
-    return err_set(err, ERR_UNSUPPORTED, "%s cannot say %s%s", framework->name, refused->list,
-                   elsewhere[0] ? elsewhere
-                                : "; plan with what it would be, or change the file by hand");
+        return err_set(err, ERR_UNSUPPORTED, "%s cannot say %s: plan with %s instead%s",
+                       framework->name, refused->list, change,
+                       fsdp2 ? ", or export --to fsdp2, which says all" : "");
+    return err_set(err, ERR_UNSUPPORTED, "%s cannot say %s%s: %s", framework->name, refused->list,
+                   refused->reasons,
+                   fsdp2 ? "export --to fsdp2, which says all"
+                         : "plan with what it would be, or change the file by hand");
 }
 
 enum err_code export_plan(const struct settings *settings, const struct plan *plan, const char *to,

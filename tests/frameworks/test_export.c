@@ -180,7 +180,7 @@ struct tally {
 static void try_change(size_t target, const struct settings *settings, const char *refusal,
                        struct tally *tally)
 {
-    static const char before[] = "a plan with ", after[] = " can be exported";
+    static const char before[] = ": plan with ", after[] = " instead";
     const char *begin = strstr(refusal, before), *end = begin ? strstr(begin, after) : NULL;
     struct exported exported;
     struct err err = {0};
@@ -331,12 +331,12 @@ static void what_cannot_be_said_is_refused(void **state)
     refuse("torchtitan", "model llama-3.1-8b clip 1", "--units blocks (it would be torchtitan)");
     refuse("accelerate", "strategy fsdp1 model llama-3.1-8b",
            "accelerate cannot say --autocast none (it would be bf16), --outputs same (it would be "
-           "fp32); a plan with --autocast bf16 --outputs fp32 can be exported");
+           "fp32): plan with --autocast bf16 --outputs fp32 instead");
     refuse("accelerate", "strategy ddp model llama-3.1-8b autocast bf16",
            "--outputs same (it would be fp32)");
     refuse("accelerate", "model llama-3.1-8b",
-           "--units blocks (fsdp_config.fsdp_auto_wrap_policy: of fsdp_version 2 only "
-           "TRANSFORMER_BASED_WRAP is planned, which is --units torchtitan");
+           "accelerate cannot say --units blocks: plan with --units torchtitan instead, or export "
+           "--to fsdp2, which says all");
     refuse("accelerate", "model llama-3.1-8b units torchtitan reshard 4",
            "accelerate cannot say --reshard 4 (it would be default)");
     refuse("accelerate",
