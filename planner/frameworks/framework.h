@@ -90,7 +90,9 @@ bool framework_expands_segments(const struct settings *settings);
 
 struct framework {
     const char *name;  /* "torchtitan" */
-    const char *about; /* "torchtitan (TOML)": in messages */
+    const char *about; /* "a configuration of torchtitan": in messages */
+    const char *(*about_file)(const struct document *document); /* ... of files of several programs,
+                                                                   before `prepare`; NULL: of one */
     const struct key_row *rows;
     uint32_t row_count;
     const struct implied_setting *implied; /* setting NULL ends it */
@@ -192,6 +194,9 @@ void import_list(struct import *import, const struct node *node, const char *pat
 
 /* Lists a key as left open: somebody else decides. */
 void import_open(struct import *import, const struct node *node, const char *path, const char *why);
+
+/* Lists a key as one that nobody knows. */
+void import_unknown(struct import *import, const struct node *node, const char *path);
 
 /* Lists a key as without effect. */
 void import_idle(struct import *import, const struct node *node, const char *path);

@@ -258,6 +258,9 @@ static enum err_code read_dp_shards(struct import *im, const struct key_row *row
 #define WITH(key, what) {.path = key, .kind = KEY_SECTION, .why = what}
 #define DEGREE(key, what) {.path = key, .kind = KEY_INTEGER, .least = 1, .neutral = "1", .why = what}
 #define KERNELS "axolotl's kernels of adapters: planned as peft's own"
+#define LIGER TRANSFORMERS_LIGER
+#define LIGER_ALL "Liger's kernels, and its loss together with the head: planned as the model's own"
+#define UNSLOTH "Unsloth's own model code: planned as transformers'"
 #define C(key) "fsdp_config." key
 #define O(name) {name, NULL}
 #define FLASH "flash-attn's own kernels: planned as torch's, which --attention chooses"
@@ -351,7 +354,19 @@ static const struct key_row rows[] = {
     ELSEWHERE("dtype", KEY_TEXT),
     {.path = "adapter", .kind = KEY_TEXT, .syntaxes = FOR_SYNTAX(YAML),
      .read = transformers_read_adapter, .words = KEY_WORDS(O("lora"), O("qlora"), O("llama-adapter"))},
-    ELSEWHERE("plugins", KEY_ANY),
+    {.path = "plugins", .kind = KEY_ANY, .read = transformers_read_plugins},
+    OFF("cut_cross_entropy", TRANSFORMERS_NO_LOGITS),
+    OFF("chunked_cross_entropy", "the loss of some tokens at a time: planned of all at once"),
+    OFF("liger_rope", LIGER), OFF("liger_rms_norm", LIGER), OFF("liger_rms_norm_gated", LIGER),
+    OFF("liger_layer_norm", LIGER), OFF("liger_swiglu", LIGER), OFF("liger_glu_activation", LIGER),
+    OFF("liger_cross_entropy", LIGER),
+    OFF("liger_fused_linear_cross_entropy", TRANSFORMERS_NO_LOGITS),
+    OFF("unsloth_cross_entropy_loss", UNSLOTH), OFF("unsloth_rms_norm", UNSLOTH),
+    OFF("unsloth_rope", UNSLOTH), OFF("unsloth_lora_mlp", UNSLOTH),
+    OFF("unsloth_lora_qkv", UNSLOTH), OFF("unsloth_lora_o", UNSLOTH),
+    WITH("unfrozen_parameters", "some parameters alone are trained: planned as all; --freeze"),
+    {.path = "kd_trainer", .kind = KEY_ANY, .neutral = "false",
+     .why = "another objective, with a teacher's probabilities: planned as fine-tuning"},
     ELSEWHERE("lora_rank", KEY_INTEGER), ELSEWHERE("lora_target", KEY_ANY),
     ELSEWHERE("lora_target_modules", KEY_ANY), ELSEWHERE("lora_target_linear", KEY_BOOL),
     IDLE("lora_alpha"), IDLE("use_rslora"), IDLE("peft_use_rslora"), IDLE("pissa_init"),
@@ -401,9 +416,8 @@ static const struct key_row rows[] = {
      .words = KEY_WORDS({"true", "on"}, {"false", "off"}), .systems = DDP},
     {.path = "neftune_noise_alpha", .kind = KEY_REAL, .why = "noise on embeddings"},
     {.path = "deepspeed", .kind = KEY_ANY, .read = import_elsewhere},
-    {.path = "use_liger_kernel", .kind = KEY_BOOL, .neutral = "false", .why = "Liger's kernels"},
-    {.path = "enable_liger_kernel", .kind = KEY_BOOL, .neutral = "false",
-     .why = "Liger's kernels"}, /* LLaMA-Factory's name */
+    OFF("use_liger_kernel", LIGER_ALL), WITH("liger_kernel_config", LIGER),
+    OFF("enable_liger_kernel", LIGER_ALL), /* LLaMA-Factory's name */
     {.path = "stage", .kind = KEY_WORD, .read = read_objective,
      .words = KEY_WORDS(O("pt"), O("sft"), O("rm"), O("ppo"), O("dpo"), O("kto"))},
     {.path = "rl", .kind = KEY_TEXT, .read = read_objective},
@@ -417,7 +431,7 @@ static const struct key_row rows[] = {
      .words = KEY_WORDS({"true", "eager"}, O("false"))},
     {.path = "sample_packing", .kind = KEY_BOOL, .neutral = "false", .why = PACKING},
     {.path = "packing", .kind = KEY_BOOL, .neutral = "false", .why = PACKING},
-    {.path = "use_unsloth", .kind = KEY_BOOL, .neutral = "false", .why = "Unsloth's own model code"},
+    OFF("use_unsloth", UNSLOTH),
     {.path = "torch_compile", .kind = KEY_BOOL, .read = read_compile},
     {.path = "torch_compile_backend", .kind = KEY_TEXT, .read = import_elsewhere},
     {.path = "torch_compile_mode", .kind = KEY_TEXT, .read = import_elsewhere},
@@ -506,6 +520,7 @@ static void prepare(struct document *document)
 const struct framework framework_transformers = {
     .name = "transformers",
     .about = "TrainingArguments of transformers",
+    .about_file = transformers_about,
     KEY_ROWS(rows),
     .implied = implied,
     .script = script,

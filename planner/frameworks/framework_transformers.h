@@ -11,6 +11,9 @@ void transformers_others(struct document *document);
 /* The i-th of those names; NULL: there are no more. */
 const char *transformers_other_name(uint32_t i);
 
+/* Whose file it is, as it stands: "a configuration of axolotl". */
+const char *transformers_about(const struct document *document);
+
 /* ---- framework_transformers_adapters.c: checkpoints and adapters as the trainers say them ---- */
 
 bool transformers_is_on(const struct node *node);
@@ -41,6 +44,15 @@ key_reader transformers_read_adapter_dropout;
 
 /* `peft_autocast_adapter_dtype`: whether adapters are in fp32 beside a model of 16 bits. */
 key_reader transformers_read_adapter_dtype;
+
+/* ---- framework_transformers_plugins.c ---- */
+
+#define TRANSFORMERS_LIGER "Liger's kernels: planned as the model's own"
+#define TRANSFORMERS_NO_LOGITS                                                                     \
+    "the loss together with the head, never all logits at once: planned with all of them"
+
+/* `plugins`: each entry is listed, as what it and its keys do to a step. */
+key_reader transformers_read_plugins;
 
 /* ---- framework_transformers_bits.c ---- */
 

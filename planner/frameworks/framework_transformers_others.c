@@ -106,6 +106,15 @@ static bool is_llama_factory(const struct document *document)
     return false;
 }
 
+const char *transformers_about(const struct document *document)
+{
+    const bool yaml = document->syntax == SYNTAX_YAML;
+    return yaml && document_find(document, "base_model") ? "a configuration of axolotl"
+           : yaml && document_find(document, "use_peft") ? "a configuration of TRL"
+           : is_llama_factory(document)                  ? "a configuration of LLaMA-Factory"
+                                                         : "TrainingArguments of transformers";
+}
+
 /* What holds in LLaMA-Factory where its file says nothing: finetuning_args.py, model_args.py. */
 static void imply_llama_factory(struct document *document)
 {

@@ -318,8 +318,8 @@ static void note_unsaid(struct import *im)
             continue;
         const char *value = setting_read(row, im->settings, buffer);
         import_note(im, NOTE_UNSAID, NULL, NULL,
-                    value ? import_text(im, "--%s: %s unless it is given", s->setting, value)
-                          : import_text(im, "--%s", s->setting));
+                    value ? import_text(im, "not in the file, assumed %s (--%s)", value, s->setting)
+                          : import_text(im, "not in the file (--%s)", s->setting));
     }
 }
 
@@ -493,12 +493,15 @@ enum err_code import_document(struct import *im, struct settings *settings,
     struct option_list own = {.count = 0};
     *im = (struct import){.document = *document, .settings = settings};
     im->framework = framework_of(&im->document);
+    if (im->framework)
+        im->about = im->framework->about_file ? im->framework->about_file(&im->document)
+                                              : im->framework->about;
     if (im->framework && im->framework->prepare)
         im->framework->prepare(&im->document);
     if (!im->framework)
         return err_set(err, ERR_INVALID,
-                       "%s: it is no configuration of torchtitan, accelerate, DeepSpeed or "
-                       "transformers' TrainingArguments",
+                       "%s: it is no configuration of torchtitan, accelerate, DeepSpeed, axolotl, "
+                       "LLaMA-Factory or TRL, and no TrainingArguments of transformers",
                        im->document.path);
     TRY(read_options(im, &own, err));
     join_options(im, &own, given, given_count);

@@ -33,11 +33,13 @@ struct note {
     const char *key;   /* of the file; NULL: of a default of the framework */
     const char *value; /* as the file has it; NULL */
     uint32_t line;     /* 0: none */
+    bool listed;       /* one of a list: its value tells it from the others of the key */
     const char *text;  /* the setting ("--seq 8192"), or why; may be NULL */
 };
 
 struct import { /* zero-initialise; import_free */
     const struct framework *framework;
+    const char *about; /* whose file it is: "a configuration of axolotl" */
     struct document document;
     struct document named; /* the file that it names (framework.h); root NULL: none */
     bool in_named;         /* whose keys are read: they are swapped with the document's */

@@ -28,6 +28,7 @@ void import_note(struct import *im, enum note_kind kind, const char *key, const 
                                                 .key = node && node->was ? node->was : key,
                                                 .value = value,
                                                 .line = node ? node->line : 0,
+                                                .listed = node && !node->key,
                                                 .text = text};
 }
 
@@ -59,6 +60,11 @@ void import_list(struct import *im, const struct node *node, const char *path, c
 void import_open(struct import *im, const struct node *node, const char *path, const char *why)
 {
     import_note(im, NOTE_UNSAID, path, node, why);
+}
+
+void import_unknown(struct import *im, const struct node *node, const char *path)
+{
+    import_note(im, NOTE_UNKNOWN, path, node, NULL);
 }
 
 void import_idle(struct import *im, const struct node *node, const char *path)

@@ -71,6 +71,19 @@ const char *import_lines(struct import *im, enum note_kind kind)
     return lent;
 }
 
+/* "local_rank"; of one of a list "plugins = axolotl.integrations.swanlab.SwanLabPlugin". */
+static size_t put_name(FILE *file, const struct note *note)
+{
+    const bool valued = note->listed && note->value;
+    return (size_t)fprintf(file, "%s%s%s", note->key, valued ? " = " : "",
+                           valued ? note->value : "");
+}
+
+static size_t name_length(const struct note *note)
+{
+    return strlen(note->key) + (note->listed && note->value ? 3 + strlen(note->value) : 0);
+}
+
 /* Names only, by commas, in lines of a page's width. */
 static void print_names(FILE *file, const struct import *im, enum note_kind kind)
 {
@@ -79,14 +92,13 @@ static void print_names(FILE *file, const struct import *im, enum note_kind kind
     for (uint32_t i = 0; i < im->note_count; i++) {
         if (im->notes[i].kind != kind || !im->notes[i].key)
             continue;
-        const size_t length = strlen(im->notes[i].key) + 2;
         if (!some)
             column = (size_t)fprintf(file, "    %-13s", kinds[kind].title);
-        else if (column + length > 100)
+        else if (column + name_length(&im->notes[i]) + 2 > 100)
             column = (size_t)fprintf(file, ",\n    %-13s", "") - 2;
         else
             column += (size_t)fprintf(file, ", ");
-        column += (size_t)fprintf(file, "%s", im->notes[i].key);
+        column += put_name(file, &im->notes[i]);
         some = true;
     }
     if (some)
@@ -97,7 +109,7 @@ void import_print(FILE *file, const struct import *im)
 {
     if (!im->framework)
         return;
-    fprintf(file, "\n  from %s, %s%s%s: %u settings\n", im->document.path, im->framework->about,
+    fprintf(file, "\n  from %s, %s%s%s: %u settings\n", im->document.path, im->about,
             im->named.root ? ", and " : "", im->named.root ? im->named.path : "",
             count_of(im, NOTE_TAKEN));
     print_kind(file, im, NOTE_UNKNOWN);

@@ -53,7 +53,7 @@ static void a_file_says_all_that_fit_needs(void **state)
     prints("llama-3.1-8b, 8,030,261,248 parameters, as torchtitan writes it");
     prints("micro-batch 1 x 8192 tokens, bf16 compute, fp32 reduce, fp32 stored");
     prints("from " DATA "torchtitan_8b.toml, a configuration of torchtitan: ");
-    prints("left open    --gpus: 8 unless it is given");
+    prints("left open    not in the file, assumed 8 (--gpus)");
 }
 
 /* The same bytes as with the options that the file stands for. */

@@ -89,9 +89,11 @@ static inline void expect_note(const struct fixture *f, enum note_kind kind, con
 
 static inline bool leaves_open(const struct fixture *f, const char *setting)
 {
+    char option[64];
+    snprintf(option, sizeof option, "(%s)", setting);
     for (uint32_t i = 0; i < f->import.note_count; i++)
         if (f->import.notes[i].kind == NOTE_UNSAID && f->import.notes[i].text &&
-            strncmp(f->import.notes[i].text, setting, strlen(setting)) == 0)
+            strstr(f->import.notes[i].text, option))
             return true;
     return false;
 }

@@ -1,0 +1,80 @@
+/* framework_transformers_plugins.c - what axolotl's plugins make of a step (its integrations, July
+ * 2026). A plugin is an entry of the list `plugins`, and most do what keys of their own say. */
+#include "frameworks/framework_transformers.h"
+
+#include <string.h>
+
+enum { MOST_KEYS = 8 };
+
+struct plugin {
+    const char *name;                /* its class */
+    const char *why;                 /* what it does that is not planned; NULL: nothing to a step */
+    const char *keys[MOST_KEYS + 1]; /* any of which turns it on; none: it is on by itself */
+    bool initially;                  /* what holds where no key is there */
+};
+
+static const struct plugin plugins[] = {
+    {.name = "CutCrossEntropyPlugin",
+     .why = TRANSFORMERS_NO_LOGITS,
+     .keys = {"cut_cross_entropy"},
+     .initially = true},
+    {.name = "LigerPlugin",
+     .why = TRANSFORMERS_LIGER,
+     .keys = {"liger_rope", "liger_rms_norm", "liger_rms_norm_gated", "liger_layer_norm",
+              "liger_swiglu", "liger_glu_activation", "liger_cross_entropy",
+              "liger_fused_linear_cross_entropy"}},
+    {.name = "KernelsPlugin", .why = "kernels of experts: planned as the model's own"},
+    {.name = "SpectrumPlugin", .why = "some layers alone are trained: planned as all; --freeze"},
+    {.name = "KDPlugin",
+     .why = "another objective, with a teacher's probabilities: planned as fine-tuning",
+     .keys = {"kd_trainer"}},
+    {.name = "DiffusionPlugin", .why = "another objective: planned as fine-tuning"},
+    {.name = "NemoGymPlugin", .why = "another objective: planned as fine-tuning"},
+    {.name = "GrokfastPlugin", .why = "a running mean beside each gradient: planned without"},
+    {.name = "DenseMixerPlugin", .why = "all experts run for each token: planned as routed"},
+    {.name = "ExpertParallelPlugin", .why = "expert parallelism: planned without"},
+    {.name = "LLMCompressorPlugin", .why = "masks of weights: planned without"},
+    {.name = "MoraPlugin", .why = "adapters of another kind"},
+    {.name = "HatcheryPlugin", .why = "steps on another service's machines: planned here"},
+    {.name = "LMEvalPlugin"},
+    {.name = "SwanLabPlugin"},
+};
+
+/* By the last name of "axolotl.integrations.liger.LigerPlugin". */
+static const struct plugin *find(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    for (size_t i = 0; i < sizeof plugins / sizeof *plugins; i++)
+        if (strcmp(plugins[i].name, dot ? dot + 1 : path) == 0)
+            return &plugins[i];
+    return NULL;
+}
+
+static bool is_on(const struct import *im, const struct plugin *plugin)
+{
+    bool said = false;
+    for (const char *const *key = plugin->keys; *key; key++) {
+        const struct node *node = import_node(im, *key);
+        if (node && node->text && strcmp(node->text, "false") != 0)
+            return true;
+        said = said || node;
+    }
+    return !plugin->keys[0] || (plugin->initially && !said);
+}
+
+enum err_code transformers_read_plugins(struct import *im, const struct key_row *row,
+                                        const struct node *node, struct err *err)
+{
+    (void)err;
+    for (const struct node *n = node && node->kind == NODE_LIST ? node->first : node; n;
+         n = node->kind == NODE_LIST ? n->next : NULL) {
+        const struct plugin *plugin = n->text ? find(n->text) : NULL;
+        if (!plugin)
+            import_unknown(im, n, row->path);
+        else if (plugin->why && is_on(im, plugin))
+            import_list(im, n, row->path, plugin->why);
+        else
+            import_idle(im, n, row->path);
+    }
+    return ERR_OK;
+}
