@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "settings/command.h"
 #include "settings/completion.h"
+#include "settings/help.h"
 #include "settings/manual.h"
 
 #include <jansson.h>
@@ -40,8 +41,9 @@ static int help(FILE *file)
     fprintf(file, "\nExample: shardplan fit llama-3.1-8b --gpus 8 --gpu h100-sxm --seq 8192\n"
                   "Exit status: 0 done (fit: fits), 1 does not fit (compare: differs), "
                   "2 bad usage or input, 3 failure.\n"
-                  "`shardplan COMMAND --help` shows a command's options, `shardplan --man` the "
-                  "manual page,\n`shardplan --completion` what bash completes them with.\n");
+                  "`shardplan COMMAND -h` shows a command's most used options, `shardplan COMMAND "
+                  "--help` all of them,\n`shardplan help COMMAND OPTION` one; `shardplan --man` is "
+                  "the manual page, `shardplan --completion`\nwhat bash completes them with.\n");
     return file == stdout ? EXIT_DONE : EXIT_BAD_INPUT;
 }
 
@@ -56,6 +58,34 @@ static int refuse(const char *name)
     fprintf(stderr, "shardplan: \"%s\" is not a command%s%s%s\n", name,
             nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
     return help(stderr);
+}
+
+static enum command find(const char *name)
+{
+    int i = 0;
+    while (i < COMMAND_COUNT &&
+           !(runs[i] && strcmp(name, command_about((enum command)i)->name) == 0))
+        i++;
+    return (enum command)i;
+}
+
+/* `shardplan help [COMMAND [OPTION]]`: what --help says. */
+static int help_of(int argc, char **argv)
+{
+    if (argc < 3)
+        return help(stdout);
+    const enum command command = find(argv[2]);
+    if (command == COMMAND_COUNT)
+        return refuse(argv[2]);
+    if (argc > 3 && !help_write_option(stdout, command, argv[3])) {
+        fprintf(stderr, "shardplan: `%s` has no option %s%s; `%s --help` lists all\n",
+                command_about(command)->title, strncmp(argv[3], "--", 2) == 0 ? "" : "--", argv[3],
+                command_about(command)->title);
+        return EXIT_BAD_INPUT;
+    }
+    if (argc == 3)
+        help_write(stdout, command);
+    return EXIT_DONE;
 }
 
 int main(int argc, char **argv)
@@ -82,8 +112,8 @@ int main(int argc, char **argv)
         puts("shardplan " SHARDPLAN_VERSION);
         return EXIT_DONE;
     }
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        if (runs[i] && strcmp(argv[1], command_about((enum command)i)->name) == 0)
-            return runs[i](argc - 1, argv + 1);
-    return refuse(argv[1]);
+    if (strcmp(argv[1], "help") == 0)
+        return help_of(argc, argv);
+    const enum command command = find(argv[1]);
+    return command == COMMAND_COUNT ? refuse(argv[1]) : runs[command](argc - 1, argv + 1);
 }

@@ -388,6 +388,33 @@ static enum err_code check_float8(const struct job *job, struct err *err)
     return ERR_OK;
 }
 
+/* fsdp2 gathers all in one dtype: what is packed, frozen and computed has to be in it. */
+static enum err_code check_bits4_gathered(const struct job *job, struct err *err)
+{
+    const struct strategy *s = &job->strategy;
+    const struct graph_bits4 *bits4 = &job->model.bits4;
+    char options[128] = "";
+    size_t used = 0;
+    const enum dtype stored = s->frozen_low ? s->compute : s->store;
+    const char *dtype = dtype_brief(s->compute);
+    if (s->system != SYSTEM_FSDP2)
+        return ERR_OK;
+    if (bits4->storage != s->compute)
+        used += (size_t)snprintf(options, sizeof options, " --bnb-quant-storage %s", dtype);
+    if (bits4->compute != s->compute)
+        used += (size_t)snprintf(options + used, sizeof options - used, " --bnb-compute-dtype %s",
+                                 dtype);
+    if (stored != s->compute)
+        used += (size_t)snprintf(options + used, sizeof options - used, " --frozen-dtype param");
+    if (used == 0)
+        return ERR_OK;
+    return err_set(
+        err, ERR_UNSUPPORTED,
+        "--load-in-4bit under fsdp2: planned where weights in 4 bits are packed, gathered "
+        "and computed with in the one dtype of --param-dtype; add%s",
+        options);
+}
+
 /* Of weights in 4 bits what was recorded. */
 static enum err_code check_bits4(const struct job *job, struct err *err)
 {
@@ -400,14 +427,6 @@ static enum err_code check_bits4(const struct job *job, struct err *err)
                        "--load-in-4bit: weights in 4 bits are not trained; adapters beside them "
                        "are (--lora)");
     const struct strategy *s = &job->strategy;
-    const enum dtype stored = s->frozen_low ? s->compute : s->store;
-    if (s->system == SYSTEM_FSDP2 &&
-        (m->bits4.storage != s->compute || stored != s->compute || m->bits4.compute != s->compute))
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--load-in-4bit under fsdp2: planned where what is frozen is gathered as it "
-                       "is stored: --bnb-quant-storage, --bnb-compute-dtype and "
-                       "--frozen-dtype in %s, the dtype of --param-dtype",
-                       dtype_brief(s->compute));
     const char *what = m->float8                       ? "--float8"
                        : job_tape(job).compiled        ? "--compile"
                        : s->offload                    ? "--offload"
@@ -421,7 +440,7 @@ static enum err_code check_bits4(const struct job *job, struct err *err)
         return err_set(
             err, ERR_UNSUPPORTED,
             "--load-in-4bit with %s: what runs then was not recorded, and is not planned", what);
-    return ERR_OK;
+    return check_bits4_gathered(job, err);
 }
 
 /* Recomputation to a block's end runs the hook behind its last module, too, which lets go of what

@@ -19,11 +19,14 @@ enum command {
     COMMAND_COUNT
 };
 
+enum { COMMAND_EXAMPLES = 3 };
+
 struct command_about {
-    const char *name;    /* "fit" */
-    const char *title;   /* "shardplan fit": what usage and errors call it */
-    const char *summary; /* half a line */
-    const char *doc;     /* a paragraph */
+    const char *name;                       /* "fit" */
+    const char *title;                      /* "shardplan fit": what usage and errors call it */
+    const char *summary;                    /* half a line */
+    const char *doc;                        /* a paragraph */
+    const char *examples[COMMAND_EXAMPLES]; /* command lines; NULL: no more */
 };
 
 /* Lent, for ever. */

@@ -137,7 +137,7 @@ void completion_write(FILE *file)
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (i != COMMAND_RANK)
             fprintf(file, "%s ", command_about((enum command)i)->name);
-    fputs("--help --version --man --completion' -- \"$word\")\n"
+    fputs("help --help --version --man --completion' -- \"$word\")\n"
           "            return\n"
           "        fi\n"
           "    fi\n"

@@ -5,6 +5,7 @@
 #include "base/names.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #define EIGHT_BITS                                                                                 \
     "weights in 8 bits are not planned; --lora with --load-in-4bit plans adapters beside weights " \
@@ -92,5 +93,72 @@ const char *elsewhere_say(const char *name, const char **setting)
                 *setting = rows[i].setting;
                 return rows[i].text;
             }
+    return NULL;
+}
+
+/* Optimizers of TrainingArguments (OptimizerNames), of axolotl, and what else people train with:
+ * states of other sizes than AdamW's and SGD's. */
+static const char *const optimizers[] = {
+    "8bit-adam",
+    "adafactor",
+    "adagrad",
+    "adalomo",
+    "adam-8bit",
+    "adam-mini",
+    "adamw-4bit",
+    "adamw-8bit",
+    "adamw-bnb-8bit",
+    "adamw-torch-4bit",
+    "adamw-torch-8bit",
+    "adan",
+    "ademamix",
+    "ademamix-8bit",
+    "anyprecision",
+    "apollo",
+    "apollo-adamw",
+    "came",
+    "came-pytorch",
+    "dion",
+    "galore",
+    "galore-adamw",
+    "galore-adamw-8bit",
+    "grokadamw",
+    "lamb",
+    "lion",
+    "lion-8bit",
+    "lomo",
+    "muon",
+    "optimi-adamw",
+    "paged-adamw",
+    "paged-adamw-8bit",
+    "paged-lion",
+    "paged-lion-8bit",
+    "prodigy",
+    "rmsprop",
+    "schedule-free",
+    "shampoo",
+    "soap",
+    "sophia",
+    "stable-adamw",
+    "q-galore",
+    "paged-adamw-32bit",
+    "paged-ademamix-8bit",
+};
+
+static const struct {
+    const char *setting;
+    const char *const *values;
+    size_t count;
+    const char *planned;
+} values[] = {
+    {"optimizer", optimizers, sizeof optimizers / sizeof *optimizers, "adamw and sgd are"},
+};
+
+const char *elsewhere_value(const char *setting, const char *text)
+{
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        for (size_t k = 0; strcmp(values[i].setting, setting) == 0 && k < values[i].count; k++)
+            if (names_alike(text, values[i].values[k]))
+                return values[i].planned;
     return NULL;
 }

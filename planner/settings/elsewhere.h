@@ -7,4 +7,8 @@
  * says what is planned instead. NULL: nobody is known to call anything so. Lent. */
 const char *elsewhere_say(const char *name, const char **setting);
 
+/* What is planned in the place of a value that other programs' setting of that kind has and this
+ * one's has not: "adamw and sgd are"; NULL: nobody is known to have it. Lent. */
+const char *elsewhere_value(const char *setting, const char *text);
+
 #endif

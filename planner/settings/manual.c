@@ -1,7 +1,6 @@
 /* manual.c - see manual.h. */
 #include "settings/manual.h"
 
-#include "lower/lower.h"
 #include "settings/setting.h"
 
 enum { WRAP = 64 }; /* characters after which a line of the source ends */
@@ -49,15 +48,10 @@ static void put_names(FILE *file, uint32_t commands)
 /* "Of fsdp2.", where not every system that can be planned has it. */
 static void put_systems(FILE *file, const struct setting *row)
 {
-    bool all = true, first = true;
-    for (uint32_t i = 0; i < SYSTEM_COUNT; i++)
-        all = all && (!system_is_planned((enum system_kind)i) || setting_suits(row, i));
-    for (uint32_t i = 0; i < SYSTEM_COUNT && !all; i++)
-        if (system_is_planned((enum system_kind)i) && setting_suits(row, i)) {
-            fprintf(file, "%s%s", first ? "\nOf " : ", ", system_name((enum system_kind)i));
-            first = false;
-        }
-    fputs(first ? "" : ".", file);
+    char text[SETTING_SYSTEMS];
+    const char *systems = setting_systems(row, text);
+    if (*systems)
+        fprintf(file, "\nOf %s.", systems);
 }
 
 static void put_option(FILE *file, const struct setting *row)
@@ -83,9 +77,9 @@ static void put_option(FILE *file, const struct setting *row)
         put(file, setting_allowed(row, allowed, sizeof allowed));
         fputc('.', file);
     }
-    if (row->initial) {
+    if (row->initial || row->absent) {
         fputs("\nDefault: ", file);
-        put(file, row->initial);
+        put(file, row->initial ? row->initial : row->absent);
         fputc('.', file);
     }
     put_systems(file, row);
@@ -104,7 +98,7 @@ static void put_options(FILE *file, uint32_t commands)
         bool titled = false;
         for (uint32_t i = 0; i < count; i++) {
             if (rows[i].commands != commands || (int)rows[i].group != group || rows[i].positional ||
-                !setting_is_offered(&rows[i]))
+                !setting_is_offered(&rows[i]) || setting_repeats(&rows[i]))
                 continue;
             if (!titled)
                 fprintf(file, ".SS %s\n", setting_group_title((enum setting_group)group));
@@ -169,7 +163,8 @@ void manual_write(FILE *file)
           file);
     for (int i = 0; i < COMMAND_COUNT; i++)
         put_command(file, (enum command)i);
-    fputs(".PP\nEvery command has\n.BR \\-\\-help ,\n.B \\-\\-usage\nand\n.BR \\-\\-version .\n"
+    fputs(".PP\nEvery command has\n.BR \\-\\-help ,\n.B \\-\\-usage\nand\n.BR \\-\\-version ;\n.B "
+          "\\-h\nlists the most used options alone.\n"
           "Options may be cut where their beginning says enough.\n",
           file);
     put_all_options(file);

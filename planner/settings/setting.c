@@ -3,6 +3,7 @@
 
 #include "base/names.h"
 #include "lower/lower.h"
+#include "settings/elsewhere.h"
 #include "settings/settings.h"
 
 #include <assert.h>
@@ -33,6 +34,40 @@ bool setting_is_offered(const struct setting *row)
         if (system_is_planned((enum system_kind)i) && setting_suits(row, i))
             return true;
     return false;
+}
+
+static bool is_same_option(const struct setting *row, const struct setting *other)
+{
+    return strcmp(row->name, other->name) == 0 && row->group == other->group &&
+           row->commands == other->commands;
+}
+
+bool setting_repeats(const struct setting *row)
+{
+    uint32_t count;
+    for (const struct setting *other = setting_rows(&count); other != row; other++)
+        if (is_same_option(row, other))
+            return true;
+    return false;
+}
+
+const char *setting_systems(const struct setting *row, char text[SETTING_SYSTEMS])
+{
+    uint32_t count, systems = 0, used = 0;
+    const bool own = row->group >= GROUP_FSDP2 && row->group <= GROUP_ZERO;
+    const struct setting *rows = setting_rows(&count);
+    text[0] = '\0';
+    for (uint32_t i = 0; i < count; i++)
+        if (is_same_option(row, &rows[i]))
+            systems |= rows[i].systems ? rows[i].systems : UINT32_MAX;
+    bool rest = false; /* a system that lacks it */
+    for (uint32_t i = 0; i < SYSTEM_COUNT; i++)
+        rest = rest || (system_is_planned((enum system_kind)i) && !(systems >> i & 1U));
+    for (uint32_t i = 0; i < SYSTEM_COUNT && rest && !own; i++)
+        if (system_is_planned((enum system_kind)i) && (systems >> i & 1U))
+            used += (uint32_t)snprintf(text + used, SETTING_SYSTEMS - used, "%s%s",
+                                       used ? ", " : "", system_name((enum system_kind)i));
+    return text;
 }
 
 const char *setting_group_title(enum setting_group group)
@@ -170,8 +205,8 @@ static void describe_number(const struct setting_number *number, char *text, siz
     if (number->before || number->after)
         snprintf(text, size, "%s%s%s ... %s%s%s", before, least, after, before, most, after);
     else
-        snprintf(text, size, "%s %s ... %s", number->noun ? number->noun : nouns[number->kind],
-                 least, most);
+        snprintf(text, size, "%s %s ... %s%s", number->noun ? number->noun : nouns[number->kind],
+                 least, most, number->kilo ? " (8k is 8192)" : "");
 }
 
 const char *setting_allowed(const struct setting *row, char *text, size_t size)
@@ -241,13 +276,35 @@ static const char *nearest_value(const struct setting *row, const char *text)
     return nearest;
 }
 
+/* Of a text where numbers alone are allowed, that it is none; "": it is one, but not of these. */
+static const char *no_number(const struct setting *row, const char *text, char said[128])
+{
+    uint64_t integer;
+    double real;
+    const enum number_kind kind = row->kind == SETTING_VALUE ? row->numbers[0].kind : NUMBER_NONE;
+    said[0] = '\0';
+    if ((row->words && row->words->text) || (kind != NUMBER_INTEGER && kind != NUMBER_REAL))
+        return said;
+    if (kind == NUMBER_INTEGER ? !number_integer(text, &integer) : !number_real(text, &real))
+        snprintf(said, 128, "; \"%.60s\" is no %s", text,
+                 kind == NUMBER_REAL             ? "number"
+                 : number_real(text, &real)      ? "integer"
+                 : isdigit((unsigned char)*text) ? "integer in digits alone"
+                                                 : "number");
+    return said;
+}
+
 static enum err_code refuse(const struct setting *row, const char *text, struct err *err)
 {
-    char allowed[800];
-    const char *nearest = nearest_value(row, text);
-    return err_set(err, ERR_INVALID, "--%s %.100s: allowed are %s%s%s%s", row->name, text,
-                   setting_allowed(row, allowed, sizeof allowed), nearest ? "; did you mean " : "",
-                   nearest ? nearest : "", nearest ? "?" : "");
+    char allowed[800], said[128];
+    const char *others = elsewhere_value(row->name, text);
+    const char *nearest = others ? NULL : nearest_value(row, text);
+    if (others)
+        return err_set(err, ERR_INVALID, "--%s %.100s: it is not planned; %s", row->name, text,
+                       others);
+    return err_set(err, ERR_INVALID, "--%s %.100s: allowed are %s%s%s%s%s", row->name, text,
+                   setting_allowed(row, allowed, sizeof allowed), no_number(row, text, said),
+                   nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
 }
 
 /* ---- text to value ---- */
@@ -290,6 +347,20 @@ static const char *strip(const struct setting_number *number, const char *text,
     return bare;
 }
 
+/* "8k": 8 x 1024, as lengths of sequences are called. */
+static bool read_kilo(const char *text, uint64_t *out)
+{
+    char digits[NUMBER_TEXT];
+    const size_t length = strlen(text);
+    if (length < 2 || length >= sizeof digits || tolower((unsigned char)text[length - 1]) != 'k')
+        return false;
+    snprintf(digits, sizeof digits, "%.*s", (int)length - 1, text);
+    if (!number_integer(digits, out) || *out > UINT64_MAX / 1024)
+        return false;
+    *out *= 1024;
+    return true;
+}
+
 static bool write_number(const struct setting *row, const struct setting_number *number,
                          struct settings *settings, const char *text)
 {
@@ -303,7 +374,7 @@ static bool write_number(const struct setting *row, const struct setting_number 
     if (number->kind == NUMBER_REAL)
         good = number_real(text, &real);
     else if (number->kind == NUMBER_INTEGER)
-        good = number_integer(text, &integer);
+        good = number_integer(text, &integer) || (number->kilo && read_kilo(text, &integer));
     else if (number->kind == NUMBER_SIZE) /* beside plain numbers, a size has a unit */
         good = !(number_integer(text, &integer) && number > row->numbers) &&
                number_bytes(text, &integer);

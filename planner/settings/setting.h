@@ -66,6 +66,7 @@ struct setting_number { /* one way to write a number */
     int word;                   /* then also the value of the row's word field, if it has one */
     uint32_t rest;              /* of the number's field while a word is set */
     const char *before, *after; /* written around it: "first-", "%"; NULL: nothing */
+    bool kilo;                  /* it counts tokens: "8k" is 8 x 1024 */
 };
 
 struct setting_names {                        /* (lent) what is built in */
@@ -80,9 +81,11 @@ struct setting {
     bool positional;  /* an argument, typed without its name */
     enum setting_kind kind;
     enum setting_group group;
-    const char *arg;  /* what stands for the value in --help; FILE and DIR are completed as such */
-    const char *help; /* half a line, no final period */
+    const char *arg;   /* what stands for the value in --help; FILE and DIR are completed as such */
+    const char *help;  /* half a line, no final period */
+    const char *brief; /* of what most people need: a few words; NULL: it is none of these */
     const char *initial; /* default, as it would be typed; NULL: none, or it depends */
+    const char *absent;  /* ... on this; NULL */
     int unset;           /* of a word field that is not given, where there is no `initial` */
     struct setting_field field;
     const struct setting_word *words;
@@ -114,6 +117,16 @@ bool setting_suits(const struct setting *row, uint32_t system);
 /* Whether any system that can be planned has it: if not, it is parsed to be refused, never shown.
  */
 bool setting_is_offered(const struct setting *row);
+
+/* Whether a row before it has its name, group and commands, so that systems have one option with
+ * values of their own: the help of the first is that of all. */
+bool setting_repeats(const struct setting *row);
+
+enum { SETTING_SYSTEMS = 128 };
+
+/* "fsdp2, fsdp1": the systems that have the option, in text; returns text. Empty: all of them have,
+ * or those that its group is of. */
+const char *setting_systems(const struct setting *row, char text[SETTING_SYSTEMS]);
 
 /* "Job": the heading of a group. */
 const char *setting_group_title(enum setting_group group);

@@ -18,6 +18,12 @@ enum {
     SETTINGS_ROW_WORDS = SETTINGS_MOST_ROWS / 64 /* a bit a row */
 };
 
+/* In which dtype parameters are that are not trained, where none is named. */
+enum frozen_dtype {
+    FROZEN_STORED = DTYPE_COUNT, /* as the others */
+    FROZEN_COMPUTED              /* as all are computed with, and gathered */
+};
+
 struct text_list {
     const char *at[SETTINGS_MOST_FILES];
     uint32_t count;
@@ -99,7 +105,7 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
                               says it beside that; NULL: nothing */
     const char *misspelt;  /* the same of keys that nobody knows but that nearly are known ones */
     struct job job;        /* `config` is empty; batch, seq, code, dtypes as asked */
-    enum dtype frozen;     /* of parameters that a rank has whole; DTYPE_COUNT: as the others */
+    uint32_t frozen;       /* of what is not trained: enum frozen_dtype, else an enum dtype */
     const char *zero;      /* a file; NULL: the defaults */
     enum zero_offloading zero_offload; /* beside what that says */
     uint32_t deepspeed;                /* the version of these: zero_options.h */

@@ -4,12 +4,15 @@
  * there are depends on it, and people write options in any order. */
 #include "settings/settings_parse.h"
 
+#include "settings/help.h"
+
 #include <argp.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_KEY = 1000, HELP_KEY = 'h', MOST_POSITIONAL = 4 };
+enum { FIRST_KEY = 1000, HELP_KEY = '?', BRIEF_KEY = 'h', MOST_POSITIONAL = 4 };
 
 static const char SYSTEM_SETTING[] = "strategy", SOURCE_SETTING[] = "from";
 
@@ -25,6 +28,40 @@ struct parse {
     const struct setting *positional[MOST_POSITIONAL];
     uint32_t positional_count, positional_given;
 };
+
+/* ---- bad usage ---- */
+
+/* Where to read on: about one option (NULL: none in particular), or about all. */
+static void put_hint(enum command command, const char *option)
+{
+    const struct command_about *about = command_about(command);
+    if (option && command != COMMAND_RANK)
+        fprintf(stderr, "`shardplan help %s %s` says what it takes.\n", about->name, option);
+    else if (help_is_brief(command))
+        fprintf(stderr, "`%s -h` lists the most used options, `%s --help` all of them.\n",
+                about->title, about->title);
+    else
+        fprintf(stderr, "`%s --help` lists its options.\n", about->title);
+}
+
+_Noreturn static void refuse(const struct parse *parse, const char *option, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+_Noreturn static void refuse(const struct parse *parse, const char *option, const char *fmt, ...)
+{
+    const enum command command = parse->settings->command;
+    va_list args;
+    fflush(stdout);
+    fprintf(stderr, "%s: ", command_about(command)->title);
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+    put_hint(command, option);
+    exit(argp_err_exit_status);
+}
+
+/* ---- rows of the command ---- */
 
 /* The first row of the command with that row's name: rows of one name are one option to argp. */
 static uint32_t first_of_name(enum command command, uint32_t i)
@@ -87,8 +124,9 @@ static bool wants_next(enum command command, const char *letters)
 }
 
 /* argp says "unrecognized option" and no more; here the message names what was meant. */
-static void check_names(const struct argp_state *state, enum command command)
+static void check_names(const struct parse *parse, const struct argp_state *state)
 {
+    const enum command command = parse->settings->command;
     struct settings settings = {.command = command};
     for (int i = 1; i < state->argc && strcmp(state->argv[i], "--") != 0; i++) {
         const char *arg = state->argv[i];
@@ -111,7 +149,7 @@ static void check_names(const struct argp_state *state, enum command command)
         if (row) /* an argument's name */
             err_set(&err, ERR_INVALID, "%s: `%s` takes it without its name: %s", name,
                     command_about(command)->title, row->arg);
-        argp_error(state, "unrecognized option: %s", err.text);
+        refuse(parse, NULL, "unrecognized option: %s", err.text);
     }
 }
 
@@ -136,31 +174,31 @@ static const char *list_positional(const struct parse *parse, const char *word, 
     return text;
 }
 
-static void take_positional(struct parse *parse, const char *arg, struct argp_state *state)
+static void take_positional(struct parse *parse, const char *arg)
 {
     char names[256];
     if (parse->positional_count == 0)
-        argp_error(state, "\"%s\": it takes no arguments but options", arg);
+        refuse(parse, NULL, "\"%s\": it takes no arguments but options", arg);
     if (parse->positional_given == parse->positional_count)
-        argp_error(state, "%s only: \"%s\" is too much",
-                   list_positional(parse, "one ", " and ", names, sizeof names), arg);
+        refuse(parse, NULL, "%s only: \"%s\" is too much",
+               list_positional(parse, "one ", " and ", names, sizeof names), arg);
     take(parse, parse->positional[parse->positional_given++]->name, arg);
 }
 
-static void require_positional(const struct parse *parse, struct argp_state *state)
+static void require_positional(const struct parse *parse)
 {
     char names[256], helps[512] = "";
     size_t used = 0;
     if (parse->positional_given == parse->positional_count)
         return;
     if (parse->positional_count == 1)
-        argp_error(state, "%s is missing: %s", parse->positional[0]->arg,
-                   parse->positional[0]->help);
+        refuse(parse, NULL, "%s is missing: %s", parse->positional[0]->arg,
+               parse->positional[0]->help);
     for (uint32_t i = 0; i < parse->positional_count && used < sizeof helps; i++)
         used += (size_t)snprintf(helps + used, sizeof helps - used, "%s%s: %s", i ? "; " : "",
                                  parse->positional[i]->arg, parse->positional[i]->help);
-    argp_error(state, "%s are needed (%s)",
-               list_positional(parse, "", " and ", names, sizeof names), helps);
+    refuse(parse, NULL, "%s are needed (%s)",
+           list_positional(parse, "", " and ", names, sizeof names), helps);
 }
 
 /* What an option was given, the last time; NULL: it was not. */
@@ -189,7 +227,7 @@ static void set_source(const struct parse *parse, const char *path)
     exit(argp_err_exit_status);
 }
 
-static void set_all(struct parse *parse, struct argp_state *state)
+static void set_all(const struct parse *parse)
 {
     struct err err = {0};
     for (int system_first = 1; system_first >= 0; system_first--)
@@ -197,17 +235,17 @@ static void set_all(struct parse *parse, struct argp_state *state)
             if ((strcmp(parse->given[i].name, SYSTEM_SETTING) == 0) == system_first &&
                 settings_set(parse->settings, parse->given[i].name, parse->given[i].text, &err) !=
                     ERR_OK)
-                argp_error(state, "%s", err.text);
+                refuse(parse, parse->given[i].name, "%s", err.text);
 }
 
 /* ---- several systems ---- */
 
-static void set_or_end(struct settings *settings, const char *name, const char *text,
-                       struct argp_state *state)
+static void set_or_end(const struct parse *parse, struct settings *settings, const char *name,
+                       const char *text)
 {
     struct err err = {0};
     if (settings_set(settings, name, text, &err) != ERR_OK)
-        argp_error(state, "%s", err.text);
+        refuse(parse, settings_find(settings, name, NULL) ? name : NULL, "%s", err.text);
 }
 
 /* Whether a row of that name changes what is trained. */
@@ -223,7 +261,7 @@ static bool is_numerics(enum command command, const char *name)
 
 /* Puts what was given and is had, in front of what is `settings`' own. Returns what is not. */
 static const char *set_had(const struct parse *parse, struct settings *settings,
-                           const char **refused, struct argp_state *state)
+                           const char **refused)
 {
     struct settings_list *list = parse->list;
     const char *without = "";
@@ -233,7 +271,7 @@ static const char *set_had(const struct parse *parse, struct settings *settings,
             continue;
         struct err err = {0};
         if (settings_find(settings, given->name, &err)) {
-            set_or_end(settings, given->name, given->text, state);
+            set_or_end(parse, settings, given->name, given->text);
             continue;
         }
         if (is_numerics(settings->command, given->name))
@@ -247,7 +285,7 @@ static const char *set_had(const struct parse *parse, struct settings *settings,
 
 /* A system's settings: the options that it has, then its own. `text` is one of the list, taken
  * apart. */
-static void set_system(struct parse *parse, char *text, struct argp_state *state)
+static void set_system(struct parse *parse, char *text)
 {
     struct settings_list *list = parse->list;
     struct settings *settings = &list->of[list->count];
@@ -256,19 +294,19 @@ static void set_system(struct parse *parse, char *text, struct argp_state *state
     list->refused[list->count] = NULL;
     const char *system = strtok_r(text, "+", &rest);
     settings_defaults(settings, parse->settings->command);
-    set_or_end(settings, SYSTEM_SETTING, system ? system : "", state);
-    list->without[list->count] = set_had(parse, settings, &list->refused[list->count], state);
+    set_or_end(parse, settings, SYSTEM_SETTING, system ? system : "");
+    list->without[list->count] = set_had(parse, settings, &list->refused[list->count]);
     for (char *own = strtok_r(NULL, "+", &rest); own; own = strtok_r(NULL, "+", &rest)) {
         char *value = strchr(own, '=');
         if (value)
             *value++ = '\0';
-        set_or_end(settings, own, value ? value : "on", state);
+        set_or_end(parse, settings, own, value ? value : "on");
     }
     list->count++;
 }
 
 /* An option that no system has is an error, in the words of the first. */
-static void check_had(const struct parse *parse, struct argp_state *state)
+static void check_had(const struct parse *parse)
 {
     struct err err = {0};
     const struct settings_list *list = parse->list;
@@ -277,7 +315,7 @@ static void check_had(const struct parse *parse, struct argp_state *state)
         for (uint32_t k = 0; k < list->count; k++)
             had = had || settings_find(&list->of[k], parse->given[i].name, NULL);
         if (!had && !settings_find(&list->of[0], parse->given[i].name, &err))
-            argp_error(state, "%s", err.text);
+            refuse(parse, NULL, "%s", err.text);
     }
 }
 
@@ -309,20 +347,21 @@ static const char *text_of_given(const struct parse *parse)
     return text;
 }
 
-static void set_list(struct parse *parse, const char *systems, struct argp_state *state)
+static void set_list(struct parse *parse, const char *systems)
 {
     char *rest = NULL, *text = arena_strdup(&parse->list->arena, systems);
     if (source_path(parse))
-        argp_error(state, "--from %s is the configuration of one system: --strategy %s names more",
-                   source_path(parse), systems);
+        refuse(parse, NULL,
+               "--from %s is the configuration of one system: --strategy %s names more",
+               source_path(parse), systems);
     for (text = strtok_r(text, ",", &rest); text; text = strtok_r(NULL, ",", &rest)) {
         if (parse->list->count == SETTINGS_MOST_SYSTEMS)
-            argp_error(state, "--strategy: at most %d systems", SETTINGS_MOST_SYSTEMS);
-        set_system(parse, text, state);
+            refuse(parse, NULL, "--strategy: at most %d systems", SETTINGS_MOST_SYSTEMS);
+        set_system(parse, text);
     }
     if (parse->list->count == 0)
-        argp_error(state, "--strategy %s names no system", systems);
-    check_had(parse, state);
+        refuse(parse, NULL, "--strategy %s names no system", systems);
+    check_had(parse);
     parse->list->given = text_of_given(parse);
 }
 
@@ -334,20 +373,21 @@ static const char *list_of_systems(const struct parse *parse)
 }
 
 /* All that was given is there. */
-static void set_given(struct parse *parse, struct argp_state *state)
+static void set_given(struct parse *parse)
 {
     const char *systems = list_of_systems(parse);
     if (!source_path(parse))
-        require_positional(parse, state);
+        require_positional(parse);
     if (systems) {
-        set_list(parse, systems, state);
+        set_list(parse, systems);
         return;
     }
     if (source_path(parse) && parse->source)
         set_source(parse, source_path(parse));
-    set_all(parse, state);
+    set_all(parse);
     if (!parse->settings->model && parse->source && source_path(parse))
-        argp_error(state, "%s does not say which model it is for: give MODEL", source_path(parse));
+        refuse(parse, NULL, "%s does not say which model it is for: give MODEL",
+               source_path(parse));
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -358,17 +398,20 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT:
         state->name = (char *)(uintptr_t)command_about(command)->title; /* argp sets it later */
-        check_names(state, command);
+        check_names(parse, state);
         return 0;
     case ARGP_KEY_ARG:
-        take_positional(parse, arg, state);
+        take_positional(parse, arg);
         return 0;
     case ARGP_KEY_END:
-        set_given(parse, state);
+        set_given(parse);
         return 0;
     case HELP_KEY:
-        argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
-        return 0;
+        help_write(stdout, command);
+        exit(0);
+    case BRIEF_KEY:
+        help_write_brief(stdout, command);
+        exit(0);
     default:
         row = row_of_key(command, key);
         if (!row)
@@ -378,28 +421,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* ---- help ---- */
+/* ---- options ---- */
 
-/* "What it is: word, integers 1 ... 8 (default word)" */
-static char *help_text(const struct setting *row, struct arena *arena)
-{
-    char allowed[800];
-    const bool values = row->kind == SETTING_VALUE;
-    return arena_printf(arena, "%s%s%s%s%s%s", row->help, values ? ": " : "",
-                        values ? setting_allowed(row, allowed, sizeof allowed) : "",
-                        row->initial ? " (default " : "", row->initial ? row->initial : "",
-                        row->initial ? ")" : "");
-}
-
-static void list_options(struct parse *parse, struct arena *arena, struct argp_option *options)
+static void list_options(struct parse *parse, struct argp_option *options)
 {
     const enum command command = parse->settings->command;
     uint32_t count, used = 0;
     const struct setting *rows = setting_rows(&count);
-    bool titled[GROUP_COUNT] = {false};
     for (uint32_t i = 0; i < count; i++) {
         const struct setting *row = &rows[i];
-        const int group = (int)row->group + 1;
         if (!setting_is_of(row, command))
             continue;
         if (row->positional) {
@@ -407,31 +437,25 @@ static void list_options(struct parse *parse, struct arena *arena, struct argp_o
                 parse->positional[parse->positional_count++] = row;
             continue;
         }
-        const bool offered = setting_is_offered(row);
-        if (offered && !titled[row->group])
-            options[used++] = (struct argp_option){
-                .doc = arena_printf(arena, "%s:", setting_group_title(row->group)), .group = group};
-        titled[row->group] = titled[row->group] || offered;
         options[used++] = (struct argp_option){
             .name = row->name,
             .key = key_of(command, i),
             .arg = row->arg,
-            .flags = offered ? 0 : OPTION_HIDDEN,
-            .doc = help_text(row, arena),
-            .group = group,
+            .flags = setting_is_offered(row) ? 0 : OPTION_HIDDEN,
         };
     }
-    options[used] = (struct argp_option){.key = HELP_KEY, .flags = OPTION_HIDDEN, .group = -1};
+    /* argp's own --help ends lines of 79 characters with one of blanks, and sorts by names */
+    options[used++] = (struct argp_option){.name = "help", .key = HELP_KEY};
+    options[used] = (struct argp_option){.key = BRIEF_KEY, .flags = OPTION_HIDDEN};
 }
 
 static void parse_all(enum command command, int argc, char **argv, struct parse *parse)
 {
-    struct argp_option options[SETTINGS_MOST_ROWS + GROUP_COUNT + 2] = {{0}};
-    struct arena arena = {0};
+    struct argp_option options[SETTINGS_MOST_ROWS + 3] = {{0}};
     char names[256];
     const struct command_about *about = command_about(command);
     settings_defaults(parse->settings, command);
-    list_options(parse, &arena, options);
+    list_options(parse, options);
     const struct argp argp = {
         .options = options,
         .parser = parse_option,
@@ -448,7 +472,6 @@ static void parse_all(enum command command, int argc, char **argv, struct parse 
         exit(FAILED);
     }
     free(parse->given);
-    arena_free(&arena);
 }
 
 void settings_parse(enum command command, int argc, char **argv, struct settings *out)

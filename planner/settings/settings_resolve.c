@@ -3,7 +3,12 @@
 
 #include "machine/builtin.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HUB_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 
 enum { DEFAULT_SEQ = 2048, MOST_TOKENS = 1 << 28 }; /* a micro-batch's: sizes stay below 2^63 */
 
@@ -13,7 +18,45 @@ static bool has(const struct settings *settings, const char *name)
     return settings_find(settings, name, NULL) != NULL;
 }
 
-static void resolve_dtypes(const struct settings *settings, struct job *job)
+/* What is frozen under a system that gathers is stored as the others, or as it is gathered: a dtype
+ * by its name has to be one of these. */
+static enum err_code resolve_gathered(const struct settings *settings, struct strategy *s,
+                                      struct err *err)
+{
+    const uint32_t asked = settings->frozen;
+    s->frozen_low = asked == FROZEN_COMPUTED;
+    if (asked >= DTYPE_COUNT || asked == (uint32_t)s->store)
+        return ERR_OK;
+    s->frozen_low = asked == (uint32_t)s->compute;
+    return s->frozen_low
+               ? ERR_OK
+               : err_set(err, ERR_INVALID,
+                         "--frozen-dtype %s: under %s what is not trained is in %s (--store-dtype) "
+                         "or in %s (--param-dtype)",
+                         dtype_brief((enum dtype)asked), system_name(s->system),
+                         dtype_brief(s->store), dtype_brief(s->compute));
+}
+
+/* Where parameters are whole, those that are not trained are computed with as they are. */
+static void resolve_whole(const struct settings *settings, struct strategy *s)
+{
+    s->compute = settings->frozen < DTYPE_COUNT ? (enum dtype)settings->frozen : s->store;
+    s->frozen_low = s->compute != s->store;
+}
+
+static enum err_code resolve_frozen(const struct settings *settings, struct strategy *s,
+                                    struct err *err)
+{
+    if (!has(settings, "frozen-dtype"))
+        return ERR_OK;
+    if (has(settings, "param-dtype"))
+        return resolve_gathered(settings, s, err);
+    resolve_whole(settings, s);
+    return ERR_OK;
+}
+
+static enum err_code resolve_dtypes(const struct settings *settings, struct job *job,
+                                    struct err *err)
 {
     const enum dtype same = DTYPE_COUNT;
     struct strategy *s = &job->strategy;
@@ -22,10 +65,7 @@ static void resolve_dtypes(const struct settings *settings, struct job *job)
     s->names_compute = s->compute != same && has(settings, "param-dtype");
     if (!s->names_compute)
         s->compute = s->store;
-    if (settings_find(settings, "frozen-dtype", NULL) && !has(settings, "param-dtype")) {
-        s->compute = settings->frozen == same ? s->store : settings->frozen;
-        s->frozen_low = s->compute != s->store;
-    }
+    TRY(resolve_frozen(settings, s, err));
     if (s->reduce == same || !has(settings, "reduce-dtype"))
         s->reduce = strategy_own_reduce(s, job->model.torch);
     if (!has(settings, "autocast"))
@@ -33,6 +73,7 @@ static void resolve_dtypes(const struct settings *settings, struct job *job)
     if (!has(settings, "outputs"))
         job->model.outputs_fp32 = false;
     job->model.compute = s->compute;
+    return ERR_OK;
 }
 
 static enum err_code resolve_zero(const struct settings *settings, uint32_t hidden,
@@ -69,7 +110,7 @@ enum err_code settings_job(const struct settings *settings, const struct model_c
                        "--micro-batch %" PRIu32 " x --seq %" PRIu32
                        " is over 2^28 tokens a micro-batch",
                        out->model.batch, out->model.seq);
-    resolve_dtypes(settings, out);
+    TRY(resolve_dtypes(settings, out, err));
     return resolve_zero(settings, config->recording ? 0 : config->hidden, &out->strategy, err);
 }
 
@@ -125,15 +166,53 @@ enum err_code settings_machine(const struct settings *settings, struct machine *
     return rc;
 }
 
+/* ---- the model ---- */
+
+static bool ends_in(const char *text, const char *end)
+{
+    const size_t length = strlen(text), less = strlen(end);
+    return length > less && strcmp(text + length - less, end) == 0;
+}
+
+/* "org/name", as models are called on the Hub. */
+static bool is_hub_name(const char *text)
+{
+    const char *slash = strchr(text, '/');
+    const size_t owner = slash ? (size_t)(slash - text) : 0;
+    return owner > 0 && text[0] != '.' && slash[1] && !strchr(slash + 1, '/') &&
+           strspn(text, HUB_LETTERS) == owner &&
+           strspn(slash + 1, HUB_LETTERS) == strlen(slash + 1);
+}
+
+/* A file's name that no file has is no preset's, and of a name on the Hub a file can be had. */
+static enum err_code find_model(const char *text, struct model_config *out, struct err *err)
+{
+    struct err why = {0};
+    const bool there = access(text, F_OK) == 0;
+    if (!there && (ends_in(text, ".json") || ends_in(text, ".gz")))
+        return err_set(err, ERR_INVALID, "%.300s: %s", text, strerror(errno));
+    const enum err_code rc = model_find(text, out, &why);
+    if (rc == ERR_OK)
+        return ERR_OK;
+    if (!there && is_hub_name(text))
+        return err_set(err, rc,
+                       "%s; or give its config.json: `hf download %.200s config.json` fetches it "
+                       "and says where it is",
+                       why.text, text);
+    return err_set(err, rc, "%s", why.text);
+}
+
 enum err_code settings_resolve(struct settings *settings, struct job *job, struct machine *machine,
                                struct err *err)
 {
     struct model_config config;
-    TRY(model_find(settings->model, &config, err));
+    TRY(find_model(settings->model, &config, err));
     enum err_code rc = settings_job(settings, &config, job, err);
     if (rc == ERR_OK) {
         settings->job.model.code = job->model.code;
         settings->job.model.seq = job->model.seq;
+        if (has(settings, "param-dtype") && settings->frozen < DTYPE_COUNT)
+            settings->frozen = job->strategy.frozen_low ? FROZEN_COMPUTED : FROZEN_STORED;
         rc = settings_machine(settings, machine, err);
     }
     if (rc != ERR_OK) {

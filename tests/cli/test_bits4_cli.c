@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,49 @@ static void what_is_planned_is_said(void **state)
                    "fit llama-3.2-1b --strategy fsdp1 --lora 16 --load-in-4bit nf4");
     shardplan_says(2, "--lora with --load-in-4bit plans adapters beside weights of 4 bits",
                    "fit " JOB " --load-in-8bit");
+}
+
+/* What a refusal says to add is taken, and it plans: whatever of it was given before. */
+static void what_a_refusal_adds_is_planned(void **state)
+{
+    static const char *const jobs[] = {
+        "llama-3.2-1b --gpus 4 --lora 16,all-linear --load-in-4bit nf4 --seq 512",
+        "llama-3.2-1b --gpus 4 --lora 16 --load-in-4bit fp4 --seq 512 --frozen-dtype param",
+        "llama-3.2-1b --gpus 4 --lora 16 --load-in-4bit nf4 --seq 512 --param-dtype fp16",
+        "llama-3.2-1b --gpus 4 --lora 16 --load-in-4bit nf4 --seq 512 --bnb-compute-dtype fp32",
+        "llama-3.2-1b --gpus 4 --lora 16 --load-in-4bit nf4 --seq 512 --store-dtype bf16",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        char options[256];
+        shardplan_says(2, "; add --bnb-quant-storage", "fit %s", jobs[i]);
+        const char *add = strstr(program_output(), "; add --") + strlen("; add ");
+        snprintf(options, sizeof options, "%.*s", (int)strcspn(add, "\n"), add);
+        shardplan_says(0, "fits", "fit %s %s", jobs[i], options);
+    }
+}
+
+/* One value for all systems of a table: bf16 is what --param-dtype is where parameters are
+ * gathered. */
+static void a_frozen_dtype_may_go_by_its_name(void **state)
+{
+    (void)state;
+    char *named;
+    shardplan_says(0, "fits",
+                   "fit llama-3.2-1b --gpus 4 --lora 16 --strategy fsdp2,ddp,single "
+                   "--frozen-dtype bf16 --seq 512");
+    assert_null(strstr(program_output(), "is not"));
+    assert_int_equal(shardplan("fit llama-3.2-1b --gpus 4 --lora 16 --frozen-dtype bf16 --json"),
+                     0);
+    named = strdup(program_output());
+    assert_int_equal(shardplan("fit llama-3.2-1b --gpus 4 --lora 16 --frozen-dtype param --json"),
+                     0);
+    assert_string_equal(program_output(), named);
+    free(named);
+    shardplan_says(2, "is in fp32 (--store-dtype) or in bf16 (--param-dtype)",
+                   "fit llama-3.2-1b --gpus 4 --lora 16 --frozen-dtype fp16");
+    shardplan_says(2, "--frozen-dtype param: allowed are store, bf16, fp16",
+                   "fit llama-3.2-1b --strategy ddp --lora 16 --frozen-dtype param");
 }
 
 /* Adapters in the model's dtype, which nothing casts to or from. */
@@ -79,6 +123,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_planned_is_said),
+        cmocka_unit_test(what_a_refusal_adds_is_planned),
+        cmocka_unit_test(a_frozen_dtype_may_go_by_its_name),
         cmocka_unit_test(each_weight_is_made_twice),
         cmocka_unit_test(a_plan_is_read_as_it_was_written),
     };

@@ -86,8 +86,12 @@ static void bad_usage_says_what_is_allowed_and_exits_with_2(void **state)
         {"plan gpt2 --gpus 12 --seq 64 -o /tmp/none-of-these", "--gpus-per-node"},
         {"fit gpt2 --goodput", "unrecognized"},
         {"fit gpt2 --strategy fsdp1 --start-up --offload cpu --sharding NO_SHARD", "--offload cpu"},
-        {"models --what", "usage"},
-        {"gpus extra", "usage"},
+        {"fit nosuch/config.json", "shardplan: nosuch/config.json: No such file or directory\n"},
+        {"fit model.stream.json.gz",
+         "shardplan: model.stream.json.gz: No such file or directory\n"},
+        {"fit nobody/nothing", "`hf download nobody/nothing config.json`"},
+        {"models --what", "`shardplan models --help` lists its options"},
+        {"gpus extra", "no arguments but options"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const int status = shardplan("%s", cases[i].arguments);

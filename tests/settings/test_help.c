@@ -86,7 +86,7 @@ static void help_lists_exactly_what_is_parsed(void **state)
             if (has(&shown, rows[i].name) != setting_is_offered(&rows[i]))
                 fail_msg("%s --help: --%s", command_about((enum command)command)->name,
                          rows[i].name);
-            offered += setting_is_offered(&rows[i]);
+            offered += setting_is_offered(&rows[i]) && !setting_repeats(&rows[i]);
         }
         assert_int_equal(offered, shown.count);
         assert_true(shown.count >= 2);
@@ -264,7 +264,17 @@ static void mistakes_are_answered_with_the_nearest(void **state)
         {"fit gpt2 --node p5 --profile tests/data/profiles/a100.json",
          "leave \"gpu\" out and give --gpu"},
         {"fit gpt2 --bucket-cap-mb 25 --strategy fsdp2", "fsdp2 has no buckets; it belongs to ddp"},
-        {"fit gpt2 --gpus 4294967297", "allowed are integers 1 ... 1000000"},
+        {"fit gpt2 --gpus 4294967297", "allowed are integers 1 ... 1000000\n"},
+        {"fit gpt2 --gpus eight", "1 ... 1000000; \"eight\" is no number\n"},
+        {"fit gpt2 --gpus eight", "`shardplan help fit gpus` says what it takes"},
+        {"fit gpt2 --gpus 8k", "\"8k\" is no integer in digits alone"},
+        {"fit gpt2 --micro-batch 1.5", "\"1.5\" is no integer\n"},
+        {"fit gpt2 --optimizer adamw8bit", "it is not planned; adamw and sgd are\n"},
+        {"fit gpt2 --optimizer paged_adamw_8bit", "it is not planned; adamw and sgd are\n"},
+        {"fit gpt2 --optimizer Muon", "it is not planned; adamw and sgd are\n"},
+        {"fit gpt2 --optimizer adamm", "did you mean adamw?"},
+        {"help fot", "\"fot\" is not a command; did you mean fit?"},
+        {"help fit sequence", "`shardplan fit` has no option --sequence"},
         {"calibrate --gpu h1000", "did you mean h100-sxm?"},
         {"calibrate --device cuda", "needs --gpu"},
         {"calibrate --profile x.json", "goes with --from-nccl-tests"},
@@ -282,6 +292,53 @@ static void mistakes_are_answered_with_the_nearest(void **state)
     assert_int_equal(shell("^/shardrun plan.json --timeout inf 2>&1"), 2);
     assert_non_null(
         strstr(program_output(), "shardrun: --timeout inf: allowed are numbers 0 ... 1e+07"));
+}
+
+/* `help` is --help; the most used options fit on a screen, in its lines. */
+static void help_comes_in_three_sizes(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("^/shardplan help 2>&1"), 0);
+    assert_memory_equal(program_output(), "Usage: shardplan COMMAND", 24);
+    for (int command = 0; command < COMMAND_RANK; command++) {
+        const char *name = command_about((enum command)command)->name;
+        int lines = 0;
+        char *rest;
+        assert_int_equal(shell("a=$(^/shardplan %s --help) && b=$(^/shardplan help %s) && "
+                               "test \"$a\" = \"$b\" && test \"$a\" = \"$(^/shardplan %s -?)\"",
+                               name, name, name),
+                         0);
+        assert_int_equal(shell("^/shardplan %s -h", name), 0);
+        if (!command_about((enum command)command)->examples[0])
+            continue;
+        for (char *line = strtok_r(program_output(), "\n", &rest); line;
+             line = strtok_r(NULL, "\n", &rest), lines++)
+            if (strlen(line) > 80)
+                fail_msg("%s -h: %s", name, line);
+        if (lines > 35 || lines < 15)
+            fail_msg("%s -h: %d lines", name, lines);
+    }
+    assert_int_equal(shell("^/shardplan fit --help | grep -c ' $'"), 1); /* no lines of blanks */
+    assert_int_equal(shell("^/shardplan help fit --seq && ^/shardplan help fit units 2>&1"), 0);
+    assert_non_null(strstr(program_output(), "--seq=T"));
+    assert_non_null(strstr(program_output(), "auto_wrap_policy"));
+}
+
+/* The examples of every command are command lines that it takes. */
+static void examples_are_taken(void **state)
+{
+    (void)state;
+    for (int command = 0; command < COMMAND_COUNT; command++)
+        for (int i = 0; i < COMMAND_EXAMPLES; i++) {
+            const char *example = command_about((enum command)command)->examples[i];
+            if (!example)
+                break;
+            assert_true(strlen(example) <= 78);
+            assert_memory_equal(example, "shardplan ", 10);
+            shell("^/%s --help 2>&1", example);
+            if (!strstr(program_output(), "Usage: shardplan"))
+                fail_msg("%s: %s", example, program_output());
+        }
 }
 
 /* It is read once. */
@@ -321,6 +378,8 @@ int main(void)
         cmocka_unit_test(bash_completes_options_values_names_and_files),
         cmocka_unit_test(every_command_has_version_json_and_quiet),
         cmocka_unit_test(mistakes_are_answered_with_the_nearest),
+        cmocka_unit_test(help_comes_in_three_sizes),
+        cmocka_unit_test(examples_are_taken),
         cmocka_unit_test(other_spellings_are_the_same_job),
         cmocka_unit_test(a_profile_may_come_from_a_pipe),
     };

@@ -316,6 +316,45 @@ static void values_of_two_kinds_exclude_each_other(void **state)
         assert_int_equal(settings_set(&s, "rehearse", bad[i], NULL), ERR_INVALID);
 }
 
+/* What is one option of several systems is said once: the first row has the words of all. */
+static void an_option_of_several_systems_is_one(void **state)
+{
+    (void)state;
+    uint32_t count, repeated = 0;
+    const struct setting *rows = setting_rows(&count);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct setting *first = rows;
+        if (!setting_repeats(&rows[i]))
+            continue;
+        while (strcmp(first->name, rows[i].name) != 0 || first->group != rows[i].group ||
+               first->commands != rows[i].commands)
+            first++;
+        struct settings settings = settings_for(first);
+        for (const struct setting_word *w = rows[i].words; w && w->text; w++)
+            accept(first, &settings, w->text);
+        assert_string_equal(first->initial, rows[i].initial);
+        repeated++;
+    }
+    assert_true(repeated > 0);
+}
+
+/* Lengths of sequences are called by their 1024s. */
+static void tokens_may_be_counted_by_1024s(void **state)
+{
+    (void)state;
+    struct settings s;
+    char buffer[NUMBER_TEXT];
+    settings_defaults(&s, COMMAND_FIT);
+    assert_int_equal(settings_set(&s, "seq", "8k", NULL), ERR_OK);
+    assert_string_equal(settings_get(&s, "seq", buffer), "8192");
+    assert_int_equal(settings_set(&s, "seq", "128K", NULL), ERR_OK);
+    assert_string_equal(settings_get(&s, "seq", buffer), "131072");
+    static const char *const bad[] = {"k", "8kk", "8m", "0k", "1.5k", "18014398509481984k", "-1k"};
+    for (size_t i = 0; i < COUNT(bad); i++)
+        assert_int_equal(settings_set(&s, "seq", bad[i], NULL), ERR_INVALID);
+    assert_int_equal(settings_set(&s, "gpus", "8k", NULL), ERR_INVALID);
+}
+
 /* planner/job has defaults of its own, for those that start from no text. */
 static void defaults_are_those_of_a_job(void **state)
 {
@@ -493,6 +532,8 @@ int main(void)
         cmocka_unit_test(a_system_has_its_own_settings),
         cmocka_unit_test(an_unknown_name_is_answered_with_the_nearest),
         cmocka_unit_test(values_of_two_kinds_exclude_each_other),
+        cmocka_unit_test(an_option_of_several_systems_is_one),
+        cmocka_unit_test(tokens_may_be_counted_by_1024s),
         cmocka_unit_test(defaults_are_those_of_a_job),
         cmocka_unit_test(axes_have_values_that_can_be_set),
         cmocka_unit_test(numerics_are_told_from_the_rest),
