@@ -189,6 +189,7 @@ static enum err_code find_model(const char *text, struct model_config *out, stru
 {
     struct err why = {0};
     const bool there = access(text, F_OK) == 0;
+    *out = (struct model_config){.layers = 0};
     if (!there && (ends_in(text, ".json") || ends_in(text, ".gz")))
         return err_set(err, ERR_INVALID, "%.300s: %s", text, strerror(errno));
     const enum err_code rc = model_find(text, out, &why);
