@@ -23,9 +23,10 @@ void page_verdict(FILE *to, const struct settings *settings, const struct predic
         p->fits ? "good" : "bad", p->fits ? "fits" : "does not fit", p->tight ? ", tight" : "",
         gib((double)p->device_bytes), gib(capacity), host, time->timeline.step_s,
         style_grouped((uint64_t)(time->tokens_per_s + 0.5), number),
-        settings->unplanned ? ": of another job than the file's, of which not all is planned (the "
-                              "list is below)"
-                            : "",
+        settings->unplanned
+            ? "; this is not quite the file's job (the list of what is not modelled is "
+              "below)"
+            : "",
         settings->misspelt ? "; the file has keys that are not known, and may be misspelt (the "
                              "list is below)"
                            : "");

@@ -519,8 +519,8 @@ void result_print_unplanned(FILE *file, const struct settings *settings)
 {
     const struct style s = style_of(file);
     if (settings->unplanned)
-        fprintf(file, "  %sof another job than the file's%s, of which this is not planned:\n%s",
-                s.bad, s.off, settings->unplanned);
+        fprintf(file, "  %sthis is not quite the file's job%s; not modelled:\n%s", s.bad, s.off,
+                settings->unplanned);
     if (settings->misspelt)
         fprintf(file, "  %sthe file has keys that are not known%s, and may be misspelt:\n%s", s.bad,
                 s.off, settings->misspelt);

@@ -112,7 +112,7 @@ static void what_is_not_planned_is_beside_the_verdict(void **state)
     const char *verdict = strstr(program_output(), "  fits: ");
     assert_non_null(verdict);
     verdict = strchr(verdict, '\n') + 1;
-    static const char said[] = "  of another job than the file's, of which this is not planned:\n"
+    static const char said[] = "  this is not quite the file's job; not modelled:\n"
                                "    model.converters = [...] (line 4): which layers are in float8: "
                                "planned as all but the head\n";
     assert_memory_equal(verdict, said, sizeof said - 1);
@@ -243,7 +243,7 @@ static void comes_back(const char *options, const char *target, const char *file
         fail_msg("%s", program_output());
     json_t *there = plan_of(plans[0]), *back = plan_of(plans[1]);
     const int status = shardplan("fit --from %s", file_in(folder, file));
-    if ((status != 0 && status != 1) || strstr(program_output(), "of another job") ||
+    if ((status != 0 && status != 1) || strstr(program_output(), "not quite the file") ||
         strstr(program_output(), "init"))
         fail_msg("exit %d: %s", status, program_output());
     assert_true(json_array_size(json_object_get(there, "instructions")) > 100);
