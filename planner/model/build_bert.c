@@ -14,11 +14,8 @@
 
 #include "graph/autocast.h"
 #include "model/build_hf.h"
-#include "model/count.h"
 
 #include <stdio.h>
-
-const struct choice bert_absolute_only[] = {{"absolute", NULL, false}, {NULL, NULL, false}};
 
 struct bert_block {
     struct linear query, key, value, dense, intermediate, output;
@@ -322,11 +319,4 @@ void bert_build(struct graph *graph, const struct model_config *c, const struct 
     graph->loss = build_cross_entropy(graph, flat, labels);
     graph_drop(graph, x);
     hf_return(graph, logits, GRAPH_NONE);
-}
-
-double count_bert(const struct model_config *c)
-{
-    const double h = c->hidden, v = c->vocab, positions = c->max_positions;
-    return c->layers * count_classic_block(c) + (v + positions + c->type_vocab) * h + 2 * h +
-           count_linear(h, h, true) + 2 * h + v + (c->tied ? 0 : v * h + v);
 }

@@ -1,7 +1,7 @@
 /* build_gpt2.c - GPT-2 as nanoGPT writes it, without dropout: learned positions, one c_attn, the
  * activation as one op, biases everywhere but in the head, the head usually tied. */
-#include "model/build_gpt2.h"
 #include "model/build.h"
+#include "model/builder.h"
 
 #include <math.h>
 

@@ -5,7 +5,7 @@
  *     z = h + d down(up y · silu(g gate y))           y = norm(h)
  *
  * What m, a and the others are times is a new tensor, though the number may be 1. */
-#include "model/family_falcon_h1.h"
+#include "model/build_hf_falcon_h1.h"
 #include "model/hf_decoder.h"
 
 #include <stdio.h>

@@ -9,8 +9,8 @@
  * Heads are normed and turned as they are projected, (b, s, a, d); the norm of v has no weight, and
  * v may be k before its norm. Scores are not scaled. The last layers may attend to keys and values
  * that the last of the layers before them, of their type, has kept. */
+#include "model/build_hf_gemma4.h"
 #include "model/experts.h"
-#include "model/family_gemma4.h"
 #include "model/hf_decoder.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* build_hf_gpt2.c - GPT-2 and its kin as Hugging Face's transformers writes them: Conv1D or Linear,
  * gelu_new in eight ops of Python arithmetic, dropouts, and positions that are asked whether
  * sequences are packed. */
-#include "model/build_gpt2.h"
+#include "model/build_hf_gpt2.h"
 #include "model/build_hf.h"
 
 #include <math.h>

@@ -7,7 +7,7 @@
  * Nothing is fused but attention: RMSNorm and RoPE are Python arithmetic. Qwen2 adds biases to q,
  * k, v; Qwen3 an RMSNorm to each head of q and k; Mistral and Qwen2 may look at a window only,
  * which takes a mask where the sequence is longer than it. */
-#include "model/family_llama.h"
+#include "model/build_hf_llama.h"
 #include "model/hf_decoder.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* build_hf_scored.h - decoders of an older time in Hugging Face's transformers: attention is in
  * single ops whatever the kernel is asked for, and each block returns its scores beside its output,
- * so that they live until the next block has returned. What GPT-J, CodeGen, GPT-Neo and MPT share;
- * for the files of this folder only. */
+ * so that they live until the next block has returned. What GPT-J, CodeGen, GPT-Neo and MPT share.
+ */
 #ifndef SHARDPLAN_BUILD_HF_SCORED_H
 #define SHARDPLAN_BUILD_HF_SCORED_H
 
@@ -61,28 +61,5 @@ void hf_scored_head(struct graph *graph, const struct model_config *config, uint
  */
 void hf_scored_gptj(struct graph *graph, const struct model_config *config,
                     const struct model_job *job, hf_scored_block *block);
-
-/* ---- rows of keys ---- */
-
-/* clang-format off */
-#define GPTJ_KEYS                                                                                  \
-    {SIZE("vocab_size", vocab, VOCAB_MAX)},                                                        \
-    {SIZE("n_embd", hidden, HIDDEN_MAX), .other = "hidden_size"},                                  \
-    {SIZE("n_layer", layers, LAYERS_MAX), .other = "num_hidden_layers"},                           \
-    {SIZE("n_head", heads, HEADS_MAX), .other = "num_attention_heads"},                            \
-    PLAIN_HEADS,                                                                                   \
-    {DERIVED("n_inner", ffn, RULE_FOUR_HIDDEN, FFN_MAX)},                                          \
-    {POSITIONS("n_positions", 2048), .other = "max_position_embeddings"},                          \
-    {COUNT("rotary_dim", rotary_dim, 64, HEAD_DIM_MAX)},                                           \
-    EPS("layer_norm_epsilon", 1e-5),                                                               \
-    STD("initializer_range", 0.02),                                                                \
-    {NUMBER("theta", rope.theta, 1e4, 1, 1e12), .fixed = true},                                    \
-    TIED(false),                                                                                   \
-    {CHOICE("activation_function", gated, "gelu_new", key_activations)},                           \
-    DROPOUT("resid_pdrop", dropout, 0),                                                            \
-    DROPOUT("embd_pdrop", embedding_dropout, 0),                                                   \
-    DROPOUT("attn_pdrop", attention_dropout, 0),                                                   \
-    {ALWAYS("mlp_bias", mlp_bias)}
-/* clang-format on */
 
 #endif

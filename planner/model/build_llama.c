@@ -7,7 +7,7 @@
  * repeated by expand and reshape; q, k, v stay Python's until attention returns. Mistral is the
  * same; Qwen2 adds biases to q, k, v; Qwen3 adds an RMSNorm to each head of q and k. */
 #include "model/build.h"
-#include "model/family_llama.h"
+#include "model/builder.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -157,14 +157,16 @@ static enum err_code find_arch(const json_t *root, const char *where, enum arch 
 static enum err_code read_rope(const struct family *family, const json_t *root, const char *where,
                                struct model_config *config, struct err *err)
 {
-    const uint32_t dim = rotary_dim(family, config);
-    const bool by_layer = has_key(family, offsetof(struct model_config, window_theta));
+    const struct rope_form form = {.dim = rotary_dim(family, config),
+                                   .by_layer =
+                                       has_key(family, offsetof(struct model_config, window_theta)),
+                                   .woven = family->woven_grids};
     const json_t *object;
     const char *name;
     TRY(rope_find(root, where, &object, &name, err));
     const char *absent = object ? NULL : family->rope_absent;
     if (!absent && !family->rope_lacks)
-        return rope_read(root, where, dim, by_layer, config, err);
+        return rope_read(root, where, form, config, err);
     json_t *file = json_copy((json_t *)(uintptr_t)root);
     json_t *whole = object ? json_copy((json_t *)(uintptr_t)object)
                            : json_loads(absent ? absent : "{}", 0, NULL);
@@ -173,7 +175,7 @@ static enum err_code read_rope(const struct family *family, const json_t *root, 
     for (int i = 0; i < 2; i++) /* one may be there under both names */
         json_object_del(file, (const char *[]){"rope_scaling", "rope_parameters"}[i]);
     json_object_set_new(file, object ? name : "rope_parameters", whole);
-    const enum err_code rc = rope_read(file, where, dim, by_layer, config, err);
+    const enum err_code rc = rope_read(file, where, form, config, err);
     json_decref(file);
     return rc;
 }

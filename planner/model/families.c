@@ -5,6 +5,7 @@
 #include "model/build.h"
 #include "model/family.h"
 #include "model/lora.h"
+#include "model/lora_targets.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -6,11 +6,8 @@
 #ifndef SHARDPLAN_FAMILY_H
 #define SHARDPLAN_FAMILY_H
 
+#include "model/builder.h"
 #include "model/keys.h"
-
-/* Declares the graph's parameters in the order of model.parameters() and runs one forward pass. */
-typedef void family_builder(struct graph *graph, const struct model_config *config,
-                            const struct model_job *job);
 
 struct preset_alias {
     const char *alias, *name;
@@ -79,8 +76,8 @@ struct family {
     enum err_code (*check)(const struct key_table *keys, const struct model_config *config,
                            const char *where, struct err *err);
 
-    enum code code;                      /* by default; its builder is there */
-    family_builder *builder[CODE_COUNT]; /* NULL: not written */
+    enum code code;                     /* by default; its builder is there */
+    model_builder *builder[CODE_COUNT]; /* NULL: not written */
 };
 #define ALIASES(rows) .aliases = (rows), .alias_count = sizeof(rows) / sizeof *(rows)
 #define PRESETS(rows) .presets = (rows), .preset_count = sizeof(rows) / sizeof *(rows)

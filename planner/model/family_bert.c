@@ -1,5 +1,16 @@
 /* family_bert.c - BERT with its masked language model head. */
-#include "model/build_bert.h"
+#include "model/family_bert.h"
+
+#include "model/count.h"
+
+const struct choice bert_absolute_only[] = {{"absolute", NULL, false}, {NULL, NULL, false}};
+
+double count_bert(const struct model_config *c)
+{
+    const double h = c->hidden, v = c->vocab, positions = c->max_positions;
+    return c->layers * count_classic_block(c) + (v + positions + c->type_vocab) * h + 2 * h +
+           count_linear(h, h, true) + 2 * h + v + (c->tied ? 0 : v * h + v);
+}
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

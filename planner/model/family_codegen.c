@@ -4,7 +4,7 @@
  * RoPE's factors stay in fp32, and so do q and k, which the scores are of. */
 #include "model/build_hf_scored.h"
 #include "model/count.h"
-#include "model/family.h"
+#include "model/family_gptj.h"
 
 #include <math.h>
 

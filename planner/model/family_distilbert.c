@@ -5,9 +5,9 @@
  *     x = norm(words + positions)
  *     h = norm(attention(q x, k x, v x) + x),  z = norm(lin2(gelu(lin1 h)) + h)
  *     logits = words · norm(gelu(transform z)) + bias      the head shares the word embedding */
-#include "model/build_bert.h"
 #include "model/build_hf.h"
 #include "model/count.h"
+#include "model/family_bert.h"
 
 struct block {
     struct linear q, k, v, out, lin1, lin2;

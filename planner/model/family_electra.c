@@ -1,7 +1,7 @@
 /* family_electra.c - ELECTRA with its masked language model head: BERT whose embedding may be
  * narrower than its layers. */
-#include "model/build_bert.h"
 #include "model/count.h"
+#include "model/family_bert.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

@@ -1,5 +1,5 @@
 /* family_falcon_h1.c - Falcon-H1: attention and Mamba-2 beside each other in every layer. */
-#include "model/family_falcon_h1.h"
+#include "model/build_hf_falcon_h1.h"
 #include "model/count.h"
 #include "model/family_granite.h"
 #include "model/family_mamba.h"

@@ -2,7 +2,7 @@
  * and scores that nothing scales; layers without a window have heads of their own sizes. Experts
  * may be beside the feed-forward, each layer may have its part of a second embedding, and the last
  * layers may reuse keys and values (build_hf_gemma4.c). */
-#include "model/family_gemma4.h"
+#include "model/build_hf_gemma4.h"
 
 #include "model/count.h"
 #include "model/experts.h"

@@ -1,5 +1,7 @@
 /* family_gpt2.c - GPT-2, in nanoGPT's code and in transformers'. */
-#include "model/build_gpt2.h"
+#include "model/family_gpt2.h"
+
+#include "model/build_hf_gpt2.h"
 #include "model/count.h"
 
 static const struct key keys[] = {

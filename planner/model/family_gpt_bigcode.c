@@ -1,7 +1,8 @@
 /* family_gpt_bigcode.c - GPT-BigCode (SantaCoder, StarCoder): GPT-2 by Linear, where all queries
  * may share one head of keys and values. */
-#include "model/build_gpt2.h"
+#include "model/build_hf_gpt2.h"
 #include "model/count.h"
+#include "model/family_gpt2.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

@@ -5,9 +5,9 @@
  * Attention is in single ops whatever the kernel is asked for: scores in fp32, which each block
  * returns beside its output, so that they live until the next block has returned. Each block reads
  * its RoPE out of a table of its own; a number's partner is the next one. */
+#include "model/family_gptj.h"
 #include "model/build_hf_scored.h"
 #include "model/count.h"
-#include "model/family.h"
 
 #include <math.h>
 

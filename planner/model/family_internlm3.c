@@ -1,5 +1,6 @@
 /* family_internlm3.c - InternLM 3: transformers runs Llama's code for it; two keys have its names.
  */
+#include "model/build_hf_llama.h"
 #include "model/count.h"
 #include "model/family_llama.h"
 

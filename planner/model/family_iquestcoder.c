@@ -1,5 +1,6 @@
 /* family_iquestcoder.c - IQuest-Coder: transformers runs Llama's code for it, with sizes of its own
  * where the file has none. */
+#include "model/build_hf_llama.h"
 #include "model/count.h"
 #include "model/family_llama.h"
 

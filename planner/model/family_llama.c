@@ -1,5 +1,6 @@
 /* family_llama.c - Llama 2 and 3. */
 #include "model/family_llama.h"
+#include "model/build_hf_llama.h"
 #include "model/count.h"
 
 static const struct key keys[] = {

@@ -5,13 +5,6 @@
 
 #include "model/family.h"
 
-/* torchtitan's op sequence. */
-family_builder build_llama;
-
-/* transformers'. Calls and locals differ by model file, and with them the order of what dies:
- * Qwen2 and Qwen3 are alike in this; mixtures of experts have ways of their own in their files. */
-family_builder build_hf_llama, build_hf_mistral, build_hf_qwen;
-
 /* ---- rows of keys ---- */
 
 /* clang-format off */

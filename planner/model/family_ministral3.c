@@ -1,4 +1,5 @@
 /* family_ministral3.c - Ministral 3: Mistral whose queries are scaled by their positions. */
+#include "model/build_hf_llama.h"
 #include "model/count.h"
 #include "model/family_llama.h"
 #include "model/hf_decoder.h"

@@ -1,4 +1,5 @@
 /* family_mistral.c - Mistral: Llama with a window. */
+#include "model/build_hf_llama.h"
 #include "model/count.h"
 #include "model/family_llama.h"
 

@@ -14,7 +14,7 @@ enum err_code mla_check_experts(const struct key_table *keys, const struct model
                                 const char *where, struct err *err);
 
 /* DeepSeek-V3's decoder: experts in groups where the config has them. */
-family_builder mla_build_v3;
+model_builder mla_build_v3;
 
 /* clang-format off */
 /* Absent, the latent of q has `number`; null means that there is none. As the config class, this

@@ -1,4 +1,5 @@
 /* family_qwen2.c - Qwen2: Llama with biases on q, k and v, and a window in some layers. */
+#include "model/build_hf_llama.h"
 #include "model/count.h"
 #include "model/family_llama.h"
 

@@ -1,4 +1,5 @@
 /* family_qwen3.c - Qwen3: Llama with an RMSNorm on each head of q and k. */
+#include "model/build_hf_llama.h"
 #include "model/count.h"
 #include "model/family_llama.h"
 

@@ -3,11 +3,11 @@
 #ifndef SHARDPLAN_FAMILY_ROBERTA_H
 #define SHARDPLAN_FAMILY_ROBERTA_H
 
-#include "model/build_bert.h"
+#include "model/family_bert.h"
 
-family_builder roberta_build;
+model_builder roberta_build;
 /* The same with the head declared first. */
-family_builder roberta_build_head_first;
+model_builder roberta_build_head_first;
 
 /* Positions are counted from what pads. */
 enum err_code roberta_check(const struct key_table *keys, const struct model_config *config,

@@ -5,7 +5,7 @@
 
 #include "model/family.h"
 
-family_builder t5_build;
+model_builder t5_build;
 double t5_parameters(const struct model_config *config);
 
 /* What "feed_forward_proj" may be; ends with a NULL. */

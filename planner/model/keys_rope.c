@@ -6,7 +6,6 @@
 #include "model/keys_rope.h"
 
 #include "model/config_limits.h"
-#include "model/family.h"
 #include "model/shown.h"
 
 #include <math.h>
@@ -45,9 +44,8 @@ struct rope_reader {
     const json_t *root, *object;
     const char *where, *name; /* of the file; of the object in it */
     uint32_t max_positions;
-    bool grids;    /* places are in three grids */
-    bool woven;    /* ... of which mrope_section cuts nothing */
-    bool by_layer; /* there may be an object for each type of layer */
+    bool grids; /* places are in three grids */
+    struct rope_form form;
     struct err *err;
 };
 
@@ -121,7 +119,7 @@ static enum err_code take_scaling(const struct rope_reader *o, struct rope *rope
         value = NULL; /* of three grids, by frequencies as they are */
     for (int i = 0; i < ROPE_SCALING_COUNT; i++) {
         const char *text = rope_scaling_name((enum rope_scaling)i);
-        if (i == ROPE_PROPORTIONAL && !o->by_layer)
+        if (i == ROPE_PROPORTIONAL && !o->form.by_layer)
             continue; /* of classes that have no such objects a head turns in part */
         rope->scaling = (uint8_t)i;
         if (!value || (json_is_string(value) && strcmp(json_string_value(value), text) == 0))
@@ -140,7 +138,7 @@ static enum err_code take_sections(const struct rope_reader *o, uint32_t dim, ui
     char expected[64];
     const json_t *list = json_object_get(o->object, key);
     json_int_t sum = 0;
-    if (o->woven)
+    if (o->form.woven)
         snprintf(expected, sizeof expected, "a list of 3 integers 1 ... %d", HEAD_DIM_MAX);
     else
         snprintf(expected, sizeof expected, "a list of 3 integers, together %u", dim / 2);
@@ -152,7 +150,7 @@ static enum err_code take_sections(const struct rope_reader *o, uint32_t dim, ui
         sections[i] = (uint32_t)json_integer_value(value);
         sum += json_integer_value(value);
     }
-    return o->woven || sum == dim / 2 ? ERR_OK : unexpected(o, key, expected, list);
+    return o->form.woven || sum == dim / 2 ? ERR_OK : unexpected(o, key, expected, list);
 }
 
 /* The positions that the model was made for; a key of the file itself goes before the object's. */
@@ -252,7 +250,7 @@ static enum err_code choose_layer(struct rope_reader *o)
     return ERR_OK;
 }
 
-enum err_code rope_read(const json_t *root, const char *where, uint32_t dim, bool by_layer,
+enum err_code rope_read(const json_t *root, const char *where, struct rope_form form,
                         struct model_config *out, struct err *err)
 {
     struct rope *rope = &out->rope;
@@ -260,12 +258,11 @@ enum err_code rope_read(const json_t *root, const char *where, uint32_t dim, boo
                             .where = where,
                             .max_positions = out->max_positions,
                             .grids = out->grids,
-                            .woven = family_of(out->arch)->woven_grids,
-                            .by_layer = by_layer,
+                            .form = form,
                             .err = err};
     rope->attention_factor = 1;
     TRY(rope_find(root, where, &o.object, &o.name, err));
-    if (o.object && by_layer)
+    if (o.object && form.by_layer)
         TRY(choose_layer(&o));
     if (!o.object)
         return ERR_OK;
@@ -281,13 +278,13 @@ enum err_code rope_read(const json_t *root, const char *where, uint32_t dim, boo
     }
     TRY(take_scaling(&o, rope));
     if (out->grids)
-        TRY(take_sections(&o, dim, out->rope_sections));
+        TRY(take_sections(&o, form.dim, out->rope_sections));
     switch (rope->scaling) {
     case ROPE_LINEAR:
         return take_number(&o, "factor", 1, (double)NAN, &rope->factor);
     case ROPE_DYNAMIC:
-        if (out->rope_alpha > 0 && dim > 2) { /* a longer base, once and for all */
-            const double d = dim;
+        if (out->rope_alpha > 0 && form.dim > 2) { /* a longer base, once and for all */
+            const double d = form.dim;
             rope->scaling = ROPE_DEFAULT;
             rope->theta *= (float)pow((double)out->rope_alpha, d / (d - 2));
             return ERR_OK;
@@ -297,7 +294,7 @@ enum err_code rope_read(const json_t *root, const char *where, uint32_t dim, boo
     case ROPE_YARN:
         return read_yarn(&o, rope);
     case ROPE_LONGROPE:
-        return read_longrope(&o, dim, rope);
+        return read_longrope(&o, form.dim, rope);
     case ROPE_LLAMA3:
         return read_llama3(&o, rope);
     case ROPE_PROPORTIONAL:

@@ -10,10 +10,15 @@
  * what this file calls it. NULL: neither is there. ERR_INVALID: no object, or two that differ. */
 enum err_code rope_find(const json_t *root, const char *where, const json_t **object,
                         const char **name, struct err *err);
-/* Reads its scaling into out->rope, for `dim` numbers of a head; theta has been read. `by_layer`:
- * the object may have one for each type of layer, and out->rope is that of layers without a window.
- */
-enum err_code rope_read(const json_t *root, const char *where, uint32_t dim, bool by_layer,
+/* What the family says of its RoPE. */
+struct rope_form {
+    uint32_t dim;  /* numbers of a head that it turns */
+    bool by_layer; /* the object may have one for each type of layer, of which that of layers
+                      without a window is read */
+    bool woven;    /* places are in three grids, of which mrope_section cuts nothing */
+};
+/* Reads its scaling into out->rope; theta has been read. */
+enum err_code rope_read(const json_t *root, const char *where, struct rope_form form,
                         struct model_config *out, struct err *err);
 /* Whether the numbers of a RoPE go with its kind. */
 enum err_code rope_check(const struct rope *rope, uint32_t dim, const char *where, struct err *err);

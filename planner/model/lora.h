@@ -3,23 +3,15 @@
  *     y = W x + b          y = W x + b + B (A dropout(x)) * scale          A (r, in), B (out, r)
  *
  * W, b and everything else are frozen: what a layer keeps for backward follows from that. Names,
- * order of parameters, order of calls and the targets of each model type are those of peft 0.21.2
- * (tuners/lora/layer.py, Linear.forward; utils/constants.py), and scale is lora_alpha / r with
- * peft's lora_alpha of 8. Each adapter drops elements of its own: what two of them are given is two
- * tensors. */
+ * order of parameters and order of calls are those of peft 0.21.2 (tuners/lora/layer.py,
+ * Linear.forward), and scale is lora_alpha / r with peft's lora_alpha of 8. Each adapter drops
+ * elements of its own: what two of them are given is two tensors. */
 #ifndef SHARDPLAN_LORA_H
 #define SHARDPLAN_LORA_H
 
 #include "graph/graph.h"
-#include "model/model.h"
 
-/* Reads "16", "16,q_proj,k_proj" or "16,all-linear" for a model; the targets go into the arena.
- * ERR_INVALID: the rank is none, or no targets are named and peft has none of its own for the
- * model type. ERR_UNSUPPORTED: a code that peft does not wrap. */
-enum err_code lora_read(const char *text, const struct model_config *config, enum code code,
-                        struct arena *arena, struct graph_lora *out, struct err *err);
-
-/* What lora_read gave is to be: before anything is declared. */
+/* What is to be (lora_targets.h): before anything is declared. */
 void lora_begin(struct graph *graph, const struct graph_lora *lora);
 
 /* Whether a linear layer "<prefix><name>" is to have an adapter. */
@@ -37,10 +29,5 @@ uint32_t lora_apply(struct graph *graph, uint32_t weight, uint32_t x, uint32_t y
 
 /* The first weight A of so many elements, of any adapter; GRAPH_NONE: there is none. */
 uint32_t lora_of_elements(const struct graph *graph, uint64_t least);
-
-/* Of a graph that is complete: ERR_INVALID where no layer is a target; ERR_UNSUPPORTED where one is
- * whose weight is read past it. */
-enum err_code lora_check(const struct graph *graph, const struct model_config *config,
-                         struct err *err);
 
 #endif

@@ -1,8 +1,8 @@
-/* family_gemma4.h - what the files of Gemma 4 share: for the files of this folder only. */
-#ifndef SHARDPLAN_FAMILY_GEMMA4_H
-#define SHARDPLAN_FAMILY_GEMMA4_H
+/* build_hf_gemma4.h - Gemma 4's builder, and what its layers have. */
+#ifndef SHARDPLAN_BUILD_HF_GEMMA4_H
+#define SHARDPLAN_BUILD_HF_GEMMA4_H
 
-#include "model/family.h"
+#include "model/builder.h"
 
 /* What a layer has of keys and values. */
 enum gemma4_keys {
@@ -19,7 +19,6 @@ uint32_t gemma4_kv_heads(const struct model_config *config, uint32_t index);
 bool gemma4_keys_are_values(const struct model_config *config, uint32_t index);
 uint32_t gemma4_ffn(const struct model_config *config, uint32_t index);
 
-/* transformers' op sequence. */
-family_builder build_hf_gemma4;
+model_builder build_hf_gemma4;
 
 #endif

@@ -1,0 +1,14 @@
+/* builder.h - what writes a model's graph: an op sequence, in whose code it may be. */
+#ifndef SHARDPLAN_BUILDER_H
+#define SHARDPLAN_BUILDER_H
+
+#include "model/model.h"
+
+/* Declares the graph's parameters in the order of model.parameters() and runs one forward pass. */
+typedef void model_builder(struct graph *graph, const struct model_config *config,
+                           const struct model_job *job);
+
+model_builder build_llama; /* torchtitan's op sequence */
+model_builder build_gpt2;  /* nanoGPT's */
+
+#endif
