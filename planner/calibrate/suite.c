@@ -2,6 +2,7 @@
 #include "calibrate/suite.h"
 
 #include "base/vocabulary.h"
+#include "families/families.h"
 #include "job/job.h"
 
 #include <stdio.h>

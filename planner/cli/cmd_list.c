@@ -1,9 +1,9 @@
 /* cmd_list.c - shardplan models and shardplan gpus: what is built in. */
 #include "base/arena.h"
 #include "cli/commands.h"
+#include "families/families.h"
 #include "machine/builtin.h"
 #include "machine/profile.h"
-#include "model/model.h"
 #include "report/style.h"
 #include "settings/settings_parse.h"
 

@@ -1,8 +1,8 @@
 /* cmd_sweep.c - shardplan sweep: a job over one or two axes. */
 #include "cli/commands.h"
 #include "cli/progress.h"
+#include "families/families.h"
 #include "frameworks/import.h"
-#include "model/model.h"
 #include "report/files.h"
 #include "report/model_notes.h"
 #include "report/sweep_report.h"

@@ -1,6 +1,7 @@
 /* dynamo.c - see dynamo.h. */
 #include "frameworks/dynamo.h"
 
+#include "families/families.h"
 #include "frameworks/native_amp.h"
 
 #include <string.h>

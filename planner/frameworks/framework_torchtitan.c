@@ -6,6 +6,7 @@
 #include "frameworks/framework_torchtitan.h"
 
 #include "base/number.h"
+#include "families/families.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
  * alone: keys and defaults of training_args.py (5.23), read in the sources. Its Trainer runs
  * accelerate, which framework_accelerate.c knows. */
 #include "frameworks/framework_transformers.h"
+#include "families/families.h"
 #include "frameworks/auto_wrap.h"
 #include "frameworks/dynamo.h"
 #include "frameworks/native_amp.h"

@@ -1,5 +1,6 @@
 /* import_keys.c - what a framework's rows ask and say while a file becomes settings; see
  * framework.h. */
+#include "families/families.h"
 #include "frameworks/import.h"
 
 #include "base/names.h"

@@ -2,6 +2,7 @@
 #include "job/job.h"
 
 #include "compile/compile.h"
+#include "families/families.h"
 #include "job/recorded_under.h"
 #include "model/bits4.h"
 #include "model/lora.h"

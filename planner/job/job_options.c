@@ -1,4 +1,5 @@
 /* job_options.c - what a job is before anything is chosen, and what its tape is told; see job.h. */
+#include "families/families.h"
 #include "job/job.h"
 
 void job_defaults(struct job *job, const struct model_config *config)

@@ -1,4 +1,4 @@
-/* build_t5.h - for family_t5.c and build_t5_bias.c only. */
+/* build_t5.h - for families/t5.c and build_t5_bias.c only. */
 #ifndef SHARDPLAN_BUILD_T5_H
 #define SHARDPLAN_BUILD_T5_H
 

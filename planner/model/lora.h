@@ -11,7 +11,7 @@
 
 #include "graph/graph.h"
 
-/* What is to be (lora_targets.h): before anything is declared. */
+/* What is to be (families/lora_targets.h): before anything is declared. */
 void lora_begin(struct graph *graph, const struct graph_lora *lora);
 
 /* Whether a linear layer "<prefix><name>" is to have an adapter. */

@@ -1,5 +1,5 @@
-/* model.h - which model: a Hugging Face config.json or a preset, and the graph it stands for; or a
- * recording, which has the graph's stream in it (recorded/recording.h).
+/* model.h - what a model is: what a Hugging Face config.json says of it, or a recording, which has
+ * the graph's stream in it (recorded/recording.h); and what its graph is built for.
  *
  * Letters: b sequences, s tokens a sequence, t = b·s, h hidden size, a heads, k key/value heads,
  * d head size, f feed-forward size, v vocabulary, l layers. */
@@ -11,7 +11,7 @@
 #include "model/config_limits.h"
 #include "recorded/recording.h"
 
-/* X(name, family_NAME of planner/model/family_NAME.c), in the order of every list */
+/* X(name, family_NAME of planner/families/NAME.c), in the order of every list */
 #define ARCH_MAP(X)                                                                                \
     X(LLAMA, llama)                                                                                \
     X(MISTRAL, mistral)                                                                            \
@@ -274,13 +274,6 @@ struct model_config {
     struct model_stated stated;
 };
 
-/* Whether it is a decoder alone: not of BERT's kind, nor of T5's. */
-bool model_is_decoder(const struct model_config *config);
-
-/* What of it keeps transformers' code from being planned as torch.compile compiles the whole: a
- * word for it, lent; NULL: nothing does. */
-const char *model_untraced(const struct model_config *config);
-
 /* Whether a list has layer `index`. */
 bool layer_listed(const struct layer_list *list, uint32_t index);
 /* Whether layer `index` looks at a window only, or has no RoPE wherever windows are. */
@@ -334,64 +327,5 @@ struct model_job {
     bool own_init;            /* parameters start as the code draws them; else with test values */
     uint32_t torch;           /* 2.x, as base/torch.h counts; 0: the newest */
 };
-
-/* Reads a config.json, or a folder that holds one. Errors name file and line or key, and the
- * allowed values. */
-enum err_code model_config_read(const char *path, struct model_config *out, struct err *err);
-
-/* Looks up a preset by name ("llama-3.1-8b", "meta-llama/Llama-3.1-8B", names_alike): ERR_INVALID
- * with the nearest names when unknown. */
-enum err_code model_preset_find(const char *name, struct model_config *out, struct err *err);
-
-/* A preset when `text` is exactly its name, else a path if there is something, else a preset by any
- * of its names. The caller owns what *out has: model_release. */
-enum err_code model_find(const char *text, struct model_config *out, struct err *err);
-
-/* Frees the recording of a model that is one, which all copies of the config share. */
-void model_release(struct model_config *config);
-
-/* Writes the sentence number `index` about what the file says and the plan does not follow, for
- * whoever shows a plan. False: there are no more. */
-bool model_note(const struct model_config *config, uint32_t index, char *text, size_t size);
-
-struct model_preset {
-    const char *name;
-    uint64_t parameters; /* as published: tests hold the builders to it */
-    struct model_config config;
-};
-/* Presets, family by family: lent; NULL behind the last. */
-const struct model_preset *model_preset_at(uint32_t index);
-
-/* The preset that a name means, lent, or NULL. */
-const struct model_preset *model_preset_of(const char *name);
-
-/* The same of what may be the path of a copy, "./assets/hf/Llama-3.1-8B/": its last part is a name
- * then. A copy is not looked into, and may be another model: for files that name both alike.
- * `called`: what model_find takes for it, the preset's name; of a model that sees that last part,
- * so that notes say what is not counted. Unset where none is found. */
-enum { PRESET_NAME_SIZE = 128 };
-const struct model_preset *model_preset_of_path(const char *path, char called[PRESET_NAME_SIZE]);
-
-/* Checks ranges and divisibility; `where` goes in front of the message. */
-enum err_code model_config_check(const struct model_config *config, const char *where,
-                                 struct err *err);
-
-/* Tokens that a sequence of such a model has at most, by its position embeddings or RoPE's range;
- * 0: the config.json does not say. Not of a recording. */
-uint32_t model_longest(const struct model_config *config);
-
-/* The op sequence this architecture runs by default: one that it has. */
-enum code model_default_code(enum arch arch);
-/* Whether it is planned as that code writes it. */
-bool model_has_code(enum arch arch, enum code code);
-
-/* Builds the graph of one forward pass. The caller owns *out: graph_free. ERR_INVALID when the
- * job does not go with the model (a sequence longer than its positions, a code that nobody wrote it
- * in). */
-enum err_code model_build(const struct model_config *config, const struct model_job *job,
-                          struct graph **out, struct err *err);
-
-const char *arch_name(enum arch arch); /* model_type */
-const char *code_name(enum code code); /* "torchtitan", "nanogpt", "hf", "recorded" */
 
 #endif

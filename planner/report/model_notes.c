@@ -1,6 +1,8 @@
 /* model_notes.c - see model_notes.h. */
 #include "report/model_notes.h"
 
+#include "families/families.h"
+
 enum { NOTE = 512 };
 
 void model_notes_print(FILE *file, const char *prefix, const struct model_config *config)

@@ -1,6 +1,7 @@
 /* result.c - see result.h. Bytes in JSON, GiB with two decimals in tables. */
 #include "report/result.h"
 
+#include "families/families.h"
 #include "plan/modules.h"
 #include "plan/repeat.h"
 #include "report/model_notes.h"

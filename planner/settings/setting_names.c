@@ -1,8 +1,8 @@
 /* setting_names.c - see setting_names.h. */
 #include "settings/setting_names.h"
 
+#include "families/families.h"
 #include "machine/builtin.h"
-#include "model/model.h"
 
 static const char *name_at(const struct builtins *list, uint32_t i)
 {

@@ -1,6 +1,7 @@
 /* settings_resolve.c - see settings_resolve.h. */
 #include "settings/settings_resolve.h"
 
+#include "families/families.h"
 #include "machine/builtin.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* bench.c - how long planning takes, inside the process. Medians; nothing is asserted. */
+#include "families/families.h"
 #include "job/estimate.h"
 #include "job/predict.h"
 #include "job/step_time.h"

@@ -1,6 +1,7 @@
 /* test_compiled_loss.c - a loss by torch.compile beside the programs that Inductor made of it
  * (tests/data/truth/compile_loss.jsonl): what is saved, births, kernels and deaths in order; and of
  * models with their loss inside (compile_inside.jsonl) what is saved. */
+#include "families/families.h"
 #include "tests/support/small_jobs.h"
 #include "tests/support/truth.h"
 

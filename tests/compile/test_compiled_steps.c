@@ -3,6 +3,7 @@
  * (tests/data/truth/compile_steps*.jsonl): every event of the sharding system, and how many bytes
  * live behind it. So who holds what crosses a program's border, and when that dies, is PyTorch's
  * own. */
+#include "families/families.h"
 #include "tests/support/truth.h"
 
 #include "compile/compile.h"

@@ -2,6 +2,7 @@
 #include "cost/cost.h"
 #include "cost/cost_parts.h"
 #include "cost/plan_collectives.h"
+#include "families/families.h"
 #include "tests/support/small_jobs.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* fuzz_config.c - any bytes as a config.json: read it, and build and plan what is accepted. */
+#include "families/config.h"
 #include "job/job.h"
-#include "model/config.h"
 
 #include <jansson.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /* test_attention.c - what each kernel of attention takes from the allocator, beside the sizes in
  * its own source (see ops_attention.c). */
+#include "families/families.h"
 #include "graph/attention_scratch.h"
 #include "graph/tape.h"
 #include "job/predict.h"

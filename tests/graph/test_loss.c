@@ -1,7 +1,7 @@
 /* test_loss.c - the three ways to a loss, beside what each is for: how many logits there are at a
  * time, with the same products and the same gradients. */
+#include "families/families.h"
 #include "graph/tape_state.h"
-#include "model/model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
 /* test_clocked.c - late frees by a clock: by hand, where the host is behind the device, and between
  * the bounds that hold whatever the clock says. */
+#include "families/families.h"
 #include "job/clocked.h"
 #include "lower/zero_options.h"
 #include "tests/support/planned.h"

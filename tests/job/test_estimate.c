@@ -1,4 +1,5 @@
 /* test_estimate.c - estimates beside the predictions that they stand for. */
+#include "families/families.h"
 #include "job/estimate.h"
 
 #include "job/predict.h"

@@ -1,5 +1,6 @@
 /* test_explain.c - what a step comes from, beside the step itself: the parts add up, and each
  * number changes what it is said to change. */
+#include "families/families.h"
 #include "job/explain.h"
 
 #include "job/blame.h"

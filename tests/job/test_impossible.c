@@ -1,5 +1,6 @@
 /* test_impossible.c - jobs that no machine can run are refused, or do not fit with their true size.
  */
+#include "families/families.h"
 #include "job/predict.h"
 
 #include <setjmp.h>

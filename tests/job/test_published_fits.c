@@ -1,5 +1,6 @@
 /* test_published_fits.c - what others ran fits: every row of llm-foundry's throughput tables is a
  * run that came to its end, on the GPU that it names. */
+#include "families/families.h"
 #include "job/predict.h"
 #include "tests/support/csv.h"
 #include "tests/support/mpt.h"

@@ -1,6 +1,7 @@
 /* test_repeat.c - steps of many micro-batches from plans of few: every sum beside that of the plan
  * that has them all. */
 #include "compare/exposure.h"
+#include "families/families.h"
 #include "job/step_time.h"
 #include "plan/repeat.h"
 #include "search/step_spans.h"

@@ -1,4 +1,5 @@
 /* test_fsdp1.c - FSDP1 beside a published run, what it refuses, and plans of random jobs. */
+#include "families/families.h"
 #include "job/estimate.h"
 #include "job/predict.h"
 #include "job/step_time.h"

@@ -1,4 +1,5 @@
 /* test_lora.c - peft's adapters under fully_shard and the others, beside recordings of them. */
+#include "families/families.h"
 #include "tests/support/truth.h"
 
 #include <math.h>

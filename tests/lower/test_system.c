@@ -3,6 +3,7 @@
  * The toy below replicates everything and reduces each gradient by itself, as soon as it is there:
  * what one writes before knowing of buckets. Its program is held against what that sentence says.
  */
+#include "families/families.h"
 #include "job/job.h"
 #include "lower/lowering.h"
 #include "memory/replay.h"

@@ -3,6 +3,7 @@
  * tests/data/truth/hf_events.jsonl, families_events.jsonl, moe_events.jsonl and
  * decoders_events.jsonl hold recordings of transformers' own classes under torch 2.14.1's
  * fully_shard; a row's "model" is a config.json with a batch and a sequence length. */
+#include "families/families.h"
 #include "tests/support/truth.h"
 
 #include <setjmp.h>

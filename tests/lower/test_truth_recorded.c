@@ -5,6 +5,7 @@
  * fully_shard, recorded_fsdp1_events.jsonl under FullyShardedDataParallel, and
  * recorded_ddp_events.jsonl under DistributedDataParallel, most of them with autocast; a row names
  * the file that its model is planned from. */
+#include "families/families.h"
 #include "job/job.h"
 #include "tests/support/truth.h"
 

@@ -1,4 +1,5 @@
 /* test_unify.c - strategies that are said to come to one program: their programs. */
+#include "families/families.h"
 #include "job/job.h"
 #include "tests/support/random_jobs.h"
 

@@ -5,6 +5,7 @@
  * estimate_zero3_model_states_mem_needs (runtime/zero/stage_1_and_2.py, stage3.py) with the numbers
  * that they print. */
 #include "base/request.h"
+#include "families/families.h"
 #include "job/job.h"
 #include "lower/outline.h"
 #include "memory/replay.h"

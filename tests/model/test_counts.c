@@ -2,7 +2,8 @@
  *
  * Parameter counts come from three sides that know nothing of each other: the published number, a
  * closed formula, and the graph that a builder makes. */
-#include "model/config.h"
+#include "families/config.h"
+#include "families/families.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,10 +1,10 @@
 /* test_experts.c - configs of mixtures of experts: which layers have one, what the keys of each
  * family mean, and what is refused. (Their parameters and events are compared with transformers' in
  * test_truth_hf.c, published files with presets in test_model.c.) */
+#include "families/config.h"
+#include "families/families.h"
 #include "graph/graph.h"
-#include "model/config.h"
 #include "model/experts.h"
-#include "model/model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

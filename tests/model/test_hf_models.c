@@ -1,7 +1,7 @@
 /* test_hf_models.c - BERT, T5 and Mixtral: their sizes as published, and Mixtral's experts added up
  * by hand. (Their events are compared with PyTorch's in test_truth_hf.c.) */
+#include "families/families.h"
 #include "graph/tape.h"
-#include "model/model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,7 @@
 /* test_hybrids.c - Bamba and Falcon-H1: which layers attend, what heads share out, what factors
  * there are, and what is not planned. */
-#include "model/config.h"
+#include "families/config.h"
+#include "families/families.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

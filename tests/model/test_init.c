@@ -2,7 +2,8 @@
  *
  * tests/data/numerics/inits.json has mean and standard deviation of every parameter of freshly made
  * transformers models: one draw, so a deviation of n elements is known to within 4 / sqrt(2n). */
-#include "model/config.h"
+#include "families/config.h"
+#include "families/families.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* test_lfm2.c - what a config.json of LFM2 says twice, and what is made of its feed-forward. */
-#include "model/config.h"
+#include "families/config.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
 /* test_model.c - config.json files good and bad, and presets. */
-#include "model/config.h"
+#include "families/config.h"
+#include "families/families.h"
 #include "tests/support/folder.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
 /* test_nemotron_h.c - what layers of Nemotron-H are, by letters or by words. */
-#include "model/config.h"
+#include "families/config.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

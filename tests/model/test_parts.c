@@ -1,5 +1,6 @@
 /* test_parts.c - models in the files of others, and under the names of code that came with them. */
-#include "model/config.h"
+#include "families/config.h"
+#include "families/families.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

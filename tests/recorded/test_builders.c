@@ -4,6 +4,7 @@
  * Configurations and recordings (tools/record.py, transformers 5.23, torch 2.14.1) are in
  * tests/data/recorded. A recording is made under a dispatch mode; what real tensors do otherwise is
  * told by rule on either side. */
+#include "families/families.h"
 #include "job/predict.h"
 #include "job/step_time.h"
 

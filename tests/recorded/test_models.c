@@ -1,5 +1,6 @@
 /* test_models.c - every recorded model, under every system that takes one, as a GPU has it: plans
  * hold, and the allocator finds room. tests/lower/test_truth_recorded.c has their events. */
+#include "families/families.h"
 #include "job/predict.h"
 #include "job/step_time.h"
 

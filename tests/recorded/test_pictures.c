@@ -4,6 +4,7 @@
  * The features of a tower take the places of a model's tokens by masked_scatter, whose mask is laid
  * over all activations: bytes by ATen's CUDA kernels (IndexKernel.cpp, IndexKernel.cu,
  * Nonzero.cu). */
+#include "families/families.h"
 #include "job/job.h"
 #include "recorded/recording.h"
 

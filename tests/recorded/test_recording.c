@@ -1,5 +1,6 @@
 /* test_recording.c - the file of a recorded model: what is wrong with one is said, with its line;
  * and what was decided when it was recorded cannot be chosen again. */
+#include "families/families.h"
 #include "job/job.h"
 #include "recorded/recording.h"
 

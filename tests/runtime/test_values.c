@@ -1,6 +1,7 @@
 /* test_values.c - what memory holds at first: RoPE as transformers computes it, parameters drawn
  * with the spread that was asked for, the same however they are split. */
-#include "model/config.h"
+#include "families/config.h"
+#include "families/families.h"
 #include "runtime/execution/rope_table.h"
 #include "runtime/execution/values.h"
 

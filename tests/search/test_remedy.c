@@ -1,5 +1,6 @@
 /* test_remedy.c - what is said of remedies: what they change of what is trained, how much room they
  * leave, and in whose words they can be; and that what fits is among what they are chosen from. */
+#include "families/families.h"
 #include "search/candidates.h"
 #include "search/numerics.h"
 #include "search/remedy.h"

@@ -1,4 +1,5 @@
 /* test_space.c - which systems a search chooses from, and which values of their settings. */
+#include "families/families.h"
 #include "frameworks/export.h"
 #include "search/tune.h"
 #include "tests/support/tune_settings.h"

@@ -1,5 +1,6 @@
 /* test_settings.c - the table of settings: every row keeps what it says of itself, and together
  * they are the options that scripts were promised. */
+#include "families/families.h"
 #include "settings/settings_resolve.h"
 
 #include <gsl/gsl_rng.h>

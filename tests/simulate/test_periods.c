@@ -1,6 +1,7 @@
 /* test_periods.c - outlines of models with many blocks, simulated with and without passing over
  * those that take as long as the one before: every task begins and ends at the same time, to a
  * rounding. */
+#include "families/families.h"
 #include "job/job.h"
 #include "lower/outline.h"
 #include "machine/machine.h"

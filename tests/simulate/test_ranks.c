@@ -1,4 +1,5 @@
 /* test_ranks.c - the step of a job whose ranks are not alike. */
+#include "families/families.h"
 #include "job/step_time.h"
 #include "tests/support/csv.h"
 #include "tests/support/lanes.h"

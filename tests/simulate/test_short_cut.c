@@ -3,6 +3,7 @@
  * Kernels that follow each other undisturbed are passed in one go (run_on in simulate.c). What
  * comes out must be what one event after the other gives, on plans of every model and every
  * strategy, with the times of each class of kernels scaled at random. */
+#include "families/families.h"
 #include "job/step_time.h"
 #include "tests/support/lanes.h"
 #include "tests/support/small_jobs.h"

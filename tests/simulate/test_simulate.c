@@ -1,4 +1,5 @@
 /* test_simulate.c - what must hold of any simulated step, and steps worked out by hand. */
+#include "families/families.h"
 #include "job/step_time.h"
 #include "tests/support/small_jobs.h"
 

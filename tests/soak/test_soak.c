@@ -8,6 +8,7 @@
  * it was. Where a source says that more is faster, the change leaves that out, with the source. */
 #include "cost/cost.h"
 #include "cost/walk.h"
+#include "families/families.h"
 #include "job/estimate.h"
 #include "job/job.h"
 #include "job/predict.h"

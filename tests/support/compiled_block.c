@@ -1,6 +1,8 @@
 /* compiled_block.c - see compiled_block.h. */
 #include "tests/support/compiled_block.h"
 
+#include "families/families.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

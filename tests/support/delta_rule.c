@@ -2,8 +2,8 @@
 #include "tests/support/delta_rule.h"
 
 #include "cost/cost.h"
+#include "families/families.h"
 #include "graph/tape.h"
-#include "model/model.h"
 
 #include <math.h>
 #include <stdio.h>

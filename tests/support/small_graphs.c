@@ -1,7 +1,7 @@
 /* small_graphs.c - see small_graphs.h. */
 #include "tests/support/small_graphs.h"
 
-#include "model/model.h"
+#include "families/families.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,8 +2,9 @@
 #include "tests/support/truth.h"
 
 #include "compile/compile.h"
+#include "families/config.h"
+#include "families/families.h"
 #include "memory/replay.h"
-#include "model/config.h"
 
 #include <math.h>
 #include <setjmp.h>

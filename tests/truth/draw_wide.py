@@ -29,10 +29,10 @@ GLOBS = {
 
 @functools.cache
 def families():
-    """The model types of planner/model's families that transformers has."""
+    """The model types of planner/families that transformers has."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     names = set()
-    for path in sorted((ROOT / "planner/model").glob("family_*.c")):
+    for path in sorted((ROOT / "planner/families").glob("*.c")):
         names.update(re.findall(r'^    \.name = "([^"]+)"', path.read_text(), re.M))
     names = {name + "_text" if name in TEXTS else name for name in names}
     return sorted(name for name in names if name in CONFIG_MAPPING)

@@ -1,5 +1,6 @@
 /* validate_float8.c - prints reports/validation/float8.md: published runs in float8 under
  * torch.compile, and bf16 beside them, with what is predicted of their time and memory. */
+#include "families/families.h"
 #include "tests/support/csv.h"
 
 #include "base/arena.h"

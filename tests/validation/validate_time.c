@@ -1,5 +1,6 @@
 /* validate_time.c - prints reports/validation/time-published.md: published step times beside
  * simulated ones. */
+#include "families/families.h"
 #include "tests/support/mpt.h"
 
 #include "base/arena.h"

@@ -1,0 +1,43 @@
+/* arcee.c - Arcee's AFM: Llama whose feed-forward has no gate and squares what is positive.
+ */
+#include "families/llama.h"
+#include "model/count.h"
+#include "model/hf_decoder.h"
+
+static void build(struct graph *graph, const struct model_config *config,
+                  const struct model_job *job)
+{
+    static const struct hf_decoder way = {
+        HF_LLAMA_NORMS,
+        .up = "up_proj",
+        .down = "down_proj",
+    };
+    hf_decoder_build(graph, config, job, &way);
+}
+
+static const struct key keys[] = {
+    SIZE_KEYS,
+    {DERIVED("num_key_value_heads", kv_heads, RULE_HEADS, HEADS_MAX)},
+    HEAD_DIM_KEY,
+    {POSITIONS("max_position_embeddings", 4096)},
+    EPS("rms_norm_eps", 1e-5),
+    STD("initializer_range", 0.02),
+    THETA("rope_theta", 1e4),
+    TIED(false),
+    {CHOICE("hidden_act", gated, "relu2", key_squared_relu_only)},
+    DROPOUT("attention_dropout", attention_dropout, 0),
+    ATTENTION_BIASES(false),
+    {FLAG("mlp_bias", mlp_bias, false)},
+};
+
+const struct family family_arcee = {
+    .name = "arcee",
+    .class_name = "ArceeForCausalLM",
+    .keys = KEY_TABLE(keys),
+    .rope = true,
+    .heads_divide_hidden = true,
+    .parameters = count_ungated,
+    .code = CODE_HF,
+    .traced = true,
+    .builder = {[CODE_HF] = build},
+};

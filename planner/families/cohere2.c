@@ -1,0 +1,50 @@
+/* cohere2.c - Command R7B: Command R with windows, of four layers in the first three; RoPE
+ * is where a window is. */
+#include "families/cohere.h"
+#include "model/count.h"
+#include "model/hf_decoder.h"
+
+static void build(struct graph *graph, const struct model_config *config,
+                  const struct model_job *job)
+{
+    static const struct hf_decoder way = {
+        HF_COHERE_LAYER,
+        .window_rope = true,
+        .masks_by_layer = true,
+    };
+    hf_decoder_build(graph, config, job, &way);
+}
+
+static const struct key keys[] = {
+    COHERE_KEYS(1e4),
+    {SIZE("sliding_window", sliding_window, POSITIONS_MAX), .absent = RULE_VALUE, .value = 4096},
+    {COUNT("sliding_window_pattern", window_period, 4, LAYERS_MAX)},
+    LAYER_TYPES,
+};
+
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* CohereForAI/c4ai-command-r7b-12-2024. Cohere2ForCausalLM. */
+static const struct model_preset presets[] = {
+    {"command-r7b", 8028033024,
+     {GATED(ARCH_COHERE2, 4096, 32, 32, 8, 128, 14336, 256000, 132096, 1e-5F, 5e4F), .tied = true,
+      .parallel_residual = true, .logits_multiplier = 0.25F, .sliding_window = 4096,
+      .window_period = 4}},
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
+const struct family family_cohere2 = {
+    .name = "cohere2",
+    .class_name = "Cohere2ForCausalLM",
+    .keys = KEY_TABLE(keys),
+    PRESETS(presets),
+    .rope = true,
+    .padding = 0 + 1,
+    .parameters = count_cohere,
+    .code = CODE_HF,
+    .traced = true,
+    .builder = {[CODE_HF] = build},
+};

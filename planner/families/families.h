@@ -1,0 +1,74 @@
+/* families.h - the models that are known: which one a config.json or a name means, what its family
+ * says of it, and its graph. */
+#ifndef SHARDPLAN_FAMILIES_FAMILIES_H
+#define SHARDPLAN_FAMILIES_FAMILIES_H
+
+#include "model/model.h"
+
+/* Reads a config.json, or a folder that holds one. Errors name file and line or key, and the
+ * allowed values. */
+enum err_code model_config_read(const char *path, struct model_config *out, struct err *err);
+
+/* Looks up a preset by name ("llama-3.1-8b", "meta-llama/Llama-3.1-8B", names_alike): ERR_INVALID
+ * with the nearest names when unknown. */
+enum err_code model_preset_find(const char *name, struct model_config *out, struct err *err);
+
+/* A preset when `text` is exactly its name, else a path if there is something, else a preset by any
+ * of its names. The caller owns what *out has: model_release. */
+enum err_code model_find(const char *text, struct model_config *out, struct err *err);
+
+/* Frees the recording of a model that is one, which all copies of the config share. */
+void model_release(struct model_config *config);
+
+/* Writes the sentence number `index` about what the file says and the plan does not follow, for
+ * whoever shows a plan. False: there are no more. */
+bool model_note(const struct model_config *config, uint32_t index, char *text, size_t size);
+
+struct model_preset {
+    const char *name;
+    uint64_t parameters; /* as published: tests hold the builders to it */
+    struct model_config config;
+};
+/* Presets, family by family: lent; NULL behind the last. */
+const struct model_preset *model_preset_at(uint32_t index);
+
+/* The preset that a name means, lent, or NULL. */
+const struct model_preset *model_preset_of(const char *name);
+
+/* The same of what may be the path of a copy, "./assets/hf/Llama-3.1-8B/": its last part is a name
+ * then. A copy is not looked into, and may be another model: for files that name both alike.
+ * `called`: what model_find takes for it, the preset's name; of a model that sees that last part,
+ * so that notes say what is not counted. Unset where none is found. */
+enum { PRESET_NAME_SIZE = 128 };
+const struct model_preset *model_preset_of_path(const char *path, char called[PRESET_NAME_SIZE]);
+
+/* Checks ranges and divisibility; `where` goes in front of the message. */
+enum err_code model_config_check(const struct model_config *config, const char *where,
+                                 struct err *err);
+
+/* Tokens that a sequence of such a model has at most, by its position embeddings or RoPE's range;
+ * 0: the config.json does not say. Not of a recording. */
+uint32_t model_longest(const struct model_config *config);
+
+/* The op sequence this architecture runs by default: one that it has. */
+enum code model_default_code(enum arch arch);
+/* Whether it is planned as that code writes it. */
+bool model_has_code(enum arch arch, enum code code);
+
+/* Whether it is a decoder alone: not of BERT's kind, nor of T5's. */
+bool model_is_decoder(const struct model_config *config);
+
+/* What of it keeps transformers' code from being planned as torch.compile compiles the whole: a
+ * word for it, lent; NULL: nothing does. */
+const char *model_untraced(const struct model_config *config);
+
+/* Builds the graph of one forward pass. The caller owns *out: graph_free. ERR_INVALID when the
+ * job does not go with the model (a sequence longer than its positions, a code that nobody wrote it
+ * in). */
+enum err_code model_build(const struct model_config *config, const struct model_job *job,
+                          struct graph **out, struct err *err);
+
+const char *arch_name(enum arch arch); /* model_type */
+const char *code_name(enum code code); /* "torchtitan", "nanogpt", "hf", "recorded" */
+
+#endif

@@ -1,0 +1,53 @@
+/* glm4.c - GLM-4-0414: GLM with norms behind attention and feed-forward, too. */
+#include "families/glm.h"
+#include "model/count.h"
+
+static void build_hf_glm4(struct graph *graph, const struct model_config *config,
+                          const struct model_job *job)
+{
+    hf_decoder_build(graph, config, job,
+                     &(struct hf_decoder){
+                         HF_GLM_LAYER,
+                         .norm = hf_rms_norm,
+                         .norms = {{".input_layernorm", HF_BEFORE_ATTENTION},
+                                   {".post_attention_layernorm", HF_BEFORE_MLP},
+                                   {".post_self_attn_layernorm", HF_AFTER_ATTENTION},
+                                   {".post_mlp_layernorm", HF_AFTER_MLP}},
+                     });
+}
+
+static const struct key keys[] = {
+    SIZE_KEYS,
+    {COUNT("num_key_value_heads", kv_heads, 2, HEADS_MAX)},
+    GLM_KEYS,
+};
+
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* THUDM/GLM-4-9B-0414. Glm4ForCausalLM. */
+static const struct model_preset presets[] = {
+    {"glm-4-9b-0414", 9400279040,
+     {GATED(ARCH_GLM4, 4096, 40, 32, 2, 128, 13696, 151552, 32768, 1e-5F, 1e4F),
+      .attention_bias = true, .rotary_dim = 64}},
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
+static double parameters(const struct model_config *c)
+{
+    return count_llama(c) + 2.0 * c->layers * c->hidden;
+}
+
+const struct family family_glm4 = {
+    .name = "glm4",
+    .class_name = "Glm4ForCausalLM",
+    .keys = KEY_TABLE(keys),
+    PRESETS(presets),
+    .parameters = parameters,
+    .padding = 151329 + 1,
+    .code = CODE_HF,
+    .traced = true,
+    .builder = {[CODE_HF] = build_hf_glm4},
+};

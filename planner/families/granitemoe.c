@@ -1,0 +1,53 @@
+/* granitemoe.c - Granite with a mixture of experts for its feed-forward. */
+#include "families/granite.h"
+#include "model/count.h"
+#include "model/experts.h"
+#include "model/hf_decoder.h"
+
+static void build(struct graph *graph, const struct model_config *config,
+                  const struct model_job *job)
+{
+    static const struct hf_decoder way = {
+        HF_LLAMA_NORMS,
+        .mlp = "block_sparse_moe",
+        .mlp_last = true,
+        .late_scale = true,
+        .moe = {.route = hf_route_granite, .gate = hf_gate_halves, .router = "router"},
+    };
+    hf_decoder_build(graph, config, job, &way);
+}
+
+static const struct key keys[] = {
+    GRANITE_KEYS,
+    EXPERTS("num_local_experts", "num_experts", 8, 2),
+};
+
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* ibm-granite/granite-3.1-1b-a400m-base, -3b-a800m-base. GraniteMoeForCausalLM. */
+#define GRANITEMOE(title, count, h, l, a, e)                                                       \
+    {title, count,                                                                                 \
+     {GATED(ARCH_GRANITEMOE, h, l, a, 8, 64, 512, 49155, 131072, 1e-6F, 5e6F), .tied = true,       \
+      .embedding_multiplier = 12, .attention_multiplier = 0.015625F,                               \
+      .residual_multiplier = 0.22F, .logits_scaling = 6, .experts = e, .experts_per_token = 8}}
+
+static const struct model_preset presets[] = {
+    GRANITEMOE("granite-3.1-1b-a400m", 1334628352, 1024, 24, 16, 32),
+    GRANITEMOE("granite-3.1-3b-a800m", 3298793472, 1536, 32, 24, 40),
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
+const struct family family_granitemoe = {
+    .name = "granitemoe",
+    .class_name = "GraniteMoeForCausalLM",
+    .keys = KEY_TABLE(keys),
+    PRESETS(presets),
+    .rope = true,
+    .check = experts_check,
+    .parameters = count_llama,
+    .code = CODE_HF,
+    .builder = {[CODE_HF] = build},
+};

@@ -1,0 +1,37 @@
+/* helium.c - Helium: Llama where RoPE turns neighbours and norms multiply in fp32. */
+#include "families/llama.h"
+#include "model/count.h"
+#include "model/hf_decoder.h"
+
+static void build(struct graph *graph, const struct model_config *config,
+                  const struct model_job *job)
+{
+    static const struct hf_decoder way = {
+        .norm = hf_rms_norm_cast,
+        HF_NORM_NAMES,
+        .rotary = HF_ROTARY_NEIGHBOURS,
+    };
+    hf_decoder_build(graph, config, job, &way);
+}
+
+static const struct key keys[] = {
+    SIZE_KEYS,
+    {COUNT("num_key_value_heads", kv_heads, 20, HEADS_MAX)},
+    {COUNT("head_dim", head_dim, 128, HEAD_DIM_MAX)},
+    LLAMA_KEYS(4096, 1e-8, 1e5),
+    DROPOUT("attention_dropout", attention_dropout, 0),
+    {FLAG("attention_bias", attention_bias, false)},
+    {FLAG("mlp_bias", mlp_bias, false)},
+};
+
+const struct family family_helium = {
+    .name = "helium",
+    .class_name = "HeliumForCausalLM",
+    .keys = KEY_TABLE(keys),
+    .rope = true,
+    .padding = 3 + 1,
+    .parameters = count_llama,
+    .code = CODE_HF,
+    .traced = true,
+    .builder = {[CODE_HF] = build},
+};

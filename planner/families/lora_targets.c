@@ -1,0 +1,113 @@
+/* lora_targets.c - see lora_targets.h. */
+#include "families/lora_targets.h"
+
+#include "base/number.h"
+#include "families/families.h"
+
+#include <string.h>
+
+enum { LORA_ALPHA = 8, MOST_RANK = 65536 };
+
+static const char ALL_LINEAR[] = "all-linear";
+
+/* TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING, of the model types that are built here. */
+static const char *own_targets(enum arch arch)
+{
+    static const char *const rows[][2] = {
+        {"gpt2", "c_attn"},
+        {"opt", "q_proj,v_proj"},
+        {"gptj", "q_proj,v_proj"},
+        {"gpt_neo", "q_proj,v_proj"},
+        {"gpt_bigcode", "c_attn"},
+        {"mpt", "Wqkv"},
+        {"falcon", "query_key_value"},
+        {"mixtral", "q_proj,v_proj"},
+        {"codegen", "qkv_proj"},
+        {"gpt_neox", "query_key_value"},
+        {"llama", "q_proj,v_proj"},
+        {"mistral", "q_proj,v_proj"},
+        {"stablelm", "q_proj,v_proj"},
+        {"phi", "q_proj,v_proj,fc1,fc2"},
+        {"gemma", "q_proj,v_proj"},
+        {"gemma2", "q_proj,v_proj"},
+        {"gemma3_text", "q_proj,v_proj"},
+        {"qwen2", "q_proj,v_proj"},
+        {"qwen3", "q_proj,v_proj"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(rows[i][0], arch_name(arch)) == 0)
+            return rows[i][1];
+    return NULL;
+}
+
+/* Layers that a model has, for those who named none that it can adapt. */
+static const char *advised(const struct model_config *config)
+{
+    const bool attends = model_attends(config);
+    if (model_has_mamba(config))
+        return attends ? "in_proj,q_proj,v_proj" : "in_proj";
+    return attends ? "q_proj,v_proj" : model_mixes(config) ? "out_proj" : "up_proj";
+}
+
+enum err_code lora_read(const char *text, const struct model_config *config, enum code code,
+                        struct arena *arena, struct graph_lora *out, struct err *err)
+{
+    char *rank = arena_strdup(arena, text), *targets = strchr(rank, ',');
+    uint64_t number;
+    if (targets)
+        *targets++ = '\0';
+    if (!number_integer(rank, &number) || number == 0 || number > MOST_RANK)
+        return err_set(
+            err, ERR_INVALID,
+            "--lora %.100s: expected a rank, 1 ... %d, and by commas the names of linear "
+            "layers or all-linear",
+            text, MOST_RANK);
+    if (code != CODE_HF || !model_is_decoder(config))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--lora: peft's adapters are planned for transformers' decoders, not for %s "
+                       "as %s writes it",
+                       arch_name(config->arch), code_name(code));
+    *out = (struct graph_lora){
+        .rank = (uint32_t)number, .scale = (float)LORA_ALPHA / (float)number, .targets = targets};
+    if (!targets)
+        out->targets = own_targets(config->arch);
+    if (!out->targets)
+        return err_set(err, ERR_INVALID,
+                       "--lora %s: peft has no targets of its own for %s: name layers "
+                       "(--lora %s,%s)%s",
+                       text, arch_name(config->arch), rank, advised(config),
+                       model_has_mamba(config) || model_has_experts(config) ? ""
+                                                                            : ", or all-linear");
+    if (strcmp(out->targets, ALL_LINEAR) != 0)
+        return ERR_OK;
+    if (model_has_experts(config))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--lora %s: of a mixture of experts that is their parameters and the "
+                       "router's too, which is not planned: name layers",
+                       text);
+    out->targets = NULL;
+    return ERR_OK;
+}
+
+enum err_code lora_check(const struct graph *graph, const struct model_config *config,
+                         struct err *err)
+{
+    const char *targets = graph->lora.targets ? graph->lora.targets : ALL_LINEAR;
+    bool any = graph->lora.rank == 0;
+    for (uint32_t p = 0; p < graph->param_count; p++) {
+        const struct graph_param *param = &graph->params[p];
+        if (param->adapter == GRAPH_NONE)
+            continue;
+        any = true;
+        if (param->read_around)
+            return err_set(err, ERR_UNSUPPORTED,
+                           "--lora %u,%s: Mamba-2's kernels read %s past an adapter, which would "
+                           "get no gradient: name others (--lora %u,%s)",
+                           graph->lora.rank, targets, param->name, graph->lora.rank,
+                           advised(config));
+    }
+    return any ? ERR_OK
+               : err_set(err, ERR_INVALID,
+                         "--lora %u,%s: no linear layer is called so; parameters are called as %s",
+                         graph->lora.rank, targets, graph->params[graph->param_count / 2].name);
+}

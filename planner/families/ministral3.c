@@ -1,0 +1,32 @@
+/* ministral3.c - Ministral 3: Mistral whose queries are scaled by their positions. */
+#include "families/llama.h"
+#include "model/build_hf_llama.h"
+#include "model/count.h"
+#include "model/hf_decoder.h"
+
+/* What the class has where the file has no object for RoPE. */
+static const struct key keys[] = {
+    SIZE_KEYS,
+    KV_HEADS(8),
+    {COUNT("head_dim", head_dim, 128, HEAD_DIM_MAX), .null = RULE_HEAD_SIZE},
+    LLAMA_KEYS(262144, 1e-5, 1e6),
+    DROPOUT("attention_dropout", attention_dropout, 0),
+    {WINDOW(RULE_NONE)},
+    {NUMBER("rope_parameters.llama_4_scaling_beta", position_beta, 0.1, 1e-9, 1e6)},
+    {COUNT("rope_parameters.original_max_position_embeddings", position_step, 16384,
+           POSITIONS_MAX)},
+};
+
+const struct family family_ministral3 = {
+    .name = "ministral3",
+    .class_name = "Ministral3ForCausalLM",
+    .keys = KEY_TABLE(keys),
+    .rope = true,
+    .rope_absent = "{\"rope_type\": \"yarn\", \"rope_theta\": 1000000.0, \"factor\": 16.0, "
+                   "\"original_max_position_embeddings\": 16384, \"beta_fast\": 32.0, "
+                   "\"beta_slow\": 1.0, \"mscale_all_dim\": 1.0, \"mscale\": 1.0}",
+    .padding = 11 + 1,
+    .parameters = count_llama,
+    .code = CODE_HF,
+    .builder = {[CODE_HF] = build_hf_mistral},
+};

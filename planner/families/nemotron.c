@@ -1,0 +1,59 @@
+/* nemotron.c - Nemotron: Llama with LayerNorms of 1 + weight, RoPE on the first half of each
+ * head, and a feed-forward that has no gate and squares what is positive. */
+#include "families/llama.h"
+#include "model/count.h"
+#include "model/hf_decoder.h"
+
+static void build(struct graph *graph, const struct model_config *config,
+                  const struct model_job *job)
+{
+    static const struct hf_decoder way = {
+        .norm = hf_layer_norm_plus_one,
+        HF_NORM_NAMES,
+        .biased_norms = true,
+        .rotary = HF_ROTARY_LAST,
+        .up = "up_proj",
+        .down = "down_proj",
+        .positions_first = true,
+    };
+    hf_decoder_build(graph, config, job, &way);
+}
+
+static const struct key keys[] = {
+    SIZE_KEYS,
+    {DERIVED("num_key_value_heads", kv_heads, RULE_HEADS, HEADS_MAX)},
+    HEAD_DIM_KEY,
+    {POSITIONS("max_position_embeddings", 4096)},
+    EPS("norm_eps", 1e-5),
+    STD("initializer_range", 0.0134),
+    THETA("rope_theta", 1e4),
+    PARTIAL_ROTARY(0.5),
+    TIED(false),
+    {CHOICE("hidden_act", gated, "relu2", key_squared_relu_only)},
+    DROPOUT("attention_dropout", attention_dropout, 0),
+    ATTENTION_BIASES(false),
+    {FLAG("mlp_bias", mlp_bias, false)},
+};
+
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* nvidia/Minitron-4B-Base. NemotronForCausalLM. */
+static const struct model_preset presets[] = {
+    {"minitron-4b", 4190509056,
+     {DECODER(ARCH_NEMOTRON, 3072, 32, 24, 8, 128, 9216, 256000, 4096, 1e-5F, 1e4F),
+      .activation = "relu2", .rotary_dim = 64}},
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
+const struct family family_nemotron = {
+    .name = "nemotron",
+    .class_name = "NemotronForCausalLM",
+    .keys = KEY_TABLE(keys),
+    PRESETS(presets),
+    .parameters = count_ungated_biased,
+    .code = CODE_HF,
+    .builder = {[CODE_HF] = build},
+};

@@ -1,0 +1,63 @@
+/* starcoder2.c - StarCoder2: Llama with LayerNorms, biases, a feed-forward without a gate,
+ * and a window. */
+#include "families/llama.h"
+#include "model/count.h"
+#include "model/hf_decoder.h"
+
+static void build_hf_starcoder2(struct graph *graph, const struct model_config *config,
+                                const struct model_job *job)
+{
+    hf_decoder_build(graph, config, job,
+                     &(struct hf_decoder){
+                         .norm = apply_norm,
+                         .norms = {{".input_layernorm", HF_BEFORE_ATTENTION},
+                                   {".post_attention_layernorm", HF_BEFORE_MLP}},
+                         .biased_norms = true,
+                         .up = "c_fc",
+                         .down = "c_proj",
+                         .act = "act",
+                         .own_dropout = true,
+                         .positions_first = true,
+                     });
+}
+
+static const struct key keys[] = {
+    SIZE_KEYS,
+    {COUNT("num_key_value_heads", kv_heads, 2, HEADS_MAX)},
+    HEAD_DIM_KEY,
+    {POSITIONS("max_position_embeddings", 4096)},
+    EPS("norm_epsilon", 1e-5),
+    STD("initializer_range", 0.018042),
+    THETA("rope_theta", 1e4),
+    TIED(true),
+    {CHOICE("hidden_act", gated, "gelu_pytorch_tanh", key_activations)},
+    DROPOUT("attention_dropout", attention_dropout, 0),
+    DROPOUT("residual_dropout", dropout, 0),
+    DROPOUT("embedding_dropout", embedding_dropout, 0),
+    {FLAG("use_bias", attention_bias, true)},
+    {FLAG("use_bias", output_bias, true)},
+    {FLAG("use_bias", mlp_bias, true)},
+    {WINDOW(RULE_NONE)},
+};
+
+static double parameters(const struct model_config *c)
+{
+    const double h = c->hidden, q = (double)c->heads * c->head_dim, f = c->ffn;
+    const double kv = (double)c->kv_heads * c->head_dim;
+    const double block = count_linear(q, h, c->attention_bias) +
+                         2 * count_linear(kv, h, c->attention_bias) +
+                         count_linear(h, q, c->output_bias) + count_linear(f, h, c->mlp_bias) +
+                         count_linear(h, f, c->mlp_bias) + 4 * h;
+    return c->layers * block + (c->tied ? 1 : 2) * (double)c->vocab * h + 2 * h;
+}
+
+const struct family family_starcoder2 = {
+    .name = "starcoder2",
+    .class_name = "Starcoder2ForCausalLM",
+    .keys = KEY_TABLE(keys),
+    .rope = true,
+    .parameters = parameters,
+    .traced = true,
+    .code = CODE_HF,
+    .builder = {[CODE_HF] = build_hf_starcoder2},
+};
