@@ -1,8 +1,8 @@
-/* apertus.c - Apertus: Llama with norms on each head of q and k, whose feed-forward has no
- * gate and an activation with parameters, xIELU. */
+/* apertus.c - Apertus: Llama with norms on each head of q and k, whose feed-forward has no gate and
+ * an activation with parameters, xIELU. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

@@ -1,8 +1,7 @@
-/* arcee.c - Arcee's AFM: Llama whose feed-forward has no gate and squares what is positive.
- */
+/* arcee.c - Arcee's AFM: Llama whose feed-forward has no gate and squares what is positive. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

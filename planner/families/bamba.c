@@ -1,5 +1,5 @@
-/* bamba.c - Bamba: Llama with Mamba-2 in the place of attention in most layers, and RoPE on
- * half of each head in the others. */
+/* bamba.c - Bamba: Llama with Mamba-2 in the place of attention in most layers, and RoPE on half of
+ * each head in the others. */
 #include "families/mamba.h"
 
 static void build(struct graph *graph, const struct model_config *config,

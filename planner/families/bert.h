@@ -3,7 +3,7 @@
 #define SHARDPLAN_FAMILIES_BERT_H
 
 #include "families/family.h"
-#include "model/build_bert.h"
+#include "hf/bert.h"
 
 /* With the masked language model head: Linear, LayerNorm and a decoder with a bias. */
 double count_bert(const struct model_config *config);

@@ -1,9 +1,9 @@
-/* codegen.c - CodeGen as Hugging Face's transformers writes it: GPT-J whose q, v and k come
- * in one product, in four parts as four devices once had them.
+/* codegen.c - CodeGen as Hugging Face's transformers writes it: GPT-J whose q, v and k come in one
+ * product, in four parts as four devices once had them.
  *
  * RoPE's factors stay in fp32, and so do q and k, which the scores are of. */
 #include "families/gptj.h"
-#include "model/build_hf_scored.h"
+#include "hf/scored.h"
 #include "model/count.h"
 
 #include <math.h>

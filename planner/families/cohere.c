@@ -1,8 +1,8 @@
-/* cohere.c - Command R: attention and the feed-forward beside each other, behind one
- * LayerNorm; RoPE turns neighbours in fp32, and logits are scaled. */
+/* cohere.c - Command R: attention and the feed-forward beside each other, behind one LayerNorm;
+ * RoPE turns neighbours in fp32, and logits are scaled. */
 #include "families/cohere.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

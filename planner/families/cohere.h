@@ -1,10 +1,9 @@
-/* cohere.h - what Command R and Command R7B have in common: for the files of this folder
- * only. */
+/* cohere.h - what Command R and Command R7B have in common: for the files of this folder only. */
 #ifndef SHARDPLAN_FAMILIES_COHERE_H
 #define SHARDPLAN_FAMILIES_COHERE_H
 
 #include "families/llama.h"
-#include "model/hf_decoder.h"
+#include "hf/decoder.h"
 
 /* clang-format off */
 #define HF_COHERE_LAYER                                                                            \

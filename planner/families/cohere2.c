@@ -1,8 +1,8 @@
-/* cohere2.c - Command R7B: Command R with windows, of four layers in the first three; RoPE
- * is where a window is. */
+/* cohere2.c - Command R7B: Command R with windows, of four layers in the first three; RoPE is where
+ * a window is. */
 #include "families/cohere.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

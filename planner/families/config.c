@@ -1,6 +1,5 @@
 /* config.c - reads a Hugging Face config.json: the file, the family it names, its keys
- * (model/keys.h),
- * and what must hold between them. */
+ * (model/keys.h), and what must hold between them. */
 #include "families/config.h"
 
 #include "base/json_file.h"

@@ -1,8 +1,8 @@
-/* cwm.c - Code World Model: Llama where the first of four layers sees all tokens, the others
- * a window. */
+/* cwm.c - Code World Model: Llama where the first of four layers sees all tokens, the others a
+ * window. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

@@ -1,9 +1,9 @@
 /* deepseek_v2.c - DeepSeek-V2: as V3, with another router and RoPE in complex numbers. */
 #include "families/llama.h"
 #include "families/mla.h"
+#include "hf/decoder.h"
 #include "model/count.h"
 #include "model/experts.h"
-#include "model/hf_decoder.h"
 
 static const struct choice methods[] = {
     {"greedy", NULL, false}, {"group_limited_greedy", NULL, true}, {NULL, NULL, false}};

@@ -1,5 +1,5 @@
-/* deepseek_v3.c - DeepSeek-V3: latent attention, experts in groups, and some that every
- * token passes. The layer that predicts a second token is not part of the class. */
+/* deepseek_v3.c - DeepSeek-V3: latent attention, experts in groups, and some that every token
+ * passes. The layer that predicts a second token is not part of the class. */
 #include "families/llama.h"
 #include "families/mla.h"
 #include "model/count.h"

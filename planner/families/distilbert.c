@@ -1,12 +1,12 @@
-/* distilbert.c - DistilBERT with its masked language model head, as Hugging Face
- * transformers writes it: BERT's layers under names of their own, without token types, and without
- * dropout behind attention.
+/* distilbert.c - DistilBERT with its masked language model head, as Hugging Face transformers
+ * writes it: BERT's layers under names of their own, without token types, and without dropout
+ * behind attention.
  *
  *     x = norm(words + positions)
  *     h = norm(attention(q x, k x, v x) + x),  z = norm(lin2(gelu(lin1 h)) + h)
  *     logits = words · norm(gelu(transform z)) + bias      the head shares the word embedding */
 #include "families/bert.h"
-#include "model/build_hf.h"
+#include "hf/hf.h"
 #include "model/count.h"
 
 struct block {

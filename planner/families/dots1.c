@@ -1,8 +1,8 @@
 /* dots1.c - dots.llm1: Qwen3's attention with DeepSeek-V3's mixture of experts. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
 #include "model/experts.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

@@ -1,5 +1,5 @@
-/* electra.c - ELECTRA with its masked language model head: BERT whose embedding may be
- * narrower than its layers. */
+/* electra.c - ELECTRA with its masked language model head: BERT whose embedding may be narrower
+ * than its layers. */
 #include "families/bert.h"
 #include "model/count.h"
 

@@ -1,7 +1,7 @@
 /* ernie4_5.c - ERNIE 4.5: Llama where RoPE turns neighbours in fp32. */
 #include "families/ernie4_5.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

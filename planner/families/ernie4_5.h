@@ -1,5 +1,5 @@
-/* ernie4_5.h - what ERNIE 4.5 with and without experts has in common: for the files of this
- * folder only. */
+/* ernie4_5.h - what ERNIE 4.5 with and without experts has in common: for the files of this folder
+ * only. */
 #ifndef SHARDPLAN_FAMILIES_ERNIE4_5_H
 #define SHARDPLAN_FAMILIES_ERNIE4_5_H
 

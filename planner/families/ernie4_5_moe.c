@@ -1,9 +1,9 @@
-/* ernie4_5_moe.c - ERNIE 4.5 with mixtures of experts: a router in fp32, whose correction is
- * a parameter that nothing trains. */
+/* ernie4_5_moe.c - ERNIE 4.5 with mixtures of experts: a router in fp32, whose correction is a
+ * parameter that nothing trains. */
 #include "families/ernie4_5.h"
+#include "hf/decoder.h"
 #include "model/count.h"
 #include "model/experts.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

@@ -1,8 +1,8 @@
-/* eurobert.c - EuroBERT: Llama whose tokens see all others, with a masked language model's
- * head, which has a bias where the feed-forward has. */
+/* eurobert.c - EuroBERT: Llama whose tokens see all others, with a masked language model's head,
+ * which has a bias where the feed-forward has. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

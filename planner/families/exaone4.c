@@ -1,8 +1,8 @@
-/* exaone4.c - EXAONE 4: Llama with norms behind attention and feed-forward and on each head
- * of q and k; of some layers the last has no window, and then no RoPE. */
+/* exaone4.c - EXAONE 4: Llama with norms behind attention and feed-forward and on each head of q
+ * and k; of some layers the last has no window, and then no RoPE. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

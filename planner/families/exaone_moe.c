@@ -1,9 +1,9 @@
-/* exaone_moe.c - K-EXAONE: EXAONE 4's attention behind Llama's norms, with DeepSeek-V3's
- * mixture of experts. The layer that predicts a second token is not part of the class. */
+/* exaone_moe.c - K-EXAONE: EXAONE 4's attention behind Llama's norms, with DeepSeek-V3's mixture of
+ * experts. The layer that predicts a second token is not part of the class. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
 #include "model/experts.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

@@ -12,8 +12,8 @@
 #include "base/layout.h"
 #include "families/llama.h"
 #include "graph/autocast.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 struct block {
     struct linear qkv, dense, up, down;

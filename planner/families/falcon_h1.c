@@ -1,7 +1,7 @@
 /* falcon_h1.c - Falcon-H1: attention and Mamba-2 beside each other in every layer. */
+#include "hf/falcon_h1.h"
 #include "families/granite.h"
 #include "families/mamba.h"
-#include "model/build_hf_falcon_h1.h"
 #include "model/count.h"
 
 /* Its norm, where there is one, comes behind the gate in training, whatever the file says. */

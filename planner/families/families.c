@@ -1,6 +1,5 @@
 /* families.c - the list of families, and the builder that a job asks for: see families.h and
- * family.h.
- */
+ * family.h. */
 #include "families/families.h"
 
 #include "families/family.h"

@@ -1,5 +1,5 @@
-/* gemma.c - Gemma: Llama with an embedding scaled by the root of its width, norms of factors
- * 1 + w, and GELU. */
+/* gemma.c - Gemma: Llama with an embedding scaled by the root of its width, norms of factors 1 + w,
+ * and GELU. */
 #include "families/gemma.h"
 #include "model/count.h"
 

@@ -3,7 +3,7 @@
 #define SHARDPLAN_FAMILIES_GEMMA_H
 
 #include "families/llama.h"
-#include "model/hf_decoder.h"
+#include "hf/decoder.h"
 
 /* Llama's, and two norms more a layer. */
 double count_gemma(const struct model_config *config);

@@ -1,6 +1,6 @@
-/* gemma2.c - Gemma 2: norms before and behind attention and feed-forward, of factors 1 + w;
- * scores and logits are capped by tanh, which no attention kernel does; every second layer has a
- * window. */
+/* gemma2.c - Gemma 2: norms before and behind attention and feed-forward, of factors 1 + w; scores
+ * and logits are capped by tanh, which no attention kernel does; every second layer has a window.
+ */
 #include "families/gemma.h"
 #include "model/count.h"
 

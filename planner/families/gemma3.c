@@ -1,5 +1,5 @@
-/* gemma3.c - Gemma 3's text model: Gemma 2 with norms on each head of q and k, in place of
- * capped scores, and a RoPE of its own in layers with a window. */
+/* gemma3.c - Gemma 3's text model: Gemma 2 with norms on each head of q and k, in place of capped
+ * scores, and a RoPE of its own in layers with a window. */
 #include "families/gemma.h"
 #include "model/count.h"
 

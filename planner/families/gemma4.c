@@ -1,8 +1,8 @@
-/* gemma4.c - Gemma 4's text model: Gemma 3 with norms of another formula, a norm of values
- * and scores that nothing scales; layers without a window have heads of their own sizes. Experts
- * may be beside the feed-forward, each layer may have its part of a second embedding, and the last
- * layers may reuse keys and values (build_hf_gemma4.c). */
-#include "model/build_hf_gemma4.h"
+/* gemma4.c - Gemma 4's text model: Gemma 3 with norms of another formula, a norm of values and
+ * scores that nothing scales; layers without a window have heads of their own sizes. Experts may be
+ * beside the feed-forward, each layer may have its part of a second embedding, and the last layers
+ * may reuse keys and values (hf/gemma4.c). */
+#include "hf/gemma4.h"
 
 #include "families/gemma.h"
 #include "model/count.h"

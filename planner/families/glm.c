@@ -1,5 +1,5 @@
-/* glm.c - GLM-4 of 2024: Llama with a fused feed-forward, and RoPE that turns neighbours in
- * half of each head. */
+/* glm.c - GLM-4 of 2024: Llama with a fused feed-forward, and RoPE that turns neighbours in half of
+ * each head. */
 #include "families/glm.h"
 #include "model/count.h"
 

@@ -3,7 +3,7 @@
 #define SHARDPLAN_FAMILIES_GLM_H
 
 #include "families/llama.h"
-#include "model/hf_decoder.h"
+#include "hf/decoder.h"
 
 /* clang-format off */
 #define HF_GLM_LAYER .fused_gate_up = true, .rotary = HF_ROTARY_PAIRS

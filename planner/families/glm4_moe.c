@@ -1,9 +1,9 @@
-/* glm4_moe.c - GLM-4.5: DeepSeek-V3's mixture of experts with Llama's attention, where RoPE
- * turns a part of each head. The layer that predicts a second token is not part of the class. */
+/* glm4_moe.c - GLM-4.5: DeepSeek-V3's mixture of experts with Llama's attention, where RoPE turns a
+ * part of each head. The layer that predicts a second token is not part of the class. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
 #include "model/experts.h"
-#include "model/hf_decoder.h"
 
 static const struct key keys[] = {
     SIZE_KEYS,

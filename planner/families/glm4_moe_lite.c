@@ -1,5 +1,5 @@
-/* glm4_moe_lite.c - GLM-4.7-Flash: DeepSeek-V3 where a list says which layers have experts.
- * The layer that predicts a second token is not part of the class. */
+/* glm4_moe_lite.c - GLM-4.7-Flash: DeepSeek-V3 where a list says which layers have experts. The
+ * layer that predicts a second token is not part of the class. */
 #include "families/llama.h"
 #include "families/mla.h"
 #include "model/count.h"

@@ -1,7 +1,7 @@
 /* gpt2.c - GPT-2, in nanoGPT's code and in transformers'. */
 #include "families/gpt2.h"
 
-#include "model/build_hf_gpt2.h"
+#include "hf/gpt2.h"
 #include "model/count.h"
 
 static const struct key keys[] = {

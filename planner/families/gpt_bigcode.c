@@ -1,7 +1,7 @@
-/* gpt_bigcode.c - GPT-BigCode (SantaCoder, StarCoder): GPT-2 by Linear, where all queries
- * may share one head of keys and values. */
+/* gpt_bigcode.c - GPT-BigCode (SantaCoder, StarCoder): GPT-2 by Linear, where all queries may share
+ * one head of keys and values. */
 #include "families/gpt2.h"
-#include "model/build_hf_gpt2.h"
+#include "hf/gpt2.h"
 #include "model/count.h"
 
 static void build(struct graph *graph, const struct model_config *config,

@@ -6,7 +6,7 @@
  * those of every other block allow a window only; what it masks gets the least number, and the
  * causal mask is added behind it. */
 #include "families/family.h"
-#include "model/build_hf_scored.h"
+#include "hf/scored.h"
 #include "model/count.h"
 
 struct block {

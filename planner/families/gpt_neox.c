@@ -7,7 +7,7 @@
  * head only: q and k are cut, turned and concatenated, which makes new tensors in the order
  * (b, a, s, d) of memory; flash attention answers in the same, and its output has to be copied. */
 #include "families/family.h"
-#include "model/build_hf.h"
+#include "hf/hf.h"
 #include "model/count.h"
 
 #include <stdio.h>

@@ -3,9 +3,9 @@
  * Attention is eager, the default of the class, which has no sdpa: kernels that know sinks come
  * from elsewhere. Published weights are in MXFP4; who trains has them in bf16 or fp32. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
 #include "model/experts.h"
-#include "model/hf_decoder.h"
 
 /* batched_mm adds a bias in place to a view, whose node is another. */
 static const struct choice ways[] = {{"grouped_mm", NULL, false}, {NULL, NULL, false}};

@@ -6,7 +6,7 @@
  * returns beside its output, so that they live until the next block has returned. Each block reads
  * its RoPE out of a table of its own; a number's partner is the next one. */
 #include "families/gptj.h"
-#include "model/build_hf_scored.h"
+#include "hf/scored.h"
 #include "model/count.h"
 
 #include <math.h>

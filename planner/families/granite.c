@@ -1,8 +1,8 @@
-/* granite.c - Granite 3: Llama with numbers by which the embedding, attention's scores, what
- * is added to the residual, and (as a divisor) the logits are scaled. */
+/* granite.c - Granite 3: Llama with numbers by which the embedding, attention's scores, what is
+ * added to the residual, and (as a divisor) the logits are scaled. */
 #include "families/granite.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build_hf_granite(struct graph *graph, const struct model_config *config,
                              const struct model_job *job)

@@ -1,5 +1,5 @@
-/* granite.h - what Granite with and without experts has in common: for the files of this
- * folder only. */
+/* granite.h - what Granite with and without experts has in common: for the files of this folder
+ * only. */
 #ifndef SHARDPLAN_FAMILIES_GRANITE_H
 #define SHARDPLAN_FAMILIES_GRANITE_H
 

@@ -1,8 +1,8 @@
 /* granitemoe.c - Granite with a mixture of experts for its feed-forward. */
 #include "families/granite.h"
+#include "hf/decoder.h"
 #include "model/count.h"
 #include "model/experts.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

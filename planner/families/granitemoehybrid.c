@@ -1,6 +1,6 @@
-/* granitemoehybrid.c - Granite 4: Granite with a feed-forward by two products, perhaps
- * beside a mixture of experts, perhaps without RoPE, and with Mamba-2 in the place of attention in
- * the layers that the file says. */
+/* granitemoehybrid.c - Granite 4: Granite with a feed-forward by two products, perhaps beside a
+ * mixture of experts, perhaps without RoPE, and with Mamba-2 in the place of attention in the
+ * layers that the file says. */
 #include "families/granite.h"
 #include "families/mamba.h"
 #include "model/experts.h"

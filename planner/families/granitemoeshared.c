@@ -1,9 +1,9 @@
-/* granitemoeshared.c - Granite with a mixture of experts and a feed-forward beside it, which
- * all tokens pass. */
+/* granitemoeshared.c - Granite with a mixture of experts and a feed-forward beside it, which all
+ * tokens pass. */
 #include "families/granite.h"
+#include "hf/decoder.h"
 #include "model/count.h"
 #include "model/experts.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

@@ -1,7 +1,7 @@
 /* hunyuan_v1_dense.c - Hunyuan: Llama with norms on each head of q and k behind RoPE. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

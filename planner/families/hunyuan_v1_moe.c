@@ -1,9 +1,9 @@
-/* hunyuan_v1_moe.c - Hunyuan with a mixture of experts, and a feed-forward beside it that
- * all tokens pass, each as wide as the others. */
+/* hunyuan_v1_moe.c - Hunyuan with a mixture of experts, and a feed-forward beside it that all
+ * tokens pass, each as wide as the others. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
 #include "model/experts.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

@@ -1,9 +1,9 @@
-/* hy_v3.c - HY 3: Qwen3's attention with experts chosen by a sigmoid and a correction, in
- * fp32, and one that all tokens pass. */
+/* hy_v3.c - HY 3: Qwen3's attention with experts chosen by a sigmoid and a correction, in fp32, and
+ * one that all tokens pass. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
 #include "model/experts.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

@@ -1,8 +1,8 @@
-/* hyperclovax.c - HyperCLOVA X: Granite with norms also behind attention and feed-forward,
- * and logits that are multiplied. */
+/* hyperclovax.c - HyperCLOVA X: Granite with norms also behind attention and feed-forward, and
+ * logits that are multiplied. */
 #include "families/granite.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

@@ -1,7 +1,6 @@
-/* internlm3.c - InternLM 3: transformers runs Llama's code for it; two keys have its names.
- */
+/* internlm3.c - InternLM 3: transformers runs Llama's code for it; two keys have its names. */
 #include "families/llama.h"
-#include "model/build_hf_llama.h"
+#include "hf/llama.h"
 #include "model/count.h"
 
 /* Biases of q, k, v and of what follows them, and of the feed-forward, are the same or refused. */

@@ -1,7 +1,7 @@
-/* iquestcoder.c - IQuest-Coder: transformers runs Llama's code for it, with sizes of its own
- * where the file has none. */
+/* iquestcoder.c - IQuest-Coder: transformers runs Llama's code for it, with sizes of its own where
+ * the file has none. */
 #include "families/llama.h"
-#include "model/build_hf_llama.h"
+#include "hf/llama.h"
 #include "model/count.h"
 
 static const struct key keys[] = {

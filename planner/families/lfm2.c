@@ -1,5 +1,5 @@
-/* lfm2.c - LFM2: most layers have a short convolution in the place of attention, the others
- * Qwen3's attention under other names. */
+/* lfm2.c - LFM2: most layers have a short convolution in the place of attention, the others Qwen3's
+ * attention under other names. */
 #include "families/lfm2.h"
 
 #include "model/count.h"

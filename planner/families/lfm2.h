@@ -1,10 +1,10 @@
-/* lfm2.h - what LFM2 and its mixture of experts have in common: for the files of this folder
- * only. */
+/* lfm2.h - what LFM2 and its mixture of experts have in common: for the files of this folder only.
+ */
 #ifndef SHARDPLAN_FAMILIES_LFM2_H
 #define SHARDPLAN_FAMILIES_LFM2_H
 
 #include "families/llama.h"
-#include "model/hf_decoder.h"
+#include "hf/decoder.h"
 
 /* Members of a struct hf_decoder. */
 #define HF_LFM2_LAYER                                                                              \

@@ -1,5 +1,5 @@
-/* lfm2_moe.c - LFM2 with mixtures of experts, which are chosen by a sigmoid and a
- * correction, in all layers but the first. */
+/* lfm2_moe.c - LFM2 with mixtures of experts, which are chosen by a sigmoid and a correction, in
+ * all layers but the first. */
 #include "families/lfm2.h"
 #include "model/count.h"
 #include "model/experts.h"

@@ -1,6 +1,6 @@
 /* llama.c - Llama 2 and 3. */
 #include "families/llama.h"
-#include "model/build_hf_llama.h"
+#include "hf/llama.h"
 #include "model/count.h"
 
 static const struct key keys[] = {

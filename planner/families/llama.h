@@ -1,5 +1,5 @@
-/* llama.h - what Llama, Mistral, Qwen and Mixtral have in common: for the files of this
- * folder only. */
+/* llama.h - what Llama, Mistral, Qwen and Mixtral have in common: for the files of this folder
+ * only. */
 #ifndef SHARDPLAN_FAMILIES_LLAMA_H
 #define SHARDPLAN_FAMILIES_LLAMA_H
 

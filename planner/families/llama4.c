@@ -1,10 +1,10 @@
-/* llama4.c - Llama 4's text model: three of four layers see a chunk of the sequence and have
- * RoPE, the fourth sees all of it and has none; mixtures of experts that all read all tokens, in
- * every layer or in turn with a feed-forward (build_hf_llama4.c). */
+/* llama4.c - Llama 4's text model: three of four layers see a chunk of the sequence and have RoPE,
+ * the fourth sees all of it and has none; mixtures of experts that all read all tokens, in every
+ * layer or in turn with a feed-forward (hf/llama4.c). */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
 #include "model/experts.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

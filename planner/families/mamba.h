@@ -4,7 +4,7 @@
 #define SHARDPLAN_FAMILIES_MAMBA_H
 
 #include "families/llama.h"
-#include "model/hf_decoder.h"
+#include "hf/decoder.h"
 
 /* clang-format off */
 #define MAMBA_KEYS                                                                                 \

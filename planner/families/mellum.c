@@ -1,9 +1,9 @@
-/* mellum.c - Mellum 2: Qwen3 with mixtures of experts, windows in some layers and RoPE by
- * type of layer. */
+/* mellum.c - Mellum 2: Qwen3 with mixtures of experts, windows in some layers and RoPE by type of
+ * layer. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
 #include "model/experts.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

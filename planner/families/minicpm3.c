@@ -1,9 +1,9 @@
-/* minicpm3.c - MiniCPM 3: Llama with latent attention, and numbers by which the embedding,
- * what is added to the residual, and (as a divisor) what the head is given are scaled. */
+/* minicpm3.c - MiniCPM 3: Llama with latent attention, and numbers by which the embedding, what is
+ * added to the residual, and (as a divisor) what the head is given are scaled. */
 #include "families/llama.h"
 #include "families/mla.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

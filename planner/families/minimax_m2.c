@@ -1,5 +1,5 @@
-/* minimax_m2.c - MiniMax-M2: Mixtral with norms over all heads of q and of k, RoPE on a part
- * of each head, and experts chosen by a sigmoid and a correction. */
+/* minimax_m2.c - MiniMax-M2: Mixtral with norms over all heads of q and of k, RoPE on a part of
+ * each head, and experts chosen by a sigmoid and a correction. */
 #include "families/olmo.h"
 #include "model/count.h"
 #include "model/experts.h"

@@ -1,7 +1,7 @@
 /* ministral.c - Ministral: Mistral with a window in layers that a list names, Qwen's way. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

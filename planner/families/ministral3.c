@@ -1,8 +1,8 @@
 /* ministral3.c - Ministral 3: Mistral whose queries are scaled by their positions. */
 #include "families/llama.h"
-#include "model/build_hf_llama.h"
+#include "hf/decoder.h"
+#include "hf/llama.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 /* What the class has where the file has no object for RoPE. */
 static const struct key keys[] = {

@@ -1,6 +1,6 @@
 /* mistral.c - Mistral: Llama with a window. */
 #include "families/llama.h"
-#include "model/build_hf_llama.h"
+#include "hf/llama.h"
 #include "model/count.h"
 
 static const struct key keys[] = {

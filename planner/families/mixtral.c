@@ -1,8 +1,8 @@
 /* mixtral.c - Mixtral: Mistral with a mixture of experts for its feed-forward. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
 #include "model/experts.h"
-#include "model/hf_decoder.h"
 
 static const struct key keys[] = {
     SIZE_KEYS,

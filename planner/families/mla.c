@@ -1,8 +1,8 @@
 /* mla.c - see mla.h. */
 #include "families/mla.h"
 
+#include "hf/decoder.h"
 #include "model/experts.h"
-#include "model/hf_decoder.h"
 
 enum err_code mla_check(const struct key_table *keys, const struct model_config *c,
                         const char *where, struct err *err)

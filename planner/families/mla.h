@@ -1,5 +1,4 @@
-/* mla.h - what families with latent attention have in common: for the files of this folder
- * only. */
+/* mla.h - what families with latent attention have in common: for the files of this folder only. */
 #ifndef SHARDPLAN_FAMILIES_MLA_H
 #define SHARDPLAN_FAMILIES_MLA_H
 

@@ -1,5 +1,5 @@
-/* modernbert.c - ModernBERT with its masked language model head, as Hugging Face's
- * transformers writes it.
+/* modernbert.c - ModernBERT with its masked language model head, as Hugging Face's transformers
+ * writes it.
  *
  *     h = x + Wo(attention(rope(q y), rope(k y), v y))       y = norm(x), in the first layer x
  *     z = h + Wo(act(a) · g),  [a g] = Wi(norm(h))
@@ -9,7 +9,7 @@
  * ends as far behind a token as it begins before it; each kind has a RoPE of its own, whose factors
  * meet q and k in fp32. */
 #include "families/family.h"
-#include "model/build_hf.h"
+#include "hf/hf.h"
 #include "model/count.h"
 
 #include <math.h>

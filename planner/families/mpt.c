@@ -7,7 +7,7 @@
  * of which each block takes the last; scores are returned beside its output, so that they live
  * until the next block has returned. */
 #include "families/family.h"
-#include "model/build_hf_scored.h"
+#include "hf/scored.h"
 #include "model/count.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* mt5.c - mT5: T5 whose feed-forward is gated, in many languages. MT5Config shares the
- * embedding with the head whatever the file says, and nothing scales the head's input. */
+/* mt5.c - mT5: T5 whose feed-forward is gated, in many languages. MT5Config shares the embedding
+ * with the head whatever the file says, and nothing scales the head's input. */
 #include "families/t5.h"
 
 static const struct key keys[] = {

@@ -1,10 +1,10 @@
-/* nanochat.c - nanochat: Llama with norms that have no parameters, one more before the first
- * layer and on each head behind RoPE, which turns the other way; a feed-forward that has no gate
- * and squares what is positive; and capped logits. */
+/* nanochat.c - nanochat: Llama with norms that have no parameters, one more before the first layer
+ * and on each head behind RoPE, which turns the other way; a feed-forward that has no gate and
+ * squares what is positive; and capped logits. */
 #include "families/gemma.h"
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

@@ -1,8 +1,8 @@
-/* nemotron.c - Nemotron: Llama with LayerNorms of 1 + weight, RoPE on the first half of each
- * head, and a feed-forward that has no gate and squares what is positive. */
+/* nemotron.c - Nemotron: Llama with LayerNorms of 1 + weight, RoPE on the first half of each head,
+ * and a feed-forward that has no gate and squares what is positive. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

@@ -1,10 +1,10 @@
-/* nemotron_h.c - Nemotron-H, Nemotron Nano 2 and Nemotron 3 Nano: each layer is one thing
- * behind a norm, Mamba-2, attention without RoPE, a feed-forward without a gate, or a mixture of
- * experts without gates. */
+/* nemotron_h.c - Nemotron-H, Nemotron Nano 2 and Nemotron 3 Nano: each layer is one thing behind a
+ * norm, Mamba-2, attention without RoPE, a feed-forward without a gate, or a mixture of experts
+ * without gates. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
 #include "model/experts.h"
-#include "model/hf_decoder.h"
 #include "model/shown.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* olmo.c - OLMo: Llama whose norms have no parameters, in fp32. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

@@ -3,7 +3,7 @@
 #define SHARDPLAN_FAMILIES_OLMO_H
 
 #include "families/llama.h"
-#include "model/hf_decoder.h"
+#include "hf/decoder.h"
 
 /* Llama's, and the factors of the norms of q and k, which are as wide as those. */
 double count_olmo(const struct model_config *config);

@@ -1,5 +1,5 @@
-/* olmo2.c - OLMo 2: Llama with norms behind attention and feed-forward instead of before
- * them, and one over all heads of q and of k. */
+/* olmo2.c - OLMo 2: Llama with norms behind attention and feed-forward instead of before them, and
+ * one over all heads of q and of k. */
 #include "families/olmo.h"
 #include "model/count.h"
 

@@ -1,5 +1,5 @@
-/* olmo3.c - OLMo 3: OLMo 2 with windows, of four layers in the first three, and RoPE of its
- * own there. */
+/* olmo3.c - OLMo 3: OLMo 2 with windows, of four layers in the first three, and RoPE of its own
+ * there. */
 #include "families/olmo.h"
 #include "model/count.h"
 

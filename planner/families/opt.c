@@ -7,7 +7,7 @@
  * than the blocks. Positions are a running sum over a mask of ones, in fp32, and the rows of the
  * position table start at 2. */
 #include "families/family.h"
-#include "model/build_hf.h"
+#include "hf/hf.h"
 #include "model/count.h"
 
 #include <math.h>

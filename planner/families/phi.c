@@ -1,8 +1,8 @@
-/* phi.c - Phi-1, 1.5 and 2: attention and a feed-forward without a gate beside each other,
- * behind one LayerNorm; biases everywhere, the head too; RoPE on part of each head. */
+/* phi.c - Phi-1, 1.5 and 2: attention and a feed-forward without a gate beside each other, behind
+ * one LayerNorm; biases everywhere, the head too; RoPE on part of each head. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build_hf_phi(struct graph *graph, const struct model_config *config,
                          const struct model_job *job)

@@ -1,8 +1,8 @@
-/* phi3.c - Phi-3 and Phi-4: Llama with fused projections, and RoPE on the first numbers of a
- * head. */
+/* phi3.c - Phi-3 and Phi-4: Llama with fused projections, and RoPE on the first numbers of a head.
+ */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build_hf_phi3(struct graph *graph, const struct model_config *config,
                           const struct model_job *job)

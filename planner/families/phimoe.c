@@ -1,9 +1,9 @@
-/* phimoe.c - Phi-3.5-MoE: Mixtral with LayerNorms, a router that draws experts at random,
- * and RoPE whose frequencies are computed in each pass. */
+/* phimoe.c - Phi-3.5-MoE: Mixtral with LayerNorms, a router that draws experts at random, and RoPE
+ * whose frequencies are computed in each pass. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
 #include "model/experts.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

@@ -1,6 +1,6 @@
 /* qwen2.c - Qwen2: Llama with biases on q, k and v, and a window in some layers. */
 #include "families/llama.h"
-#include "model/build_hf_llama.h"
+#include "hf/llama.h"
 #include "model/count.h"
 
 static const struct key keys[] = {

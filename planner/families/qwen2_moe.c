@@ -1,9 +1,8 @@
-/* qwen2_moe.c - Qwen2 (and Qwen1.5) with mixtures of experts, and one that every token
- * passes. */
+/* qwen2_moe.c - Qwen2 (and Qwen1.5) with mixtures of experts, and one that every token passes. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
 #include "model/experts.h"
-#include "model/hf_decoder.h"
 
 static const struct key keys[] = {
     SIZE_KEYS,

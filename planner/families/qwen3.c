@@ -1,6 +1,6 @@
 /* qwen3.c - Qwen3: Llama with an RMSNorm on each head of q and k. */
 #include "families/llama.h"
-#include "model/build_hf_llama.h"
+#include "hf/llama.h"
 #include "model/count.h"
 
 static const struct key keys[] = {

@@ -1,5 +1,5 @@
-/* qwen3_5.c - Qwen 3.5: of four layers three have linear attention, and the fourth attention
- * whose output is gated. */
+/* qwen3_5.c - Qwen 3.5: of four layers three have linear attention, and the fourth attention whose
+ * output is gated. */
 #include "families/qwen3_5.h"
 
 #include "model/count.h"

@@ -1,10 +1,10 @@
-/* qwen3_5.h - what Qwen 3.5 and its mixture of experts have in common, each as
- * AutoModelForCausalLM makes it, without what it sees with: for the files of this folder only. */
+/* qwen3_5.h - what Qwen 3.5 and its mixture of experts have in common, each as AutoModelForCausalLM
+ * makes it, without what it sees with: for the files of this folder only. */
 #ifndef SHARDPLAN_FAMILIES_QWEN3_5_H
 #define SHARDPLAN_FAMILIES_QWEN3_5_H
 
 #include "families/llama.h"
-#include "model/hf_decoder.h"
+#include "hf/decoder.h"
 
 /* Attention whose output is gated, in each layer or in the last of so many, and linear attention
  * in the others; norms times 1 + weight. */

@@ -1,8 +1,8 @@
 /* qwen3_moe.c - Qwen3 with mixtures of experts. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
 #include "model/experts.h"
-#include "model/hf_decoder.h"
 
 /* Where windows are asked for, every layer has one: max_window_layers is not read here. */
 static const struct key keys[] = {

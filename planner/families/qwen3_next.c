@@ -1,5 +1,5 @@
-/* qwen3_next.c - Qwen3-Next: linear attention from joint products, gated attention in the
- * fourth layer of four, and mixtures of experts with one that every token passes. */
+/* qwen3_next.c - Qwen3-Next: linear attention from joint products, gated attention in the fourth
+ * layer of four, and mixtures of experts with one that every token passes. */
 #include "families/qwen3_5.h"
 #include "model/experts.h"
 

@@ -1,5 +1,5 @@
-/* qwen3_vl_moe.c - the text model of Qwen3-VL with mixtures of experts, whose weights are
- * always divided by their sum. */
+/* qwen3_vl_moe.c - the text model of Qwen3-VL with mixtures of experts, whose weights are always
+ * divided by their sum. */
 #include "families/qwen_vl.h"
 #include "model/count.h"
 #include "model/experts.h"

@@ -1,12 +1,11 @@
-/* qwen_vl.h - what the text models of Qwen-VL have in common: for the files of this folder
- * only.
+/* qwen_vl.h - what the text models of Qwen-VL have in common: for the files of this folder only.
  *
  * Their class is the whole, called by text alone: its vision tower is left out. */
 #ifndef SHARDPLAN_FAMILIES_QWEN_VL_H
 #define SHARDPLAN_FAMILIES_QWEN_VL_H
 
 #include "families/llama.h"
-#include "model/hf_decoder.h"
+#include "hf/decoder.h"
 
 #define HF_QWEN_VL HF_LLAMA_NORMS, .model = "model.language_model", .nested = true
 

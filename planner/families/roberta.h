@@ -1,5 +1,5 @@
-/* roberta.h - what RoBERTa and those that are it under other names have in common: for the
- * files of this folder only. */
+/* roberta.h - what RoBERTa and those that are it under other names have in common: for the files of
+ * this folder only. */
 #ifndef SHARDPLAN_FAMILIES_ROBERTA_H
 #define SHARDPLAN_FAMILIES_ROBERTA_H
 

@@ -1,8 +1,8 @@
-/* seed_oss.c - Seed-OSS: Llama with dropout behind attention and feed-forward, and biases of
- * q, k and v. */
+/* seed_oss.c - Seed-OSS: Llama with dropout behind attention and feed-forward, and biases of q, k
+ * and v. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

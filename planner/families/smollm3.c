@@ -1,7 +1,7 @@
 /* smollm3.c - SmolLM3: Llama where every fourth layer has no RoPE. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build_hf_smollm3(struct graph *graph, const struct model_config *config,
                              const struct model_job *job)

@@ -1,9 +1,9 @@
-/* solar_open.c - Solar Open: Llama's attention with DeepSeek-V3's mixture of experts in
- * every layer. */
+/* solar_open.c - Solar Open: Llama's attention with DeepSeek-V3's mixture of experts in every
+ * layer. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
 #include "model/experts.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

@@ -1,8 +1,8 @@
 /* stablelm.c - StableLM: Llama with LayerNorms and RoPE on the first quarter of each head;
  * attention and the feed-forward may be beside each other, behind one norm. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build_hf_stablelm(struct graph *graph, const struct model_config *config,
                               const struct model_job *job)

@@ -1,8 +1,8 @@
-/* starcoder2.c - StarCoder2: Llama with LayerNorms, biases, a feed-forward without a gate,
- * and a window. */
+/* starcoder2.c - StarCoder2: Llama with LayerNorms, biases, a feed-forward without a gate, and a
+ * window. */
 #include "families/llama.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build_hf_starcoder2(struct graph *graph, const struct model_config *config,
                                 const struct model_job *job)

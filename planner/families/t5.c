@@ -1,22 +1,22 @@
-/* t5.c - T5 as Hugging Face transformers writes it: an encoder, a decoder that attends to
- * its output, one embedding for both and for the head.
+/* t5.c - T5 as Hugging Face transformers writes it: an encoder, a decoder that attends to its
+ * output, one embedding for both and for the head.
  *
  *     encoder block   x + self(norm x);                       x + ff(norm x)
  *     decoder block   x + self(norm x); x + cross(norm x, e); x + ff(norm x)
  *
  * Norms are RMSNorms written out in Python, in fp32. Attention adds a bias (1, a, s, s_k) to its
  * scores, so it is the memory-efficient kernel: self-attention's is made in block 0 of each stack
- * (build_t5_bias.c) and handed on from block to block, and its gradient comes back the same way;
+ * (hf/t5_bias.c) and handed on from block to block, and its gradient comes back the same way;
  * cross-attention's is zeros, likewise. Each block makes its own contiguous copy of the former.
  *
  * The loss is inside the model and stays in the compute dtype. `tied` only says whether the head's
  * input is scaled: transformers 5 shares the embedding with the head in every T5, also in those
  * whose config.json asks for the opposite. */
-#include "model/build_t5.h"
-
 #include "families/t5.h"
+
 #include "graph/autocast.h"
-#include "model/build_hf.h"
+#include "hf/hf.h"
+#include "hf/t5.h"
 
 #include <math.h>
 #include <stdio.h>

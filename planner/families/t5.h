@@ -1,5 +1,5 @@
-/* t5.h - what T5 and those that are it under other names have in common: for the files of
- * this folder only. */
+/* t5.h - what T5 and those that are it under other names have in common: for the files of this
+ * folder only. */
 #ifndef SHARDPLAN_FAMILIES_T5_H
 #define SHARDPLAN_FAMILIES_T5_H
 

@@ -1,5 +1,5 @@
-/* tutorial.c - the simplified Transformer of the FSDP2 tutorial: "attention" is one Linear,
- * the MLP is Linear, ReLU, Linear, with a LayerNorm before each; the head has a bias. */
+/* tutorial.c - the simplified Transformer of the FSDP2 tutorial: "attention" is one Linear, the MLP
+ * is Linear, ReLU, Linear, with a LayerNorm before each; the head has a bias. */
 #include "families/family.h"
 #include "model/build.h"
 #include "model/count.h"

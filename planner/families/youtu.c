@@ -1,8 +1,8 @@
 /* youtu.c - Youtu-LLM: Llama with DeepSeek-V3's latent attention. */
 #include "families/llama.h"
 #include "families/mla.h"
+#include "hf/decoder.h"
 #include "model/count.h"
-#include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)

@@ -155,7 +155,7 @@ uint32_t apply_activation(struct graph *graph, const char *name, uint32_t x)
     size_t i = 0;
     while (i < count && strcmp(activations[i].name, name) != 0)
         i++;
-    assert(i < count); /* config.c lets no other name through */
+    assert(i < count); /* families/config.c lets no other name through */
     return op_unary(graph, activations[i].kind, x);
 }
 

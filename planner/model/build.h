@@ -1,4 +1,4 @@
-/* build.h - for the builders in this folder only: the pieces they share. */
+/* build.h - for builders only: the pieces they share. */
 #ifndef SHARDPLAN_BUILD_H
 #define SHARDPLAN_BUILD_H
 

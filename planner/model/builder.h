@@ -1,4 +1,5 @@
-/* builder.h - what writes a model's graph: an op sequence, in whose code it may be. */
+/* builder.h - what writes a model's graph as one code has it, and the two that are here: a family's
+ * row names one for each code that it is written in. */
 #ifndef SHARDPLAN_BUILDER_H
 #define SHARDPLAN_BUILDER_H
 

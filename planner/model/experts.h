@@ -1,6 +1,5 @@
 /* experts.h - mixtures of experts: which layers have one, how wide they are, and what families that
- * have one share: rows of keys, the check. For the files of this folder
- * only.
+ * have one share: rows of keys, the check. For builders and planner/families.
  *
  * Letters: E experts, k of them a token, f the width of one. */
 #ifndef SHARDPLAN_EXPERTS_H

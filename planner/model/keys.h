@@ -1,4 +1,4 @@
-/* keys.h - the keys of a config.json as a table: for the families of this folder only.
+/* keys.h - the keys of a config.json as a table: for planner/families.
  *
  * One row says everything about a key: name, other spelling, type, what holds when it is absent or
  * null, limits, and the field of struct model_config it goes to. Reading, the limits, and the text

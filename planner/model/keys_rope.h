@@ -1,4 +1,4 @@
-/* keys_rope.h - RoPE's object in a config.json: for the files of this folder only. */
+/* keys_rope.h - RoPE's object in a config.json: for planner/families. */
 #ifndef SHARDPLAN_KEYS_ROPE_H
 #define SHARDPLAN_KEYS_ROPE_H
 

@@ -201,16 +201,16 @@ struct model_config {
     struct layer_list plain; /* layers that have none */
     /* Granite's hybrids */
     bool unturned; /* there is no RoPE */
-    /* Layers with something else in the place of attention (hf_mixers.h) */
+    /* Layers with something else in the place of attention (hf/mixers.h) */
     uint32_t linear_period;   /* of so many layers the last has attention; 0: all have */
     struct layer_list linear; /* layers that have it */
     uint32_t conv_width;      /* tokens of its short convolution */
-    /* Qwen 3.5: linear attention (build_hf_delta.h) */
+    /* Qwen 3.5: linear attention (hf/delta.h) */
     uint32_t delta_key_heads, delta_key_dim, delta_value_heads, delta_value_dim;
     bool joint_delta;  /* Qwen3-Next: one product for q, k, v and z, of each head of q and k one
                           behind the other, and one for beta and g */
     bool gated_output; /* attention's output is times a sigmoid of what q's product has beside q */
-    /* Mamba-2 (build_hf_mamba.h): heads, numbers of a head and of its state, groups of heads that
+    /* Mamba-2 (hf/mamba.h): heads, numbers of a head and of its state, groups of heads that
      * share B and C, tokens of a chunk */
     uint32_t ssm_heads, ssm_head_dim, ssm_state, ssm_groups, ssm_chunk, ssm_expand;
     bool ssm_bias, ssm_out_bias; /* of the first product and the last */
@@ -262,7 +262,7 @@ struct model_config {
     bool limited_groups;          /* DeepSeek-V2: ... if it has to, which V3's has always */
     float routed_scaling;         /* ... its experts' weights are multiplied by it */
 
-    /* DeepSeek: latent attention (build_hf_mla.h); rotary_dim is a part of each head */
+    /* DeepSeek: latent attention (hf/mla.h); rotary_dim is a part of each head */
     uint32_t kv_lora; /* 0: it has none */
     uint32_t q_lora;  /* 0: q has no latent */
     uint32_t nope_dim, v_dim;

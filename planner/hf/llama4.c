@@ -1,0 +1,221 @@
+/* llama4.c - what Llama 4 has and no other decoder of Llama's kind (hf.h, moe.h): chunks of a
+ * sequence, RoPE of q and k as complex numbers, queries that grow with their position, and a
+ * mixture of experts that all read all tokens.
+ *
+ *     s = sigmoid(router y), for the k best of each token; 0 for the others
+ *     out = shared(y) + sum over experts e of down_e(up_e(s_e y) · act(gate_e(s_e y)))
+ *
+ * So transformers trains it: no token is spared an expert, and every tensor's shape is the same
+ * however the tokens are routed. */
+#include "hf/hf.h"
+#include "hf/moe.h"
+#include "model/experts.h"
+
+#include <math.h>
+
+/* Which chunk tokens (b, 1, s or 1, 1 or s) of sequences are in that begin behind padding. */
+static uint32_t chunk_of(struct graph *graph, uint32_t padding, uint32_t batches, uint32_t places,
+                         struct shape shape, uint32_t chunk)
+{
+    const uint32_t b = shape.dim[0];
+    const uint32_t column = graph_view(graph, padding, SHAPE(b, 1, 1, 1));
+    const uint32_t begins = op_no_grad(graph, WORK_INDEX, ATEN_INDEX, DTYPE_INT64,
+                                       SHAPE(b, 1, 1, 1), 2, (uint32_t[]){column, batches});
+    const uint32_t place =
+        op_no_grad(graph, WORK_SUB, ATEN_SUB, DTYPE_INT64, shape, 2, (uint32_t[]){places, begins});
+    graph_drop(graph, begins);
+    const uint32_t of = op_number(graph, WORK_FLOOR_DIV_NUMBER, ATEN_FLOOR_DIVIDE, DTYPE_INT64,
+                                  shape, place, (float)chunk);
+    graph_drop(graph, place);
+    return of;
+}
+
+static uint32_t ask(struct graph *graph, enum work_kind work, enum aten aten, struct shape shape,
+                    uint32_t x, uint32_t y)
+{
+    return op_no_grad(graph, work, aten, DTYPE_BOOL, shape, 2, (uint32_t[]){x, y});
+}
+
+uint32_t hf_chunk_mask(struct graph *graph, const struct model_job *job, uint32_t chunk)
+{
+    const uint32_t b = job->batch, s = job->seq;
+    const struct shape square = SHAPE(b, 1, s, s);
+    const uint32_t padding = op_fill(graph, ATEN_ZEROS, DTYPE_INT64, SHAPE(b), 0.0F);
+    if (s < chunk) {
+        graph_drop(graph, padding);
+        return GRAPH_NONE;
+    }
+    const uint32_t batches = op_arange(graph, b), heads = op_arange(graph, 1);
+    const uint32_t q = hf_positions(graph, job), k = hf_positions(graph, job);
+    const uint32_t row = graph_view(graph, k, SHAPE(1, 1, 1, s)),
+                   column = graph_view(graph, q, SHAPE(1, 1, s, 1));
+    const uint32_t yes = op_fill(graph, ATEN_NEW_ONES, DTYPE_BOOL, (struct shape){.rank = 0}, 1.0F);
+    const uint32_t of_k = chunk_of(graph, padding, batches, row, SHAPE(b, 1, 1, s), chunk);
+    const uint32_t of_q = chunk_of(graph, padding, batches, column, SHAPE(b, 1, s, 1), chunk);
+    const uint32_t same = ask(graph, WORK_EQUAL, ATEN_EQ_TENSOR, square, of_k, of_q);
+    graph_drop(graph, of_k);
+    graph_drop(graph, of_q);
+    const uint32_t near = ask(graph, WORK_AND, ATEN_BITWISE_AND, square, yes, same);
+    graph_drop(graph, same);
+    graph_drop(graph, yes);
+    const uint32_t causal = ask(graph, WORK_LESS_EQUAL, ATEN_LE, SHAPE(1, 1, s, s), row, column);
+    const uint32_t mask = ask(graph, WORK_AND, ATEN_BITWISE_AND, square, near, causal);
+    graph_drop(graph, causal);
+    graph_drop(graph, near);
+    graph_drop(graph, batches);
+    graph_drop(graph, heads);
+    graph_drop(graph, q);
+    graph_drop(graph, k);
+    graph_drop(graph, padding);
+    return mask;
+}
+
+/* One step of arithmetic on fp32 numbers, which take the place of x. */
+static uint32_t next(struct graph *graph, enum work_kind work, enum aten aten, uint32_t x,
+                     float number)
+{
+    const uint32_t out =
+        op_number(graph, work, aten, DTYPE_FP32, graph->tensors[x].shape, x, number);
+    graph_drop(graph, x);
+    return out;
+}
+
+uint32_t hf_scale_by_own_position(struct graph *graph, uint32_t q, float beta, uint32_t step,
+                                  uint32_t held[2])
+{
+    const uint32_t s = graph->tensors[q].shape.dim[1];
+    const uint32_t range = op_arange(graph, s);
+    held[0] = op_number(graph, WORK_ADD_NUMBER, ATEN_ADD, DTYPE_INT64, SHAPE(s), range, 0.0F);
+    graph_drop(graph, range);
+    uint32_t x = op_no_grad(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_FP32, SHAPE(s), 1, &held[0]);
+    x = next(graph, WORK_ADD_NUMBER, ATEN_ADD, x, 1.0F);
+    x = next(graph, WORK_DIV_NUMBER, ATEN_DIV, x, (float)step);
+    x = next(graph, WORK_FLOOR_DIV_NUMBER, ATEN_FLOOR, x, 1.0F);
+    x = next(graph, WORK_LOG, ATEN_LOG1P, x, 1.0F);
+    x = next(graph, WORK_MUL_NUMBER, ATEN_MUL, x, beta);
+    held[1] = next(graph, WORK_ADD_NUMBER, ATEN_ADD, x, 1.0F);
+    const uint32_t product = op_mul(graph, q, graph_view(graph, held[1], SHAPE(1, s, 1, 1)));
+    const uint32_t out = op_to(graph, product, (enum dtype)graph->tensors[q].dtype);
+    if (out != product)
+        graph_drop(graph, product);
+    return out;
+}
+
+void hf_turn_complex(struct graph *graph, uint32_t table, uint32_t qk[2])
+{
+    const enum dtype dtype = (enum dtype)graph->tensors[qk[0]].dtype;
+    uint32_t wide[2], product[2], real[2];
+    for (int i = 0; i < 2; i++)
+        wide[i] = op_to(graph, qk[i], DTYPE_FP32);
+    for (int i = 0; i < 2; i++) {
+        const struct shape s = graph->tensors[qk[i]].shape;
+        const uint32_t b = s.dim[0], n = s.dim[1], a = s.dim[2], pairs = s.dim[3] / 2;
+        product[i] = op_mul_constant(
+            graph, graph_view_dtype(graph, wide[i], DTYPE_COMPLEX64, SHAPE(b, n, a, pairs)),
+            graph_view(graph, table, SHAPE(1, n, 1, pairs)));
+        const uint32_t parts =
+            graph_view_dtype(graph, product[i], DTYPE_FP32, SHAPE(b, n, a, pairs, 2));
+        real[i] = graph_view(graph, op_real(graph, parts), s);
+    }
+    for (int i = 0; i < 2; i++) {
+        const uint32_t before = wide[i] == qk[i] ? GRAPH_NONE : wide[i];
+        qk[i] = op_to(graph, real[i], dtype);
+        wide[i] = before;
+    }
+    for (int i = 0; i < 2; i++)
+        if (wide[i] != GRAPH_NONE)
+            graph_drop(graph, wide[i]);
+    for (int i = 0; i < 2 && dtype != DTYPE_FP32; i++)
+        graph_drop(graph, product[i]);
+}
+
+/* Weights (t, E) of rows (t, h) for all experts, and the logits that they are of. */
+static uint32_t weights_of_all(struct graph *graph, const struct model_config *c,
+                               const struct hf_moe *moe, uint32_t rows, uint32_t *logits)
+{
+    uint32_t places;
+    hf_call(graph, moe->router.weight);
+    *logits = apply_linear(graph, rows, moe->router);
+    const enum dtype dtype = (enum dtype)graph->tensors[*logits].dtype;
+    const uint32_t best = op_topk(graph, *logits, c->experts_per_token, &places);
+    const uint32_t lowest =
+        op_fill(graph, ATEN_FULL_LIKE, dtype, graph->tensors[*logits].shape, -INFINITY);
+    const uint32_t chosen = op_put(graph, lowest, places, best);
+    const uint32_t wide = op_to(graph, chosen, DTYPE_FP32);
+    const uint32_t share = op_unary(graph, OP_SIGMOID, wide);
+    if (wide != chosen)
+        graph_drop(graph, wide);
+    const uint32_t weights = op_to(graph, share, dtype);
+    if (weights != share)
+        graph_drop(graph, share);
+    graph_drop(graph, chosen);
+    graph_drop(graph, best);
+    graph_drop(graph, places);
+    graph_call_end(graph);
+    return weights;
+}
+
+/* Rows (E·t, h), t of them to each expert. */
+static uint32_t run_experts(struct graph *graph, const struct model_config *c,
+                            const struct hf_moe *moe, uint32_t rows)
+{
+    const uint32_t e = c->experts, t = graph->tensors[rows].shape.dim[0] / e;
+    uint32_t half[2];
+    const uint32_t gate_up =
+        op_bmm(graph, graph_view(graph, rows, SHAPE(e, t, c->hidden)), moe->gate_up);
+    op_chunk(graph, gate_up, 2, half);
+    const uint32_t active = hf_activation_within(graph, c->activation, half[0], "act_fn");
+    const uint32_t product = op_mul(graph, half[1], active);
+    graph_drop(graph, active);
+    const uint32_t out = op_bmm(graph, product, moe->down);
+    graph_drop(graph, product);
+    graph_drop(graph, gate_up);
+    return out;
+}
+
+/* The same as a module, which may be wrapped. */
+static uint32_t call_experts(struct graph *graph, const struct model_config *c,
+                             const struct hf_moe *moe, uint32_t rows)
+{
+    uint32_t out;
+    hf_call(graph, moe->gate_up);
+    if (moe->module == GRAPH_NONE) {
+        out = run_experts(graph, c, moe, rows);
+    } else {
+        rows = op_module_input(graph, rows);
+        graph_enter(graph, moe->module, rows);
+        out = run_experts(graph, c, moe, rows);
+        graph_exit(graph, moe->module, out);
+    }
+    graph_call_end(graph);
+    return out;
+}
+
+uint32_t hf_every(struct graph *graph, const struct model_config *c, const struct hf_moe *moe,
+                  uint32_t y, uint32_t *logits)
+{
+    const struct shape shape = graph->tensors[y].shape;
+    const uint32_t e = c->experts, t = shape.dim[0] * shape.dim[1], h = c->hidden;
+    const uint32_t rows = op_view_node(graph, y, SHAPE(t, h));
+    const uint32_t weights = weights_of_all(graph, c, moe, rows, logits);
+    const uint32_t tiled = op_tile(graph, rows, e);
+    uint32_t by_expert = graph_transpose(graph, weights, 0, 1);
+    if (e > 1 && t > 1)
+        by_expert = op_unary(graph, OP_CLONE, by_expert);
+    const uint32_t weighted = op_mul(graph, tiled, graph_view(graph, by_expert, SHAPE(e * t, 1)));
+    if (e > 1 && t > 1)
+        graph_drop(graph, by_expert);
+    graph_drop(graph, tiled);
+    graph_dies_before(graph, *logits, weighted);
+    const uint32_t routed = call_experts(graph, c, moe, weighted);
+    hf_call_outer(graph, moe->shared.gate.weight);
+    const uint32_t shared = hf_mlp(graph, c, &moe->shared, rows);
+    graph_call_end(graph);
+    const uint32_t sum = op_sum_first(graph, graph_view(graph, routed, SHAPE(e, t, h)));
+    const uint32_t out = op_add_in_place(graph, shared, sum);
+    graph_drop(graph, sum);
+    graph_drop(graph, weights);
+    graph_drop(graph, weighted);
+    graph_drop(graph, routed);
+    return graph_view(graph, out, shape);
+}
