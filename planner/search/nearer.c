@@ -6,6 +6,12 @@ bool is_as_good(double step_s, uint64_t bytes, double than_s, uint64_t than_byte
     return step_s < than_s * (1 + SHOWN_STEP) && bytes < than_bytes + SHOWN_BYTES;
 }
 
+bool takes_less(const struct found *found, const struct found *than)
+{
+    return found->step_s < than->step_s * (1 + SHOWN_STEP) &&
+           found->device_bytes + SHOWN_BYTES <= than->device_bytes;
+}
+
 uint32_t nearer_points(const struct grid *grid, uint64_t point, uint64_t points[AXES_MOST])
 {
     uint32_t count = 0;

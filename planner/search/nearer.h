@@ -18,6 +18,9 @@
  * shown. */
 bool is_as_good(double step_s, uint64_t bytes, double than_s, uint64_t than_bytes);
 
+/* Whether one is as fast as another, as far as is shown, and takes less memory. */
+bool takes_less(const struct found *found, const struct found *than);
+
 /* The points that a point becomes with one of its settings at the framework's default instead, in
  * `points`. Returns their number. */
 uint32_t nearer_points(const struct grid *grid, uint64_t point, uint64_t points[AXES_MOST]);

@@ -36,13 +36,25 @@ static bool stopped(const struct tuning *t)
     return t->options->stop && *t->options->stop;
 }
 
+/* ---- what is told of the front ---- */
+
+static void tell_front(struct tuning *t)
+{
+    struct tuned *out = t->out;
+    const size_t size = out->search.front_count * sizeof *out->front;
+    out->front = xmalloc(size);
+    memcpy(out->front, out->search.front, size);
+    out->front_count = nearer_front(&out->candidates, t->pool, out->limit_bytes, out->front,
+                                    out->search.front_count);
+}
+
 /* ---- which of those that are as good ----
  *
  * Two settings of one job share most of their errors: if the GPU is slower than the profile says,
  * both are. So they are drawn together, and one is as fast as the other, as far as is known, if it
  * is the faster one in some of the draws, and slower by no more than TOLD_APART. Of those with no
  * departure from the framework's defaults, with one, and so on, the fastest that fits is asked
- * whether it is so. */
+ * whether it is so. What is as fast as that one and takes less memory is taken in its place. */
 
 /* Of 143 published pairs of settings of one job 9 were measured in the other order: these are
  * predicted to differ by 3.1 % at most (reports/validation/choices.md: 1 + 74 + 68 pairs). */
@@ -149,6 +161,18 @@ static struct found fastest_of_level(struct choosing *choosing)
     return fastest;
 }
 
+/* The one of (count) others that the chosen one is no rival to, in place; returns whether there is
+ * one: as fast as far as is shown, not as far as predictions tell apart, of which it is one of
+ * those already. To give up more of the step for memory is the reader's to decide, by the front. */
+static bool take_less(struct found *chosen, const struct found *others, uint32_t count)
+{
+    const struct found before = *chosen;
+    for (uint32_t i = 0; i < count; i++)
+        if (takes_less(&others[i], chosen))
+            *chosen = others[i];
+    return chosen->device_bytes != before.device_bytes;
+}
+
 static void choose(struct tuning *t)
 {
     struct tuned *out = t->out;
@@ -172,6 +196,7 @@ static void choose(struct tuning *t)
     }
     free(choosing.level);
     nearer_take(&out->candidates, t->pool, out->limit_bytes, false, &out->chosen);
+    (void)take_less(&out->chosen, out->front, out->front_count);
 }
 
 /* ---- which units are kept ---- */
@@ -208,85 +233,6 @@ static void choose_units(struct tuning *t)
     out->chosen.step_s = set->step_s;
     out->chosen.device_floor = set->device_floor;
     out->chosen.device_bytes = set->device_bytes;
-}
-
-/* ---- why ---- */
-
-struct asking { /* one point a reason, asked side by side */
-    struct tuned *out;
-    const struct grid *grid;
-    uint64_t points[AXES_MOST + 1];
-    uint32_t with_units; /* reasons of settings beside which units are kept as chosen */
-};
-
-/* Predicts a point with the units kept that were chosen; where it has none of these names, with as
- * many of its last ones. */
-static enum err_code predict_kept(const struct tuned *out, struct settings *settings,
-                                  struct tuned_prediction *p)
-{
-    struct settings named = *settings;
-    per_unit_put(&out->per_unit, &named);
-    if (tuned_predict(out, &named, false, 0, p, NULL) == ERR_OK)
-        return ERR_OK;
-    settings->job.strategy.keep_last = per_unit_set(&out->per_unit)->count;
-    return tuned_predict(out, settings, false, 0, p, NULL);
-}
-
-static void ask_one(void *context, uint32_t i, uint32_t thread)
-{
-    const struct asking *asking = context;
-    struct tuned_setting *reason = &asking->out->reasons[i];
-    struct settings settings;
-    struct tuned_prediction p;
-    (void)thread;
-    grid_settings(asking->grid, asking->points[i], &settings);
-    const bool kept = asking->out->per_unit.taken && i < asking->with_units;
-    if ((kept ? predict_kept(asking->out, &settings, &p)
-              : tuned_predict(asking->out, &settings, false, 0, &p, NULL)) != ERR_OK)
-        return;
-    reason->possible = true;
-    reason->after_release = p.prediction.after_release;
-    reason->device_bytes = p.prediction.device_bytes;
-    reason->fits_host = p.prediction.fits_host;
-    reason->host_needed_bytes = p.prediction.host_needed_bytes;
-    reason->fits = reason->device_bytes <= asking->out->limit_bytes && !reason->after_release &&
-                   reason->fits_host;
-    reason->step_s = p.time.timeline.step_s;
-    tuned_prediction_free(&p);
-}
-
-static struct tuned_setting reason_of_units(const struct per_unit *p)
-{
-    if (p->last)
-        return (struct tuned_setting){
-            .name = "keep-unsharded", .value = p->of.last.number, .usual = "0"};
-    return (struct tuned_setting){.name = "keep-units", .value = p->of.best.text, .usual = ""};
-}
-
-static void ask_why(struct tuning *t)
-{
-    struct tuned *out = t->out;
-    struct asking asking = {
-        .out = out, .grid = &out->space.grids[out->candidates.at[out->chosen.candidate].grid]};
-    for (uint32_t a = 0; a < asking.grid->axis_count; a++) {
-        const struct grid_axis *axis = &asking.grid->axes[a];
-        const uint32_t digit = grid_digit(asking.grid, out->chosen.point, a);
-        if (digit == axis->usual || axis->usual == axis->count)
-            continue;
-        asking.points[out->reason_count] =
-            grid_with(asking.grid, out->chosen.point, a, axis->usual);
-        out->reasons[out->reason_count++] = (struct tuned_setting){
-            .name = axis->row->name,
-            .value = axis->values[digit].text,
-            .usual = axis->values[axis->usual].text,
-        };
-    }
-    asking.with_units = out->reason_count;
-    if (out->per_unit.taken) {
-        asking.points[out->reason_count] = out->chosen.point;
-        out->reasons[out->reason_count++] = reason_of_units(&out->per_unit);
-    }
-    pool_run(t->pool, out->reason_count, ask_one, &asking);
 }
 
 static enum err_code find_range(struct tuned *out, struct err *err)
@@ -382,16 +328,18 @@ static void find_runners(struct tuning *t)
     qsort(out->runners, out->runner_count, sizeof *out->runners, by_step);
 }
 
-/* ---- what is told of the front ---- */
-
-static void tell_front(struct tuning *t)
+/* Nothing that is told beside the choice is as fast with less memory. */
+static void take_told(struct tuned *out)
 {
-    struct tuned *out = t->out;
-    const size_t size = out->search.front_count * sizeof *out->front;
-    out->front = xmalloc(size);
-    memcpy(out->front, out->search.front, size);
-    out->front_count = nearer_front(&out->candidates, t->pool, out->limit_bytes, out->front,
-                                    out->search.front_count);
+    uint32_t kept = 0;
+    const bool front = take_less(&out->chosen, out->front, out->front_count);
+    if (!take_less(&out->chosen, out->runners, out->runner_count) && !front)
+        return;
+    out->per_unit.taken = false;
+    for (uint32_t i = 0; i < out->runner_count; i++)
+        if (out->runners[i].candidate != out->chosen.candidate)
+            out->runners[kept++] = out->runners[i];
+    out->runner_count = kept;
 }
 
 /* ---- the whole ---- */
@@ -463,11 +411,12 @@ static enum err_code look(struct tuning *t, struct err *err)
                 out->remedies);
         return ERR_OK;
     }
+    tell_front(t);
     choose(t);
     choose_units(t);
-    ask_why(t);
     find_runners(t);
-    tell_front(t);
+    take_told(out);
+    why_ask(out, t->pool);
     tuned_settings(out, &out->chosen, &out->choice);
     if (out->per_unit.taken)
         per_unit_put(&out->per_unit, &out->choice);

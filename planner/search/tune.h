@@ -8,18 +8,9 @@
 #include "search/per_unit.h"
 #include "search/remedy.h"
 #include "search/search.h"
+#include "search/why.h"
 
 enum { TUNE_RUNNERS = 4, TUNE_DRAWS = 20 };
-
-struct tuned_setting {                /* one that is not at the framework's default */
-    const char *name, *value, *usual; /* lent by the space; usual "": none */
-    bool possible;                    /* with the default instead, all else as chosen; if so: */
-    bool fits;
-    bool after_release; /* no: only by giving cached segments back */
-    bool fits_host;
-    double step_s;
-    uint64_t device_bytes, host_needed_bytes;
-};
 
 struct tuned {
     struct settings settings; /* as asked, resolved */
@@ -30,7 +21,8 @@ struct tuned {
     struct search search; /* front[0] is the fastest that fits */
     uint64_t most_bytes;  /* of a GPU that there are, as asked for */
     uint64_t limit_bytes; /* what a job may take of them: less the headroom */
-    struct found chosen;  /* among those as fast as far as the profile's numbers are known */
+    struct found chosen;  /* among those as fast as far as the profile's numbers are known; none
+                             that is told is as fast, as far as is shown, with less memory */
     double low_s, high_s; /* of its step: as step_time's */
     bool offloads;        /* it does, and takes of a host: */
     uint64_t host_needed_bytes, host_capacity_bytes; /* as prediction's */
@@ -39,6 +31,7 @@ struct tuned {
     struct settings choice;   /* its settings, those off their defaults given */
     struct tuned_setting reasons[AXES_MOST + 1];
     uint32_t reason_count;
+    struct simpler simpler;
     struct found *front; /* (front_count) search.front as it is told: with what gains nothing that
                             is shown put back (nearer.h) */
     uint32_t front_count;

@@ -113,6 +113,16 @@ static void check_runners(const struct tuned *t, const struct tried *all, uint32
     }
 }
 
+/* Of a front to the byte none that is as fast as the choice takes less, but for what is not shown:
+ * of that there may be once of what was put back, and once of what was chosen. */
+static void check_choice(const struct tuned *t, const struct tried *front, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (front[i].step_s <= t->chosen.step_s &&
+            front[i].device_bytes + 2 * SHOWN_BYTES < t->chosen.device_bytes)
+            fail_msg("%.9g s is chosen, %.9g s takes less", t->chosen.step_s, front[i].step_s);
+}
+
 /* Every job is counted, each once. */
 static void check_jobs(const struct tuned *t)
 {
@@ -169,7 +179,9 @@ static void compare_with_brute_force(const char *const *pairs, uint32_t *unframe
         assert_int_equal(t.search.front[i].device_bytes, tried[i].device_bytes);
     }
     assert_true(t.chosen.device_bytes <= t.limit_bytes);
-    assert_true(t.chosen.weight <= t.search.front[0].weight);
+    assert_true(t.chosen.weight <= t.search.front[0].weight ||
+                t.chosen.device_bytes < t.search.front[0].device_bytes);
+    check_choice(&t, tried, front);
     tune_free(&t);
 }
 
@@ -504,6 +516,77 @@ static void what_gains_nothing_that_is_shown_is_left_at_its_default(void **state
     }
 }
 
+/* Those that are told beside it: neither is as fast with less memory. */
+static void check_beside(const struct tuned *t)
+{
+    for (uint32_t i = 0; i < t->front_count; i++)
+        assert_false(takes_less(&t->front[i], &t->chosen));
+    for (uint32_t i = 0; i < t->runner_count; i++)
+        assert_false(takes_less(&t->runners[i], &t->chosen));
+}
+
+/* As it is predicted, with fewer settings off their defaults; and one fewer would be too slow, or
+ * would not fit. */
+static void check_simpler(const struct tuned *t)
+{
+    const struct simpler *simpler = &t->simpler;
+    struct tuned_prediction p;
+    uint64_t points[AXES_MOST];
+    struct tried tried;
+    assert_int_equal(tuned_predict(t, &simpler->own, false, 0, &p, NULL), ERR_OK);
+    assert_int_equal(p.prediction.device_bytes, simpler->found.device_bytes);
+    assert_true(p.prediction.device_bytes <= t->limit_bytes);
+    assert_true(fabs(p.time.timeline.step_s / simpler->found.step_s - 1) < 1e-9);
+    assert_true(simpler->found.step_s <= 1.01 * t->chosen.step_s);
+    assert_true(simpler->found.weight < t->chosen.weight);
+    tuned_prediction_free(&p);
+    const struct grid *grid = &t->space.grids[t->candidates.at[simpler->found.candidate].grid];
+    const uint32_t count = nearer_points(grid, simpler->found.point, points);
+    for (uint32_t i = 0; i < count && !simpler->keeps_units; i++)
+        if (try_point(t, grid, points[i], &tried) && tried.device_bytes <= t->limit_bytes)
+            assert_true(tried.step_s > 1.01 * t->chosen.step_s);
+}
+
+static bool can_drop(const struct tuned *t)
+{
+    for (uint32_t i = 0; i < t->reason_count; i++)
+        if (t->reasons[i].possible && t->reasons[i].fits &&
+            t->reasons[i].step_s <= 1.01 * t->chosen.step_s)
+            return true;
+    return false;
+}
+
+/* All that it leaves open is the allocator, which costs no time: what takes less is taken, and what
+ * is simpler is told beside it. */
+static void of_what_is_as_fast_the_least_is_taken(void **state)
+{
+    (void)state;
+    static const char *const jobs[][32] = {
+        {"model", "llama-3.1-8b", "gpus", "8", "strategy", "fsdp2", "units", "torchtitan",
+         "checkpointing", "none", "offload", "none", "replicate", "1", "forward-prefetch", "0",
+         "backward-prefetch", "0"},
+        {"model", "llama-3.1-8b", "gpus", "64", "seq", "8192", "strategy", "fsdp2", "units",
+         "torchtitan", "checkpointing", "none", "offload", "none", "replicate", "1"},
+        {TOY, "gpus", "8", "strategy", "fsdp2", "offload", "none"},
+    };
+    uint32_t simpler = 0, with_units = 0;
+    for (size_t k = 0; k < sizeof jobs / sizeof *jobs; k++) {
+        const struct settings settings = tune_settings_of(jobs[k]);
+        const struct tune_options options = {.threads = 2};
+        struct tuned t;
+        assert_int_equal(tune(&settings, &options, &t, NULL), ERR_OK);
+        check_beside(&t);
+        assert_int_equal(t.simpler.is_there, can_drop(&t));
+        if (t.simpler.is_there)
+            check_simpler(&t);
+        assert_true(k > 0 || t.choice.expandable_segments);
+        simpler += t.simpler.is_there;
+        with_units += t.simpler.is_there && t.simpler.keeps_units;
+        tune_free(&t);
+    }
+    assert_true(simpler > with_units && with_units > 0);
+}
+
 /* Three blocks are not 16, and what keeps all of them is said in the shortest way. */
 static void numbers_of_blocks_are_the_models(void **state)
 {
@@ -593,6 +676,7 @@ int main(void)
         cmocka_unit_test(memory_that_is_withheld_is_not_used),
         cmocka_unit_test(every_reason_is_what_putting_it_back_does),
         cmocka_unit_test(what_gains_nothing_that_is_shown_is_left_at_its_default),
+        cmocka_unit_test(of_what_is_as_fast_the_least_is_taken),
         cmocka_unit_test(numbers_of_blocks_are_the_models),
         cmocka_unit_test(what_cannot_be_asked_is_refused),
         cmocka_unit_test(an_interrupt_ends_it_with_what_there_is),
