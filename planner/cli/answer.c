@@ -143,6 +143,8 @@ void answer_show(const struct answer *a)
         result_print_remedies(stdout, &a->settings, remedies, count);
     result_print_causes(stdout, &a->settings, &a->job, &a->machine, p);
     result_print_late(stdout, p, a->time.clocked_bytes);
+    if (a->is_timed && !p->fits)
+        fputs("\n  if it fitted:", stdout); /* a line by itself: what follows begins one */
     if (a->is_timed)
         time_print(stdout, &a->time);
     if (a->settings.explain)

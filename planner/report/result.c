@@ -552,19 +552,27 @@ static void print_peak(FILE *file, const struct prediction *p)
     fprintf(file, " GiB\n");
 }
 
-void remedies_print(FILE *file, const struct style *s, const struct remedy *remedies,
-                    uint32_t count)
+static void remedy_print(FILE *file, const struct style *s, const struct remedy *r)
 {
     char number[32];
+    fprintf(file, "  %7.2f GiB  %7s tokens/s a GPU  %s", gib(r->device_bytes),
+            style_grouped((uint64_t)(r->tokens_per_s + 0.5), number),
+            r->change[0] ? r->change : "as it is, without --fix");
+    if (r->tight || r->cost[0])
+        fprintf(file, "  %s%s%s%s%s", s->dim, r->tight ? "tight" : "",
+                r->tight && r->cost[0] ? "; " : "", r->cost, s->off);
+    fputc('\n', file);
+}
+
+void remedies_print(FILE *file, const struct style *s, const char *title,
+                    const struct remedy *remedies, uint32_t count)
+{
     for (uint32_t i = 0; i < count; i++) {
-        const struct remedy *r = &remedies[i];
-        fprintf(file, "  %7.2f GiB  %7s tokens/s a GPU  %s", gib(r->device_bytes),
-                style_grouped((uint64_t)(r->tokens_per_s + 0.5), number),
-                r->change[0] ? r->change : "as it is, without --fix");
-        if (r->tight || r->cost[0])
-            fprintf(file, "  %s%s%s%s%s", s->dim, r->tight ? "tight" : "",
-                    r->tight && r->cost[0] ? "; " : "", r->cost, s->off);
-        fputc('\n', file);
+        const bool otherwise = remedies[i].changes_numerics;
+        if (i == 0 || otherwise != remedies[i - 1].changes_numerics)
+            fprintf(file, "\n  %s, %s, fastest first:\n", title,
+                    otherwise ? "but trains otherwise" : "same training");
+        remedy_print(file, s, &remedies[i]);
     }
 }
 
@@ -589,6 +597,12 @@ static json_t *padding_json(const struct padding *p)
                      p->columns_bytes ? "" : p->refusal.text);
 }
 
+/* Why what is proposed is not among what would make it fit. */
+static const char *by_release(bool after_release)
+{
+    return after_release ? ", only by giving cached memory back" : "";
+}
+
 static void padding_print(FILE *file, const struct padding *p, uint64_t device_bytes)
 {
     fprintf(
@@ -602,8 +616,8 @@ static void padding_print(FILE *file, const struct padding *p, uint64_t device_b
     if (p->columns_bytes)
         fprintf(file,
                 "\n  with --placement columns, Shard(1), as torchtitan has experts that ranks "
-                "outnumber: %.2f GiB, not %.2f\n",
-                gib(p->columns_bytes), gib(device_bytes));
+                "outnumber: %.2f GiB, not %.2f%s\n",
+                gib(p->columns_bytes), gib(device_bytes), by_release(p->columns_release));
     else
         fprintf(file, "\n  nor by columns: %s\n", p->refusal.text);
 }
@@ -623,8 +637,8 @@ static void saved_views_print(FILE *file, const struct saved_views *v, uint64_t 
             "autograd\n  saved views of them, which hold their memory until backward",
             gib(v->bytes));
     if (v->checkpointed_bytes)
-        fprintf(file, "\n  with --checkpointing full, a block's at a time: %.2f GiB, not %.2f\n",
-                gib(v->checkpointed_bytes), gib(device_bytes));
+        fprintf(file, "\n  with --checkpointing full, a block's at a time: %.2f GiB, not %.2f%s\n",
+                gib(v->checkpointed_bytes), gib(device_bytes), by_release(v->checkpointed_release));
     else
         fprintf(file, "\n  --checkpointing full: %s\n", v->refusal.text);
 }
@@ -703,14 +717,12 @@ void result_print_remedies(FILE *file, const struct settings *settings,
                            const struct remedy *remedies, uint32_t remedy_count)
 {
     const struct style s = style_of(file);
-    if (remedy_count) {
-        fprintf(file, "\n  what would make it fit, fastest first:\n");
-    } else {
+    if (!remedy_count) {
         fprintf(file,
                 "\n  no change of up to %d of the settings searched makes it fit without giving "
                 "cached memory back\n",
                 REMEDY_CHANGES);
         remedies_unsearched_print(file, settings);
     }
-    remedies_print(file, &s, remedies, remedy_count);
+    remedies_print(file, &s, "what would make it fit", remedies, remedy_count);
 }

@@ -24,12 +24,13 @@ void result_print_remedies(FILE *file, const struct settings *settings,
 /* Beside a verdict: what the file that settings came from asks for and no plan has. */
 void result_print_unplanned(FILE *file, const struct settings *settings);
 
-/* Remedies alone: the array, which the caller owns, and a line each. */
+/* Remedies alone: the array, which the caller owns, and a line each, those that train the same
+ * apart from the others, below `title`: "what would fit". */
 json_t *remedies_json(const struct remedy *remedies, uint32_t count);
 /* Where there are none: the settings among which none was looked for. */
 void remedies_unsearched_print(FILE *file, const struct settings *settings);
-void remedies_print(FILE *file, const struct style *style, const struct remedy *remedies,
-                    uint32_t count);
+void remedies_print(FILE *file, const struct style *style, const char *title,
+                    const struct remedy *remedies, uint32_t count);
 
 /* What costs memory beyond the model's own, if anything does: padding (search/padding.h) and views
  * of gathered parameters (search/saved_views.h). Keys of `fit --json`'s object, and paragraphs. */

@@ -571,12 +571,11 @@ void tune_print(FILE *file, const struct tuned *t)
     if (t->search.interrupted)
         return;
     print_nothing(file, t, &s);
-    fprintf(file, t->remedy_count ? "\n  what would fit, fastest first:\n"
-                                  : "\n  nor does it with other numerics or up to eight times the "
-                                    "GPUs\n");
-    if (!t->remedy_count)
+    if (!t->remedy_count) {
+        fprintf(file, "\n  nor does it with other numerics or up to eight times the GPUs\n");
         remedies_unsearched_print(file, &t->space.grids[0].base);
-    remedies_print(file, &s, t->remedies, t->remedy_count);
+    }
+    remedies_print(file, &s, "what would fit", t->remedies, t->remedy_count);
 }
 
 /* ---- files ---- */

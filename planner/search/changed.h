@@ -5,9 +5,10 @@
 #include "job/predict.h"
 #include "settings/settings.h"
 
-/* Bytes of a device of the model's job as `changed` has it. 0: it cannot be, and *refusal says why.
- */
+/* Bytes of a device of the model's job as `changed` has it, and whether it fits there only by
+ * giving cached segments back. 0: it cannot be, and *refusal says why. */
 uint64_t changed_device_bytes(const struct settings *changed, const struct model_config *config,
-                              const struct machine *machine, struct err *refusal);
+                              const struct machine *machine, bool *after_release,
+                              struct err *refusal);
 
 #endif

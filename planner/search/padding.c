@@ -56,6 +56,7 @@ bool padding_find(const struct settings *settings, const struct job *job,
         return false;
     struct settings columns = *settings;
     columns.job.strategy.columns = true;
-    out->columns_bytes = changed_device_bytes(&columns, &job->config, machine, &out->refusal);
+    out->columns_bytes =
+        changed_device_bytes(&columns, &job->config, machine, &out->columns_release, &out->refusal);
     return true;
 }

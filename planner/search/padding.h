@@ -16,6 +16,7 @@ struct padding {
     const struct plan_param *param; /* the one with the most: the plan's, lent */
     uint32_t ranks, idle;           /* that it is spread over, and that hold nothing of it */
     uint64_t columns_bytes;         /* of a device, with --placement columns; 0: it cannot be */
+    bool columns_release;           /* ... only by giving cached segments back */
     struct err refusal;             /* and why */
 };
 

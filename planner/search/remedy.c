@@ -1,6 +1,7 @@
 /* remedy.c - see remedy.h. */
 #include "search/remedy.h"
 
+#include "job/step_time.h"
 #include "search/numerics.h"
 #include "search/search.h"
 #include "settings/settings_resolve.h"
@@ -14,11 +15,19 @@
 /* A remedy with more changes takes so much of the step of one with fewer, at most. */
 #define WORTH_A_CHANGE 0.99
 
+/* Two that differ by less are as fast. */
+#define AS_FAST 0.99
+
 /* A remedy in other dtypes is told where it is so much faster than those that leave them alone. */
 #define WORTH_OTHER_DTYPES 1.05
 
 /* What searches found: of each search as many as changes can be, at most. */
-enum { MOST_TIMES = 8, MOST_SEARCHES = 6, MOST_FOUND = MOST_SEARCHES * (REMEDY_CHANGES + 1) };
+enum {
+    MOST_TIMES = 8,
+    MOST_TIMES_WITHOUT = 1024,
+    MOST_SEARCHES = 8,
+    MOST_FOUND = MOST_SEARCHES * (REMEDY_CHANGES + 1)
+};
 
 /* Of each kind so many are told at most. */
 enum kind { ON_THESE_GPUS, IN_OTHER_DTYPES, ON_MORE_GPUS, KINDS };
@@ -32,6 +41,8 @@ struct finder {
     struct pool *pool;
     struct class_store *store;
     bool dtypes_alone; /* settings that change numerics are searched, and no others */
+    bool on_gpu_alone; /* what offloads is not searched */
+    uint32_t searched; /* the most GPUs on which something was looked for */
     double least_tokens_per_s;
     struct remedy_progress progress;
     struct remedy found[MOST_FOUND];
@@ -113,7 +124,9 @@ static void add(struct finder *f, const struct settings *changed, const struct f
     describe_gpus((double)job.strategy.world / gpus_asked(f), batch, gpus);
     remedy->changes = count_options(remedy->change);
     remedy->tight = is_tight(f, found->device_bytes);
-    remedy->changes_numerics = numerics[0] != '\0' || batch != 1;
+    remedy->recasts = numerics[0] != '\0';
+    remedy->changes_numerics = remedy->recasts || batch != 1;
+    remedy->offloads = strategy_offloads(&job.strategy);
     describe_host(f, &job, remedy->host_needed_bytes, host);
     snprintf(remedy->cost, sizeof remedy->cost, "%s%s%s%s%s", host, host[0] && gpus[0] ? ", " : "",
              gpus, (host[0] || gpus[0]) && numerics[0] ? ", " : "", numerics);
@@ -127,15 +140,23 @@ static uint64_t sequences(const struct finder *f)
     return (uint64_t)f->settings->job.model.batch * f->settings->job.strategy.accumulate;
 }
 
+/* Tokens of a step as it was asked for; 0: it is no job. */
+static double tokens_wanted(const struct finder *f)
+{
+    struct job job;
+    const double sequences_wanted = (double)f->options.global_batch;
+    if (settings_job(f->settings, f->config, &job, NULL) != ERR_OK)
+        return 0;
+    return sequences_wanted > 0 ? sequences_wanted * job.model.seq : tokens_a_step(&job);
+}
+
 /* From the fewest changes on: one more has to be worth it. */
 static void add_front(struct finder *f, const struct candidates *c, const struct search *search)
 {
     double least_s = INFINITY;
-    struct job job;
-    double wanted = (double)f->options.global_batch;
-    if (settings_job(f->settings, f->config, &job, NULL) != ERR_OK)
+    const double wanted = tokens_wanted(f);
+    if (wanted == 0)
         return;
-    wanted = wanted > 0 ? wanted * job.model.seq : tokens_a_step(&job);
     for (uint32_t i = search->front_count; i-- > 0;) {
         struct settings changed;
         const struct found *found = &search->front[i];
@@ -155,6 +176,12 @@ static bool changes_numerics(const void *context, const struct settings *setting
     return numerics.count > 0;
 }
 
+static bool stays_on_gpu(const void *context, const struct settings *settings)
+{
+    (void)context;
+    return !strategy_offloads(&settings->job.strategy);
+}
+
 struct stretch { /* of a search: `from` and `to` of the whole */
     const struct finder *finder;
     uint32_t gpus;
@@ -169,8 +196,8 @@ static void show_part(void *context, double share)
     char what[80];
     if (!f->progress.show)
         return;
-    snprintf(what, sizeof what, "what would fit on %u GPU%s%s", p->gpus, p->gpus > 1 ? "s" : "",
-             f->options.numerics ? ", in other dtypes, too" : "");
+    snprintf(what, sizeof what, "searching what would fit on %u GPU%s%s", p->gpus,
+             p->gpus > 1 ? "s" : "", f->options.numerics ? ", in other dtypes, too" : "");
     f->progress.show(f->progress.context, what, p->from + share * (p->to - p->from));
 }
 
@@ -194,7 +221,9 @@ static bool search_on(struct finder *f, uint32_t gpus)
                                               .limit_bytes = f->limit_bytes,
                                               .beyond = BEYOND_LEFT_OUT,
                                               .least_tokens_per_s = f->least_tokens_per_s,
-                                              .wanted = f->dtypes_alone ? changes_numerics : NULL,
+                                              .wanted = f->dtypes_alone   ? changes_numerics
+                                                        : f->on_gpu_alone ? stays_on_gpu
+                                                                          : NULL,
                                               .wanted_context = f,
                                               .store = f->store,
                                               .progress = show_part,
@@ -204,6 +233,7 @@ static bool search_on(struct finder *f, uint32_t gpus)
                                               .progress = show_part,
                                               .context = &searching};
     const uint32_t before = f->count;
+    f->searched = gpus > f->searched ? gpus : f->searched;
     if (!options.global_batch && sequences(f) * gpus_asked(f) % gpus == 0)
         options.global_batch = sequences(f) * gpus_asked(f);
     tried->base = *f->settings;
@@ -258,7 +288,7 @@ static void remove_at(struct finder *f, uint32_t at)
 static void drop_dominated(struct finder *f)
 {
     for (uint32_t i = f->count; i-- > 0;)
-        for (uint32_t k = 0; k < f->count; k++)
+        for (uint32_t k = 0; k < f->count && !f->found[i].asked_for; k++)
             if (k != i && dominates(f, &f->found[k], &f->found[i]) &&
                 (k < i || !dominates(f, &f->found[i], &f->found[k]))) {
                 remove_at(f, i);
@@ -266,26 +296,68 @@ static void drop_dominated(struct finder *f)
             }
 }
 
-/* Of many of a kind the fastest are told, and that of the fewest changes; of those on more GPUs the
- * fastest and that of the fewest GPUs. */
+/* Of a kind, by tokens: its number, and those that are told whatever else there is: the fastest,
+ * and that of the fewest changes, or of the fewest GPUs. */
+struct of_kind {
+    uint32_t count, first, fewest;
+};
+
+static struct of_kind count_kind(const struct finder *f, enum kind kind)
+{
+    struct of_kind of = {.count = 0};
+    for (uint32_t i = 0; i < f->count; i++) {
+        const struct remedy *one = &f->found[i], *other = &f->found[of.fewest];
+        if (kind_of(f, one) != kind)
+            continue;
+        of.first = of.count ? of.first : i;
+        if (of.count++ == 0 ||
+            (kind == ON_MORE_GPUS ? one->gpus < other->gpus : one->changes < other->changes))
+            of.fewest = i;
+    }
+    return of;
+}
+
+/* Of many of a kind the fastest are told, beside those that are in any case. */
 static void keep_few(struct finder *f, enum kind kind, uint32_t most)
 {
     for (;;) {
-        uint32_t count = 0, kept = 0, last = 0;
+        const struct of_kind of = count_kind(f, kind);
+        uint32_t last = UINT32_MAX;
         for (uint32_t i = 0; i < f->count; i++)
-            if (kind_of(f, &f->found[i]) == kind) {
-                const struct remedy *one = &f->found[i], *other = &f->found[kept];
-                if (count == 0 || (kind == ON_MORE_GPUS ? one->gpus < other->gpus
-                                                        : one->changes < other->changes))
-                    kept = i;
-                count++;
-            }
-        if (count <= most)
-            return;
-        for (uint32_t i = 0; i < f->count; i++)
-            if (kind_of(f, &f->found[i]) == kind && (i != kept || most == 1))
+            if (kind_of(f, &f->found[i]) == kind && !f->found[i].asked_for && i != of.first &&
+                (i != of.fewest || most == 1))
                 last = i;
+        if (of.count <= most || last == UINT32_MAX)
+            return;
         remove_at(f, last);
+    }
+}
+
+/* Of two that are as fast. */
+static bool is_simpler(const struct remedy *a, const struct remedy *b)
+{
+    if (a->changes != b->changes)
+        return a->changes < b->changes;
+    return a->tokens_per_s > b->tokens_per_s;
+}
+
+/* Those that are told, in the order in which they are: by tokens until now. */
+static void arrange(struct finder *f)
+{
+    for (uint32_t at = 0; at < f->count; at++) {
+        uint32_t fastest = at, next;
+        for (uint32_t i = at; i < f->count; i++)
+            if (f->found[i].changes_numerics < f->found[fastest].changes_numerics)
+                fastest = i;
+        next = fastest;
+        for (uint32_t i = at; i < f->count; i++)
+            if (f->found[i].changes_numerics == f->found[fastest].changes_numerics &&
+                f->found[i].tokens_per_s >= AS_FAST * f->found[fastest].tokens_per_s &&
+                is_simpler(&f->found[i], &f->found[next]))
+                next = i;
+        const struct remedy first = f->found[next];
+        memmove(&f->found[at + 1], &f->found[at], (next - at) * sizeof first);
+        f->found[at] = first;
     }
 }
 
@@ -333,10 +405,98 @@ static void search_other_dtypes(struct finder *f)
             remove_at(f, i);
 }
 
+/* What trains the same, tokens of a step aside, on the GPU alone: on the fewest GPUs, the fastest;
+ * NULL: none. */
+static struct remedy *fewest_gpus(struct finder *f)
+{
+    struct remedy *best = NULL;
+    for (uint32_t i = 0; i < f->count; i++) {
+        struct remedy *one = &f->found[i];
+        if (!one->offloads && !one->recasts &&
+            (!best || one->gpus < best->gpus ||
+             (one->gpus == best->gpus && one->tokens_per_s > best->tokens_per_s)))
+            best = one;
+    }
+    return best;
+}
+
+/* How many GPUs it takes is told, if any number is enough. */
+static void search_without_offload(struct finder *f)
+{
+    const uint64_t most = (uint64_t)MOST_TIMES_WITHOUT * gpus_asked(f);
+    const struct space_options options = f->options;
+    f->options.numerics = f->options.rest = false;
+    f->on_gpu_alone = true;
+    for (uint64_t gpus = 2 * (uint64_t)f->searched;
+         !fewest_gpus(f) && gpus <= most && gpus <= INT32_MAX; gpus *= 2)
+        (void)search_on(f, (uint32_t)gpus);
+    f->on_gpu_alone = false;
+    f->options = options;
+    struct remedy *fewest = fewest_gpus(f);
+    if (fewest)
+        fewest->asked_for = true;
+}
+
+/* ---- what footnotes propose ---- */
+
+static bool can_say(const struct finder *f, const struct settings *settings)
+{
+    uint64_t rows[SETTINGS_ROW_WORDS], idle[SETTINGS_ROW_WORDS];
+    char list[256]; /* of each in `rows` */
+    return !f->options.refuses || (f->options.refuses(f->options.context, settings, rows, idle,
+                                                      list, sizeof list, NULL) == ERR_OK &&
+                                   !list[0]);
+}
+
+/* Its step and bytes, as `fit` judges it; false: it does not fit, or not without giving memory
+ * back. */
+static bool predict_proposed(const struct finder *f, const struct settings *changed,
+                             struct found *out, uint64_t *host_bytes)
+{
+    struct job job;
+    struct prediction p;
+    struct step_time time;
+    bool fits = false;
+    if (settings_job(changed, f->config, &job, NULL) != ERR_OK ||
+        predict_few(&job, f->machine, &p, NULL) != ERR_OK)
+        return false;
+    if (p.fits && !p.after_release && p.device_bytes <= f->limit_bytes &&
+        step_time(&p, &job, f->machine, 0, &time, NULL) == ERR_OK) {
+        *out = (struct found){.device_bytes = p.device_bytes, .step_s = time.timeline.step_s};
+        *host_bytes = p.host_needed_bytes / (p.host_ranks ? p.host_ranks : 1);
+        step_time_free(&time);
+        fits = true;
+    }
+    prediction_free(&p);
+    return fits;
+}
+
+static void propose(struct finder *f, const char *name, const char *value)
+{
+    struct settings changed = *f->settings;
+    struct found found;
+    char change[sizeof f->found[0].change];
+    uint64_t host_bytes;
+    if (!settings_find(&changed, name, NULL) ||
+        settings_set(&changed, name, value, NULL) != ERR_OK || !can_say(f, &changed))
+        return;
+    settings_difference(f->settings, &changed, change, sizeof change);
+    for (uint32_t i = 0; i < f->count; i++)
+        if (strcmp(f->found[i].change, change) == 0) {
+            f->found[i].asked_for = true;
+            return;
+        }
+    if (!change[0] || f->count == MOST_FOUND || !predict_proposed(f, &changed, &found, &host_bytes))
+        return;
+    const uint32_t at = f->count;
+    add(f, &changed, &found, host_bytes, tokens_wanted(f));
+    if (f->count > at)
+        f->found[at].asked_for = true;
+}
+
 static uint32_t find(struct finder *f, struct remedy told[REMEDIES])
 {
-    static const uint32_t most[] = {
-        [ON_THESE_GPUS] = REMEDIES - 3, [IN_OTHER_DTYPES] = 1, [ON_MORE_GPUS] = 2};
+    static const uint32_t most[] = {[ON_THESE_GPUS] = 3, [IN_OTHER_DTYPES] = 1, [ON_MORE_GPUS] = 2};
     search_all(f);
     if (f->count == 0) {
         f->options.numerics = f->options.rest = true;
@@ -344,11 +504,16 @@ static uint32_t find(struct finder *f, struct remedy told[REMEDIES])
     } else {
         search_other_dtypes(f);
     }
+    search_without_offload(f);
+    propose(f, "placement", "columns");  /* padding.h */
+    propose(f, "checkpointing", "full"); /* saved_views.h */
     if (f->count)
         qsort(f->found, f->count, sizeof *f->found, by_tokens);
     drop_dominated(f);
     for (enum kind kind = 0; kind < KINDS; kind++)
         keep_few(f, kind, most[kind]);
+    arrange(f);
+    f->count = f->count < REMEDIES ? f->count : REMEDIES;
     memcpy(told, f->found, f->count * sizeof *told);
     return f->count;
 }

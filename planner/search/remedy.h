@@ -1,4 +1,5 @@
-/* remedy.h - when a job does not fit: the changes that make it fit, the fastest first.
+/* remedy.h - when a job does not fit: the changes that make it fit: those that train the same, then
+ * the others, each the fastest first.
  *
  * They are the search's answer (search.h) to what was asked for, changed in as few settings as can
  * be, on as many GPUs and on more of them: of all that fit, those that no other is as good as in
@@ -12,14 +13,17 @@
 #include "search/space.h"
 #include "settings/settings.h"
 
-enum { REMEDIES = 6, REMEDY_CHANGES = 5 }; /* a remedy changes so many settings at most */
+enum { REMEDIES = 8, REMEDY_CHANGES = 5 }; /* a remedy changes so many settings at most */
 
 struct remedy {
     char change[256]; /* as options: "--checkpointing full" */
     uint32_t changes; /* their number */
     uint32_t gpus;
     char cost[320];        /* in words what else it changes; empty: nothing */
-    bool changes_numerics; /* that among it, or the tokens of a step */
+    bool changes_numerics; /* that among it, or the tokens of a step: it trains otherwise */
+    bool recasts;          /* that, tokens of a step aside */
+    bool offloads;         /* what is of the GPU otherwise lies in the host */
+    bool asked_for;        /* told, whatever else there is */
     bool tight;            /* fits with less free than predictions have been off by (predict.h) */
     uint64_t device_bytes; /* new peak */
     uint64_t
@@ -37,9 +41,12 @@ struct remedy_progress { /* of a search: says where it looks, and how much of th
  * them twice the GPUs, four and eight times, until something fits there, and halfway to the half of
  * that, which share the tokens of a step where these can be split, else train larger batches and
  * say so. On as many GPUs as were asked for, other dtypes too, where they are faster. Where nothing
- * of that fits, all settings that have values to search, but for the loss. Writes up to REMEDIES of
- * those that fit without giving memory back, most tokens a second and GPU first, and returns their
- * number: some on as many GPUs, one in other dtypes, two on more. `config` is the model's. */
+ * of that fits, all settings that have values to search, but for the loss. And until something fits
+ * without offloading, twice the GPUs again and again: how many it takes is told. Writes up to
+ * REMEDIES of those that fit without giving memory back and returns their number: some on as many
+ * GPUs, one in other dtypes, two on more, and what footnotes propose (padding.h, saved_views.h).
+ * Those that train the same come first, of each kind most tokens a second and GPU, but of two that
+ * are as fast to a hundredth the one with fewer changes. `config` is the model's. */
 uint32_t remedies_find(const struct settings *settings, const struct model_config *config,
                        const struct machine *machine, struct remedy_progress progress,
                        struct remedy found[REMEDIES]);

@@ -14,6 +14,7 @@ bool saved_views_find(const struct settings *settings, const struct job *job,
         job->tape.checkpointing == CHECKPOINTING_FULL)
         return false;
     full.job.tape.checkpointing = CHECKPOINTING_FULL;
-    out->checkpointed_bytes = changed_device_bytes(&full, &job->config, machine, &out->refusal);
+    out->checkpointed_bytes = changed_device_bytes(&full, &job->config, machine,
+                                                   &out->checkpointed_release, &out->refusal);
     return true;
 }

@@ -13,6 +13,7 @@
 struct saved_views {
     uint64_t bytes;              /* of released parameters that nodes hold, most at once */
     uint64_t checkpointed_bytes; /* of a device, with --checkpointing full; 0: it cannot be */
+    bool checkpointed_release;   /* ... only by giving cached segments back */
     struct err refusal;          /* and why */
 };
 

@@ -168,7 +168,8 @@ static void a_search_for_remedies_is_shown_on_a_terminal(void **state)
         skip();
     shell(
         "script -qec '^/shardplan fit llama-3.1-8b --gpus 8 --seq 8192 --micro-batch 2' /dev/null");
-    const char *said = program_output(), *bar = strstr(said, " %  what would fit on 8 GPUs");
+    const char *said = program_output(),
+               *bar = strstr(said, " %  searching what would fit on 8 GPUs");
     assert_non_null(bar);
     assert_true(strstr(said, "does not fit") < bar);
     const char *away = strstr(bar, "\r\x1b[K"), *told = strstr(bar, "what would make it fit");
