@@ -3,6 +3,7 @@
 
 #include "report/files.h"
 #include "report/model_notes.h"
+#include "report/options.h"
 #include "report/picture.h"
 #include "report/report.h"
 #include "report/title.h"
@@ -10,12 +11,15 @@
 
 #include "pareto_gp.h" /* generated from reports/pareto.gp */
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHANGE = 512, FRONT_SHOWN = 12 };
+enum { CHANGE = 512, ROWS_SHOWN = 12 };
+
+static_assert((int)TUNE_RUNNERS <= (int)ROWS_SHOWN, "a table has room for the next fastest");
 
 static double gib(uint64_t bytes)
 {
@@ -152,6 +156,24 @@ static json_t *list_json(const struct tuned *t, const struct found *found, uint3
     return array;
 }
 
+/* null: no setting can be put back */
+static json_t *simpler_json(const struct tuned *t)
+{
+    struct arena arena = {0};
+    char change[CHANGE];
+    const struct simpler *simpler = &t->simpler;
+    if (!simpler->is_there)
+        return json_null();
+    settings_difference(&t->settings, &simpler->own, change, CHANGE);
+    json_t *object =
+        json_pack("{s:s, s:s, s:f, s:I, s:i, s:o}", "change", change, "command",
+                  command_of(&simpler->own, &arena), "step_s", simpler->found.step_s,
+                  "device_bytes", (json_int_t)simpler->found.device_bytes, "departures",
+                  (int)simpler->found.weight, "settings", settings_echo(&simpler->own));
+    arena_free(&arena);
+    return object;
+}
+
 static json_t *front_json(const struct tuned *t)
 {
     json_t *array = json_array();
@@ -266,6 +288,7 @@ json_t *tune_json(const struct tuned *t)
                             json_integer((json_int_t)t->host_needed_bytes));
         json_object_set_new(chosen, "command", json_string(command_of(&t->choice, &arena)));
         json_object_set_new(chosen, "why", reasons_json(t));
+        json_object_set_new(chosen, "simpler", simpler_json(t));
         json_object_set_new(root, "chosen", chosen);
         json_object_set_new(root, "per_unit", per_unit_json(t));
         json_object_set_new(root, "fastest", found_json(t, fastest_of(t)));
@@ -335,6 +358,12 @@ static void print_proof(FILE *file, const struct tuned *t)
     fprintf(file, "  (of %s points, %s are not possible and %s mean the same job as another)\n",
             style_grouped(t->space.points, d), style_grouped(t->candidates.impossible, e),
             style_grouped(repeated, a));
+}
+
+/* What the answer is not over, below it. */
+static void print_scope(FILE *file, const struct tuned *t)
+{
+    fputc('\n', file);
     if (*t->space.unsaid)
         fprintf(file, "  (not searched, as %s cannot say it: %s)\n", t->space.reader,
                 t->space.unsaid);
@@ -342,7 +371,7 @@ static void print_proof(FILE *file, const struct tuned *t)
         fprintf(file, "  (as %s has it, where nothing was given: %s)\n", t->space.reader,
                 t->space.adopted);
     print_left_out(file, &t->space);
-    if (s->front_count)
+    if (t->search.front_count)
         print_untried(file, &t->space);
 }
 
@@ -374,14 +403,15 @@ static void print_why(FILE *file, const struct tuned *t)
         if (!r->possible)
             fprintf(file, "necessary: %s does not go with the rest\n", usual);
         else if (r->after_release)
-            fprintf(file, "necessary: with %s only giving cached memory back makes it fit\n",
-                    usual);
+            fprintf(file,
+                    "necessary: without it, it fits only by flushing the allocator's cache\n");
         else if (!r->fits_host)
             fprintf(file, "necessary: with %s it takes %.2f of %.2f GiB of the host\n", usual,
                     gib(r->host_needed_bytes), gib(t->host_capacity_bytes));
         else if (!r->fits)
-            fprintf(file, "necessary: with %s it takes %.2f of %.2f GiB\n", usual,
-                    gib(r->device_bytes), gib(t->limit_bytes));
+            fprintf(file, "necessary: with %s it takes %.2f of %.2f GiB%s\n", usual,
+                    gib(r->device_bytes), gib(t->most_bytes),
+                    r->device_bytes <= t->most_bytes ? ", more than the headroom leaves" : "");
         else
             fprintf(file, "%+.1f %% step, %+.2f GiB%s\n", 100 * (t->chosen.step_s / r->step_s - 1),
                     gib(t->chosen.device_bytes) - gib(r->device_bytes), units_of(t, r, units));
@@ -410,8 +440,7 @@ static void print_per_unit(FILE *file, const struct tuned *t)
     fprintf(file, "  unit by unit          ");
     if (p->last)
         fprintf(file,
-                "the last %u of %u units unsharded, which no choice of them betters by more "
-                "than predictions tell apart",
+                "the last %u of %u units unsharded; other choices are within prediction error",
                 set->count, p->of.units);
     else
         fprintf(file, "%u of %u units unsharded", set->count, p->of.units);
@@ -426,30 +455,86 @@ static void print_per_unit(FILE *file, const struct tuned *t)
     if (p->of.closed)
         fprintf(file, "the fastest that fits, proven\n");
     else
-        fprintf(file, "gap %.1f %% (bound); all of them, which do not fit, %+.2f %%\n",
-                100 * (1 - p->of.bound_s / set->step_s),
-                100 * (p->of.all.step_s / set->step_s - 1));
+        fprintf(file, "the best possible choice of units is at most %.1f %% faster than this one\n",
+                100 * (1 - p->of.bound_s / set->step_s));
 }
 
-static void print_found(FILE *file, const struct tuned *t, const struct found *found)
+/* Rows of a table: what all of them have is in its heading. */
+struct row_list {
+    const struct found *at[ROWS_SHOWN];
+    uint32_t count;
+};
+
+static void print_found(FILE *file, const struct tuned *t, const struct found *found,
+                        const char *options)
 {
-    char change[CHANGE], numerics[NUMERICS_TEXT];
+    char numerics[NUMERICS_TEXT];
     numerics_of(t, found, numerics);
     fprintf(file, "  %9.4g s  %+6.1f %%  %7.2f GiB  %s%s%s\n", found->step_s,
             100 * (found->step_s / fastest_of(t)->step_s - 1), gib(found->device_bytes),
-            change_of(t, found, change), numerics[0] ? "; " : "", numerics);
+            *options ? options : "no more", numerics[0] ? "; " : "", numerics);
 }
 
+static void print_rows(FILE *file, const struct tuned *t, const char *title,
+                       const struct row_list *rows)
+{
+    struct arena arena = {0};
+    char change[CHANGE];
+    const char *texts[sizeof rows->at / sizeof rows->at[0]];
+    for (uint32_t i = 0; i < rows->count; i++)
+        texts[i] = arena_printf(&arena, "%s", change_of(t, rows->at[i], change));
+    const char *common = options_common(texts, rows->count, &arena);
+    if (rows->count)
+        fprintf(file, "\n  %s%s%s:\n", title, *common ? ", each with " : "", common);
+    for (uint32_t i = 0; i < rows->count; i++)
+        print_found(file, t, rows->at[i], options_besides(texts[i], common, &arena));
+    arena_free(&arena);
+}
+
+static void print_next(FILE *file, const struct tuned *t)
+{
+    struct row_list rows = {.count = 0};
+    for (uint32_t i = 0; i < t->runner_count; i++)
+        rows.at[rows.count++] = &t->runners[i];
+    print_rows(file, t, "next", &rows);
+}
+
+/* Evenly over a long one. */
 static void print_front(FILE *file, const struct tuned *t)
 {
     const struct found *found;
+    struct row_list rows = {.count = 0};
     uint32_t count = 0;
     for (uint32_t n = 0; next_of_front(t, &n);)
         count++;
-    fprintf(file, "\n  less memory, and what it costs:\n");
-    for (uint32_t n = 0, i = 0; (found = next_of_front(t, &n)); i++) /* evenly over a long one */
-        if (count <= FRONT_SHOWN || i * FRONT_SHOWN / count != (i + 1) * FRONT_SHOWN / count)
-            print_found(file, t, found);
+    for (uint32_t n = 0, i = 0; (found = next_of_front(t, &n)); i++)
+        if (count <= ROWS_SHOWN || i * ROWS_SHOWN / count != (i + 1) * ROWS_SHOWN / count)
+            rows.at[rows.count++] = found;
+    print_rows(file, t, "less memory, and what it costs", &rows);
+}
+
+/* "38.71 of 39.38 GiB, 0.67 free (0.63 of it kept as headroom: --headroom)": of all that there is,
+ * not of what the search was left with. */
+static void print_device(FILE *file, const struct tuned *t)
+{
+    const uint64_t headroom = t->most_bytes - t->limit_bytes;
+    fprintf(file, "  device                %.2f of %.2f GiB, %.2f free",
+            gib(t->chosen.device_bytes), gib(t->most_bytes),
+            gib(t->most_bytes - t->chosen.device_bytes));
+    if (headroom)
+        fprintf(file, " (%.2f of it kept as headroom: --headroom)", gib(headroom));
+    fputc('\n', file);
+}
+
+static void print_simpler(FILE *file, const struct tuned *t)
+{
+    struct arena arena = {0};
+    const struct simpler *simpler = &t->simpler;
+    if (simpler->is_there)
+        fprintf(file, "  simpler, %+.1f %%       %.2f GiB: %s\n",
+                100 * (simpler->found.step_s / t->chosen.step_s - 1),
+                gib(simpler->found.device_bytes), command_of(&simpler->own, &arena));
+    arena_free(&arena);
 }
 
 static void print_choice(FILE *file, const struct tuned *t, const struct style *s)
@@ -464,9 +549,7 @@ static void print_choice(FILE *file, const struct tuned *t, const struct style *
     fprintf(file, "  step                  %.4g s  (%.4g s to %.4g s), %s tokens/s a GPU\n",
             t->chosen.step_s, t->low_s, t->high_s,
             style_grouped((uint64_t)(tokens_per_s(t, t->chosen.step_s) + 0.5), number));
-    fprintf(file, "  device                %.2f of %.2f GiB, %.2f free\n",
-            gib(t->chosen.device_bytes), gib(t->limit_bytes),
-            gib(t->limit_bytes - t->chosen.device_bytes));
+    print_device(file, t);
     if (t->offloads && t->host_capacity_bytes)
         fprintf(file, "  host                  %.2f of %.2f GiB, %.2f free\n",
                 gib(t->host_needed_bytes), gib(t->host_capacity_bytes),
@@ -486,11 +569,9 @@ static void print_choice(FILE *file, const struct tuned *t, const struct style *
                 change_of(t, best, change), 100 * (1 - best->step_s / t->chosen.step_s),
                 best->weight, t->chosen.weight, gib(best->device_bytes));
     print_per_unit(file, t);
+    print_simpler(file, t);
     print_why(file, t);
-    if (t->runner_count)
-        fprintf(file, "\n  next:\n");
-    for (uint32_t i = 0; i < t->runner_count; i++)
-        print_found(file, t, &t->runners[i]);
+    print_next(file, t);
     print_front(file, t);
     fprintf(file, "\n  %s\n", command_of(&t->choice, &arena));
     arena_free(&arena);
@@ -556,6 +637,16 @@ static void print_nothing(FILE *file, const struct tuned *t, const struct style 
     print_tight(file, t, s);
 }
 
+static void print_no_choice(FILE *file, const struct tuned *t, const struct style *s)
+{
+    print_nothing(file, t, s);
+    if (!t->remedy_count) {
+        fprintf(file, "\n  nor does it with other numerics or up to eight times the GPUs\n");
+        remedies_unsearched_print(file, &t->space.grids[0].base);
+    }
+    remedies_print(file, s, "what would fit", t->remedies, t->remedy_count);
+}
+
 void tune_print(FILE *file, const struct tuned *t)
 {
     const struct style s = style_of(file);
@@ -564,18 +655,11 @@ void tune_print(FILE *file, const struct tuned *t)
     model_notes_print(file, "  ", &t->job.config);
     print_proof(file, t);
     fputc('\n', file);
-    if (t->search.front_count) {
+    if (t->search.front_count)
         print_choice(file, t, &s);
-        return;
-    }
-    if (t->search.interrupted)
-        return;
-    print_nothing(file, t, &s);
-    if (!t->remedy_count) {
-        fprintf(file, "\n  nor does it with other numerics or up to eight times the GPUs\n");
-        remedies_unsearched_print(file, &t->space.grids[0].base);
-    }
-    remedies_print(file, &s, "what would fit", t->remedies, t->remedy_count);
+    else if (!t->search.interrupted)
+        print_no_choice(file, t, &s);
+    print_scope(file, t);
 }
 
 /* ---- files ---- */

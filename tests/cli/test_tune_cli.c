@@ -81,6 +81,44 @@ static void tables_say_what_was_proven(void **state)
     assert_string_equal(program_output(), "");
 }
 
+/* The card's own capacity with the headroom apart, what rows have in common once, and what was not
+ * searched below the answer. */
+static void the_answer_is_above_what_it_is_not_over(void **state)
+{
+    (void)state;
+    expect(shardplan("tune " TOY), 0, " of 79.10 GiB, ");
+    expect(0, 0, " free (1.27 of it kept as headroom: --headroom)\n");
+    expect(0, 0, "\n  next, each with --reshard never:\n");
+    const char *command = strstr(program_output(), "\n  shardplan plan ");
+    const char *scope = strstr(program_output(), "\n  (--allow also searches ");
+    assert_true(command && scope && command < scope);
+    expect(shardplan("tune " TOY " --headroom 0"), 0, " of 79.10 GiB, ");
+    assert_null(strstr(program_output(), "kept as headroom"));
+}
+
+/* Its command plans it: within a hundredth of the choice, with fewer settings. */
+static void what_is_simpler_is_told_with_its_command(void **state)
+{
+    (void)state;
+    static const char job[] = "llama-3.1-8b --gpus 8 --strategy fsdp2 --units torchtitan --offload "
+                              "none --replicate 1 --checkpointing none";
+    expect(shardplan("tune %s", job), 0, "\n  simpler, +0.");
+    expect(0, 0, " GiB: shardplan plan llama-3.1-8b ");
+    assert_int_equal(shardplan("tune %s --json", job), 0);
+    json_t *tuned = program_object();
+    const json_t *chosen = json_object_get(tuned, "chosen");
+    const json_t *simpler = json_object_get(chosen, "simpler");
+    const char *command = json_string_value(json_object_get(simpler, "command"));
+    assert_true(number(simpler, "departures") < number(chosen, "departures"));
+    assert_true(number(simpler, "step_s") <= 1.01 * number(chosen, "step_s"));
+    assert_int_equal(shardplan("%s --no-files --json", command + 10), 0);
+    json_t *plan = program_object();
+    assert_true(number(json_object_get(plan, "peak"), "device_bytes") ==
+                number(simpler, "device_bytes"));
+    json_decref(plan);
+    json_decref(tuned);
+}
+
 static void an_impossible_wish_exits_with_1_and_says_what_is_near(void **state)
 {
     (void)state;
@@ -364,6 +402,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_chosen_is_what_plan_says),
         cmocka_unit_test(tables_say_what_was_proven),
+        cmocka_unit_test(the_answer_is_above_what_it_is_not_over),
+        cmocka_unit_test(what_is_simpler_is_told_with_its_command),
         cmocka_unit_test(an_impossible_wish_exits_with_1_and_says_what_is_near),
         cmocka_unit_test(what_takes_least_is_judged_as_by_fit),
         cmocka_unit_test(bad_input_exits_with_2),
