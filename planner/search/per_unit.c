@@ -262,7 +262,7 @@ static bool take_nearer(const struct asking *asking, struct per_unit *out)
     const struct candidates *c = asking->c;
     const uint32_t index = c->at[out->base.candidate].grid;
     const struct grid *grid = &c->space->grids[index];
-    const struct kept_set *best = &out->of.best;
+    const struct kept_set *set = per_unit_set(out);
     uint64_t points[AXES_MOST];
     const uint32_t count = nearer_points(grid, out->base.point, points);
     for (uint32_t i = 0; i < count; i++) {
@@ -270,12 +270,12 @@ static bool take_nearer(const struct asking *asking, struct per_unit *out)
         struct found base = {.candidate = candidates_find(c, index, points[i]),
                              .point = points[i],
                              .weight = grid_departures(grid, points[i])};
-        if (base.candidate >= c->count || !is_as_good_in(asking, best, &base) ||
+        if (base.candidate >= c->count || !is_as_good_in(asking, set, &base) ||
             search_base(asking, &base, &answer) != ERR_OK)
             continue;
         out->simulated += answer.simulated;
-        if (!is_as_good(answer.best.step_s, answer.best.device_bytes, best->step_s,
-                        best->device_bytes)) {
+        const struct kept_set *own = out->last ? &answer.last : &answer.best;
+        if (!is_as_good(own->step_s, own->device_bytes, set->step_s, set->device_bytes)) {
             kept_answer_free(&answer);
             continue;
         }
@@ -356,11 +356,12 @@ void per_unit_search(const struct candidates *candidates, const struct per_unit_
             any = true;
         }
     }
-    while (any && take_nearer(&asking, out))
-        continue;
-    if (any)
+    for (bool moved = any; moved; moved = out->last && take_nearer(&asking, out)) {
+        while (!out->last && take_nearer(&asking, out))
+            continue;
         weigh(&asking, out);
-    else if (count)
+    }
+    if (!any && count)
         out->state = PER_UNIT_NOT_ASKED;
 }
 

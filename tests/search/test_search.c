@@ -492,6 +492,9 @@ static void what_gains_nothing_that_is_shown_is_left_at_its_default(void **state
         {"model", "llama-3.1-8b", "gpus", "64", "seq", "8192", "strategy", "fsdp2", "units",
          "torchtitan", "checkpointing", "none", "offload", "none", "replicate", "1"},
         {TOY, "gpus", "8", "strategy", "fsdp2", "offload", "none"},
+        /* the last blocks, which are taken because none are told apart from them */
+        {"model", "tests/data/configs/glm-4.5-air", "gpus", "128", "seq", "2048", "strategy",
+         "fsdp2", "units", "blocks", "checkpointing", "full", "optimizer-impl", "fused"},
     };
     for (size_t k = 0; k < sizeof jobs / sizeof *jobs; k++) {
         const struct settings settings = tune_settings_of(jobs[k]);
@@ -499,7 +502,7 @@ static void what_gains_nothing_that_is_shown_is_left_at_its_default(void **state
         struct tuned t;
         assert_int_equal(tune(&settings, &options, &t, NULL), ERR_OK);
         assert_true(t.reason_count > 0 && t.front_count > 0);
-        assert_int_equal(t.per_unit.taken, k == 0);
+        assert_int_equal(t.per_unit.taken, k != 1);
         for (uint32_t i = 0; i < t.reason_count; i++) {
             const struct tuned_setting *r = &t.reasons[i];
             if (r->possible && r->fits && r->step_s < t.chosen.step_s * 1.0005 &&
