@@ -530,9 +530,9 @@ static void print_simpler(FILE *file, const struct tuned *t)
 {
     struct arena arena = {0};
     const struct simpler *simpler = &t->simpler;
-    if (simpler->is_there)
+    if (simpler->is_there) /* what is a little faster is as fast, not -0.0 % */
         fprintf(file, "  simpler, %+.1f %%       %.2f GiB: %s\n",
-                100 * (simpler->found.step_s / t->chosen.step_s - 1),
+                fmax(0, 100 * (simpler->found.step_s / t->chosen.step_s - 1)),
                 gib(simpler->found.device_bytes), command_of(&simpler->own, &arena));
     arena_free(&arena);
 }
