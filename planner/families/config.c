@@ -146,9 +146,10 @@ static enum err_code find_arch(const json_t *root, const char *where, enum arch 
     list_near(json_string_value(type), near);
     return err_set(
         err, ERR_INVALID,
-        "%s: \"model_type\": %s is not known%s %s; any other model is recorded once, and "
-        "the recording planned: tools/record.py --hf %.*s --seq 2048 --batch 1 -o "
-        "model.stream.json.gz",
+        "%s: \"model_type\": %s is not known%s %s; any other model is recorded once, by a Python "
+        "that has torch and transformers, and the recording planned: tools/record.py --hf %.*s "
+        "--seq "
+        "2048 --batch 1 -o model.stream.json.gz",
         where, shown_of(type).text, near[0] ? near : ":", all, (int)strcspn(where, ":"), where);
 }
 
