@@ -555,19 +555,6 @@ static void choose_prefetch(struct lowering *low)
     }
 }
 
-/* A parameter that no gradient reaches has no .grad: it is neither reduced nor updated, as if it
- * were frozen (FSDPParamGroup.post_backward lists those with a gradient; the optimizer skips None).
- */
-static void leave_out_unused(struct lowering *low)
-{
-    const struct stream *stream = low->stream;
-    bool *given = arena_alloc(&low->scratch, low->plan->param_count + 1);
-    for (uint32_t i = 0; i < stream->grad_count; i++)
-        given[stream->grads[i].param] = true;
-    for (uint32_t p = 0; p < low->plan->param_count; p++)
-        low->plan->params[p].trainable &= given[p];
-}
-
 /* torch's foreach functions take no DTensors together with tensors: what is ignored is a group of
  * the optimizer's by itself. */
 static void optimize_ignored_last(struct lowering *low)

@@ -370,15 +370,30 @@ uint32_t *none_array(struct lowering *low, uint32_t count)
     return memset(array, 0xff, (count + 1) * sizeof *array);
 }
 
-uint32_t find_unused(const struct graph *graph, const struct stream *stream)
+/* (params): whether a gradient reaches them. The caller owns it. */
+static bool *find_given(const struct graph *graph, const struct stream *stream)
 {
     bool *given = xcalloc(graph->param_count + 1, sizeof *given);
-    uint32_t found = NONE;
     for (uint32_t i = 0; i < stream->grad_count; i++)
         given[stream->grads[i].param] = true;
+    return given;
+}
+
+uint32_t find_unused(const struct graph *graph, const struct stream *stream)
+{
+    bool *given = find_given(graph, stream);
+    uint32_t found = NONE;
     for (uint32_t p = graph->param_count; p-- > 0;)
         if (graph->params[p].trainable && !given[p])
             found = p;
     free(given);
     return found;
+}
+
+void leave_out_unused(struct lowering *low)
+{
+    bool *given = find_given(low->graph, low->stream);
+    for (uint32_t p = 0; p < low->plan->param_count; p++)
+        low->plan->params[p].trainable &= given[p];
+    free(given);
 }

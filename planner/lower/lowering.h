@@ -292,6 +292,10 @@ uint32_t *none_array(struct lowering *low, uint32_t count);
 
 /* A parameter that is trained and gets no gradient; NONE: there is none. For a system's check. */
 uint32_t find_unused(const struct graph *graph, const struct stream *stream);
+/* Has no such parameter trained in the plan: its .grad is None, so it is neither reduced nor
+ * updated, as if it were frozen (FSDPParamGroup.post_backward lists those with a gradient; the
+ * optimizer skips None). */
+void leave_out_unused(struct lowering *low);
 
 /* ---- whole parameters on a rank, with gradients that are autograd's: ddp.c, single.c ---- */
 

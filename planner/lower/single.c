@@ -7,12 +7,7 @@
 static enum err_code check(const struct strategy *s, const struct graph *graph,
                            const struct stream *stream, struct err *err)
 {
-    const uint32_t unused = find_unused(graph, stream);
-    if (unused != NONE)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "%s is trained and gets no gradient: torch leaves it as it is, which is not "
-                       "planned",
-                       graph->params[unused].name);
+    (void)stream;
     return check_frozen_dtype(s, graph, err);
 }
 
@@ -27,6 +22,7 @@ static void set_up(struct lowering *low)
     for (uint32_t p = 0; p < plan->param_count; p++)
         plan->unit_params[p] = p;
     declare_whole_params(low);
+    leave_out_unused(low);
 }
 
 const struct system system_single = {

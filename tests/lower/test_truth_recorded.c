@@ -3,8 +3,9 @@
  *
  * tests/data/truth/recorded_events.jsonl holds recordings of those models under torch 2.14.1's
  * fully_shard, recorded_fsdp1_events.jsonl under FullyShardedDataParallel, and
- * recorded_ddp_events.jsonl under DistributedDataParallel, most of them with autocast; a row names
- * the file that its model is planned from. */
+ * recorded_ddp_events.jsonl under DistributedDataParallel, most of them with autocast, and
+ * recorded_single_events.jsonl without a wrapper; a row names the file that its model is planned
+ * from. */
 #include "families/families.h"
 #include "job/job.h"
 #include "tests/support/truth.h"
@@ -35,6 +36,13 @@ static void every_model_is_planned_under_ddp(void **state)
 {
     (void)state;
     truth_check_file("tests/data/truth/recorded_ddp_events.jsonl", SYSTEM_DDP, true,
+                     truth_read_recorded);
+}
+
+static void every_model_is_planned_alone(void **state)
+{
+    (void)state;
+    truth_check_file("tests/data/truth/recorded_single_events.jsonl", SYSTEM_SINGLE, true,
                      truth_read_recorded);
 }
 
@@ -96,6 +104,7 @@ int main(void)
         cmocka_unit_test(every_model_is_planned_event_for_event),
         cmocka_unit_test(every_model_is_planned_under_fsdp1),
         cmocka_unit_test(every_model_is_planned_under_ddp),
+        cmocka_unit_test(every_model_is_planned_alone),
         cmocka_unit_test(a_recording_is_planned_as_it_was_made),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
