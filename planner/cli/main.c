@@ -77,12 +77,12 @@ static int help_of(int argc, char **argv)
     const enum command command = find(argv[2]);
     if (command == COMMAND_COUNT)
         return refuse(argv[2]);
-    if (argc > 3 && !help_write_option(stdout, command, argv[3])) {
-        fprintf(stderr, "shardplan: `%s` has no option %s%s; `%s --help` lists all\n",
-                command_about(command)->title, strncmp(argv[3], "--", 2) == 0 ? "" : "--", argv[3],
-                command_about(command)->title);
-        return EXIT_BAD_INPUT;
-    }
+    for (int i = 3; i < argc; i++)
+        if (!help_write_option(stdout, command, argv[i])) {
+            fprintf(stderr, "shardplan: `%s` has no option \"%s\"; `%s --help` lists all\n",
+                    command_about(command)->title, argv[i], command_about(command)->title);
+            return EXIT_BAD_INPUT;
+        }
     if (argc == 3)
         help_write(stdout, command);
     return EXIT_DONE;

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- the tree ---- */
 
@@ -111,6 +112,22 @@ const char *node_kind_name(enum node_kind kind)
         [NODE_TABLE] = "a table", [NODE_OTHER] = "an expression",
     };
     return names[kind];
+}
+
+bool node_loose_bool(const char *text, const char **out)
+{
+    static const char *const yes[] = {"true", "yes", "1", "on", "y", "t"};
+    static const char *const no[] = {"false", "no", "0", "off", "n", "f"};
+    for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++) {
+        if (strcasecmp(text, yes[i]) == 0)
+            *out = "true";
+        else if (strcasecmp(text, no[i]) == 0)
+            *out = "false";
+        else
+            continue;
+        return true;
+    }
+    return false;
 }
 
 enum node_kind node_number_kind(const char *text)

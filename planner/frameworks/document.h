@@ -100,6 +100,9 @@ void document_copy(struct document *document, struct node *into, const struct no
 /* The scalar as the file has it: what messages quote; NULL: it is none. */
 const char *node_said(const struct node *node);
 
+/* "true" or "false" in *out (lent) for what YAML and Python's programs take for these: "yes", "0",
+ * "Off". False: it is neither. */
+bool node_loose_bool(const char *text, const char **out);
 /* What a plain word without quotes is in these syntaxes' common core: decimal integers, reals with
  * a '.' or an exponent; NODE_TEXT: neither. */
 enum node_kind node_number_kind(const char *text);

@@ -55,7 +55,8 @@ static bool is_on(const struct import *im, const struct plugin *plugin)
     bool said = false;
     for (const char *const *key = plugin->keys; *key; key++) {
         const struct node *node = import_node(im, *key);
-        if (node && node->text && strcmp(node->text, "false") != 0)
+        const char *text = node ? node->text : NULL;
+        if (text && node_loose_bool(text, &text) ? strcmp(text, "true") == 0 : text != NULL)
             return true;
         said = said || node;
     }

@@ -13,22 +13,6 @@
 
 /* ---- values ---- */
 
-static bool loose_bool(const char *text, const char **out)
-{
-    static const char *const yes[] = {"true", "yes", "1", "on", "y", "t"};
-    static const char *const no[] = {"false", "no", "0", "off", "n", "f"};
-    for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++) {
-        if (strcasecmp(text, yes[i]) == 0)
-            *out = "true";
-        else if (strcasecmp(text, no[i]) == 0)
-            *out = "false";
-        else
-            continue;
-        return true;
-    }
-    return false;
-}
-
 /* A number that an integer key may hold, as decimal digits. */
 static bool integer_text(struct import *im, const struct node *node, const char **out)
 {
@@ -53,7 +37,7 @@ static bool value_text(struct import *im, const struct key_row *row, const struc
     switch (row->kind) {
     case KEY_BOOL:
         return node->kind == NODE_BOOL ||
-               (im->framework->loose && node->text && loose_bool(node->text, out));
+               (im->framework->loose && node->text && node_loose_bool(node->text, out));
     case KEY_INTEGER:
         return (node->kind == NODE_INTEGER || node->kind == NODE_REAL || loose) &&
                integer_text(im, node, out);

@@ -43,8 +43,8 @@ static enum err_code check_quantized(const struct strategy *s, const struct grap
 
 /* Where a reduction's pieces are put together, each that is shorter than a rank's part is filled up
  * by a tensor of its own, rank by rank (reduce_scatter_coalesced): parameters times ranks. So many
- * a micro-batch take a second and half a gigabyte here, and 20 s of a host that calls torch.empty
- * for each (5 us): nobody would train so. */
+ * a micro-batch take 20 s of a host that calls torch.empty for each (5 us): nobody would train so.
+ */
 enum { PADS_MOST = 1 << 22 };
 
 static enum err_code check_pads(const struct strategy *s, const struct graph *graph,

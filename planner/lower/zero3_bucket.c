@@ -44,7 +44,7 @@ static uint32_t fill_up(struct lowering *low, uint32_t **out)
     uint32_t rank = z->ranks, most = 0, count = 0;
     for (uint32_t i = 0; i < z->in_count; i++) {
         const uint64_t n = zero3_elements(low, z->in[i]), part = z->params[z->in[i]].part;
-        first[i] = (uint32_t)(n / part);
+        first[i] = part ? (uint32_t)(n / part) : z->ranks;
         const uint32_t pads = z->ranks - first[i];
         most += pads > PADS_EACH ? 1 : pads;
         if (pads <= PADS_EACH && first[i] < rank)

@@ -288,8 +288,8 @@ static bool shows(uint64_t bytes)
     return gib(bytes) >= 0.005;
 }
 
-/* How much of the optimizer's memory at the peak is of one step: what foreach's kernels leave for
- * the next one, as opposed to what is kept between steps. */
+/* How much of the optimizer's memory at the peak is of one step: temporaries of foreach, or what
+ * ZeRO updates from, as opposed to what is kept between steps. */
 static uint64_t optimizer_temporaries(const struct plan *plan, uint32_t peak)
 {
     uint64_t bytes = 0;
@@ -305,6 +305,13 @@ static uint64_t optimizer_temporaries(const struct plan *plan, uint32_t peak)
     return bytes;
 }
 
+/* ZeRO's copies are there with any of them, and SGD has no other. */
+static bool fused_has_less(const struct strategy *s)
+{
+    return s->impl == IMPL_FOREACH && s->optimizer == OPTIMIZER_ADAMW &&
+           system_zero_stage(s->system) == 0;
+}
+
 static void print_category(FILE *file, const struct job *job, const struct prediction *p,
                            enum category category)
 {
@@ -318,7 +325,7 @@ static void print_category(FILE *file, const struct job *job, const struct predi
         category == CATEGORY_OPTIMIZER ? optimizer_temporaries(p->plan, m->device.instruction) : 0;
     if (shows(brief))
         fprintf(file, "  %.2f of it for this step alone%s", gib(brief),
-                job->strategy.impl == IMPL_FOREACH ? ": none with --optimizer-impl fused" : "");
+                fused_has_less(&job->strategy) ? "; --optimizer-impl fused has less" : "");
     fputc('\n', file);
 }
 
@@ -536,7 +543,7 @@ static void print_peak(FILE *file, const struct prediction *p)
     const bool inside = module[0] && strcmp(module, part) != 0;
     const struct plan_instruction *at = &p->plan->instructions[m->device.instruction];
     fprintf(file, "\n  peak: %s", result_what(p->plan, m->device.instruction, what, sizeof what));
-    if (at->op == PLAN_ALLOC)
+    if (at->op == PLAN_ALLOC && shows(p->plan->buffers[at->arg].bytes))
         fprintf(file, ", %.2f GiB", gib(p->plan->buffers[at->arg].bytes));
     fprintf(file, " (%s%s%s, instruction %u)\n", part, inside ? ", " : "", inside ? module : "",
             plan_place_in_step(p->plan, m->device.instruction));

@@ -26,25 +26,33 @@ static void put_words(FILE *file, const char *text, int column, int indent)
     fputc('\n', file);
 }
 
+/* What holds where it is not given: " (default word)", or ""; a search tries axes and systems. */
+static const char *without_it(const struct setting *row, enum command command, struct arena *arena)
+{
+    if (command == COMMAND_TUNE && (row->axis || strcmp(row->name, "strategy") == 0))
+        return " (searched)";
+    if (!row->initial && !row->absent)
+        return "";
+    return arena_printf(arena, " (default%s %s)", row->initial ? "" : ":",
+                        row->initial ? row->initial : row->absent);
+}
+
 /* "word, integers 1 ... 8 (default word) [fsdp2, fsdp1]", or "" */
-static const char *values_of(const struct setting *row, struct arena *arena)
+static const char *values_of(const struct setting *row, enum command command, struct arena *arena)
 {
     char allowed[ALLOWED] = "", systems[SETTING_SYSTEMS];
     const char *of = setting_systems(row, systems);
-    const char *begin = row->initial ? " (default " : row->absent ? " (default: " : "";
     if (row->kind == SETTING_VALUE)
         setting_allowed(row, allowed, sizeof allowed);
-    return arena_printf(arena, "%s%s%s%s%s%s%s", allowed, begin,
-                        row->initial  ? row->initial
-                        : row->absent ? row->absent
-                                      : "",
-                        *begin ? ")" : "", *of ? " [" : "", of, *of ? "]" : "");
+    return arena_printf(arena, "%s%s%s%s%s", allowed, without_it(row, command, arena),
+                        *of ? " [" : "", of, *of ? "]" : "");
 }
 
 /* What it is, and its values: behind it where a line has room for both, else below. */
-static void put_text(FILE *file, const struct setting *row, struct arena *arena)
+static void put_text(FILE *file, const struct setting *row, enum command command,
+                     struct arena *arena)
 {
-    const char *values = values_of(row, arena);
+    const char *values = values_of(row, command, arena);
     const char *colon = row->kind == SETTING_VALUE ? ":" : "";
     const bool together =
         !*colon || strlen(row->help) + 2 + strlen(values) <= (size_t)(WIDTH - TEXT_AT);
@@ -56,7 +64,8 @@ static void put_text(FILE *file, const struct setting *row, struct arena *arena)
     put_words(file, values, TEXT_AT, TEXT_AT);
 }
 
-static void put_option(FILE *file, const struct setting *row, struct arena *arena)
+static void put_option(FILE *file, const struct setting *row, enum command command,
+                       struct arena *arena)
 {
     int column = row->key ? fprintf(file, "  -%c, ", row->key) : fprintf(file, "      ");
     column += fprintf(file, "--%s%s%s", row->name, row->arg ? "=" : "", row->arg ? row->arg : "");
@@ -65,7 +74,7 @@ static void put_option(FILE *file, const struct setting *row, struct arena *aren
         column = 0;
     }
     fprintf(file, "%*s", TEXT_AT - column, "");
-    put_text(file, row, arena);
+    put_text(file, row, command, arena);
 }
 
 /* An option of --help: one of those that hold for several systems, the first. */
@@ -133,7 +142,7 @@ static void put_group(FILE *file, enum command command, int group, bool common)
             fprintf(file, "\n %s:\n",
                     common ? "Most used" : setting_group_title((enum setting_group)group));
         titled = true;
-        put_option(file, &rows[i], &arena);
+        put_option(file, &rows[i], command, &arena);
     }
     arena_free(&arena);
 }
@@ -154,14 +163,15 @@ void help_write(FILE *file, enum command command)
           file);
 }
 
-static void put_brief(FILE *file, const struct setting *row, struct arena *arena)
+static void put_brief(FILE *file, const struct setting *row, enum command command,
+                      struct arena *arena)
 {
     int column = fprintf(file, "  --%s", row->name);
     column += row->arg ? fprintf(file, " %s", row->arg) : 0;
     fprintf(file, "%*s", BRIEF_AT > column ? BRIEF_AT - column : 1, "");
     put_words(file,
-              row->initial ? arena_printf(arena, "%s (default %s)", row->brief, row->initial)
-                           : row->brief,
+              arena_printf(arena, "%s%s", row->brief,
+                           row->initial ? without_it(row, command, arena) : ""),
               BRIEF_AT, BRIEF_AT);
 }
 
@@ -182,7 +192,7 @@ void help_write_brief(FILE *file, enum command command)
     put_arguments(file, command);
     for (uint32_t i = 0; i < count; i++)
         if (is_shown(&rows[i], command) && rows[i].brief)
-            put_brief(file, &rows[i], &arena);
+            put_brief(file, &rows[i], command, &arena);
     arena_free(&arena);
     fprintf(file, "\nAll options: %s --help; one of them: shardplan help %s OPTION\n", about->title,
             about->name);
@@ -194,10 +204,12 @@ bool help_write_option(FILE *file, enum command command, const char *name)
     uint32_t count;
     bool found = false;
     const struct setting *rows = setting_rows(&count);
-    name += strncmp(name, "--", 2) == 0 ? 2 : 0;
+    name += strspn(name, "-");
+    const bool letter = strlen(name) == 1;
     for (uint32_t i = 0; i < count; i++)
-        if (is_shown(&rows[i], command) && strcmp(rows[i].name, name) == 0) {
-            put_option(file, &rows[i], &arena);
+        if (is_shown(&rows[i], command) &&
+            (letter ? rows[i].key == name[0] : strcmp(rows[i].name, name) == 0)) {
+            put_option(file, &rows[i], command, &arena);
             found = true;
         }
     arena_free(&arena);

@@ -260,7 +260,7 @@ static const struct setting rows[] = {
     {.name = "offload", .group = GROUP_STRATEGY, .arg = "WHERE",
      .help = "Parameters, gradients and optimizer states live on the host: CPUOffloadPolicy, "
              "FSDP1's CPUOffload(offload_params=True)",
-     .brief = "shards on the host: none, cpu", .initial = "none",
+     .brief = "keep shards in host memory: none, cpu", .initial = "none",
      .field = FIELD(job.strategy.offload), .words = WORDS(WORD("none", false), WORD("cpu", true)),
      .commands = FOR_JOB, .systems = FSDP, .lacks = "has no such policy", .lacking = WHOLE,
      .axis = AXIS_WORDS},
@@ -388,7 +388,7 @@ static const struct setting rows[] = {
                     WORD("compiled", CROSS_ENTROPY_COMPILED)), .commands = FOR_JOB,
      .numerics = true, .wide = "eager,direct,fused,chunked,compiled"},
     {.name = "torch", .group = GROUP_STRATEGY, .arg = "VERSION",
-     .help = "The version of PyTorch, meaning its last patch release", .initial = "2.14",
+     .help = "The version of PyTorch: the latest patch release of it", .initial = "2.14",
      .field = FIELD(job.model.torch), .words = torch_words, .commands = FOR_JOB},
     {.name = "autograd", .group = GROUP_STRATEGY, .arg = "HOW",
      .help = "Gradients are added in place, as on a GPU, or as recordings on fake tensors have "
@@ -715,7 +715,7 @@ static const struct setting rows[] = {
     {.name = "time", .kind = SETTING_FLAG, .group = GROUP_OUTPUT,
      .help = "Also the time of the step and what it is spent on, with the range of 90 in 100 "
              "draws of the profile's numbers within their spreads; `plan` says it anyway",
-     .brief = "also the time of the step", .field = FIELD(time),
+     .brief = "also print the time of the step", .field = FIELD(time),
      .commands = COMMAND(FIT) | COMMAND(PLAN)},
     {.name = "explain", .kind = SETTING_FLAG, .group = GROUP_OUTPUT,
      .help = "Also where the time comes from: the largest kernels, the numbers of the profile "

@@ -691,6 +691,52 @@ static int remove_folder(void **state)
     return system(command);
 }
 
+static double optimizer_bytes(const char *options)
+{
+    const int status =
+        shardplan("fit llama-3.2-1b --seq 16 --checkpointing full %s --json", options);
+    assert_in_range(status, 0, 1);
+    json_t *root = program_object();
+    const json_t *categories = json_object_get(root, "categories");
+    const double bytes = json_number_value(json_object_get(categories, "optimizer"));
+    json_decref(root);
+    return bytes;
+}
+
+/* What fit says of the optimizer's temporaries, and what it says without them. */
+static void a_fused_optimizer_has_less_where_that_is_said(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options;
+        bool less;
+    } jobs[] = {
+        {"--replicate 8 --gpu h200", true},
+        {"--strategy ddp --gpu b200", true},
+        {"--strategy zero2 --accumulate 2", false}, /* copies of its own */
+        {"--strategy zero2 --optimizer sgd", false},
+    };
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        char fused[256];
+        snprintf(fused, sizeof fused, "%s --optimizer-impl fused", jobs[i].options);
+        assert_true((optimizer_bytes(fused) < optimizer_bytes(jobs[i].options)) == jobs[i].less);
+        shardplan("fit llama-3.2-1b --seq 16 --checkpointing full %s", jobs[i].options);
+        assert_true((strstr(program_output(), "--optimizer-impl fused has less") != NULL) ==
+                    jobs[i].less);
+    }
+}
+
+static void what_was_not_given_and_decides_is_said(void **state)
+{
+    (void)state;
+    shardplan_says(0, "assumed: --seq 2048 --checkpointing none\n", "fit llama-3.2-1b");
+    shardplan_says(0, "assumed: --checkpointing none\n", "fit llama-3.2-1b --seq 2048");
+    shardplan_says(0, "as torchtitan writes it (--code hf: as transformers does)\n",
+                   "fit llama-3.2-1b --seq 2048 --checkpointing full");
+    assert_null(strstr(program_output(), "assumed"));
+    shardplan_says(0, "as torchtitan writes it\n", "fit llama-3.2-1b --code torchtitan");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -720,6 +766,8 @@ int main(void)
         cmocka_unit_test(a_file_larger_than_memory_is_an_error),
         cmocka_unit_test(little_stack_is_enough),
         cmocka_unit_test(runs_that_no_machine_can_hold_are_refused_before_they_start),
+        cmocka_unit_test(a_fused_optimizer_has_less_where_that_is_said),
+        cmocka_unit_test(what_was_not_given_and_decides_is_said),
     };
     return cmocka_run_group_tests_name("cli", tests, make_folder, remove_folder);
 }
