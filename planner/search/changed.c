@@ -9,6 +9,7 @@ uint64_t changed_device_bytes(const struct settings *changed, const struct model
 {
     struct job job;
     struct prediction prediction;
+    *after_release = false; /* of what is refused, too */
     if (settings_job(changed, config, &job, refusal) != ERR_OK ||
         predict_few(&job, machine, &prediction, refusal) != ERR_OK)
         return 0;
