@@ -6,10 +6,15 @@ bool is_as_good(double step_s, uint64_t bytes, double than_s, uint64_t than_byte
     return step_s < than_s * (1 + SHOWN_STEP) && bytes < than_bytes + SHOWN_BYTES;
 }
 
-bool takes_less(const struct found *found, const struct found *than)
+bool nearer_take_less(struct found *chosen, double first_s, const struct found *others,
+                      uint32_t count)
 {
-    return found->step_s < than->step_s * (1 + SHOWN_STEP) &&
-           found->device_bytes + SHOWN_BYTES <= than->device_bytes;
+    const uint64_t before = chosen->device_bytes;
+    for (uint32_t i = 0; i < count; i++)
+        if (others[i].step_s < first_s * (1 + SHOWN_STEP) &&
+            others[i].device_bytes + SHOWN_BYTES <= chosen->device_bytes)
+            *chosen = others[i];
+    return chosen->device_bytes != before;
 }
 
 uint32_t nearer_points(const struct grid *grid, uint64_t point, uint64_t points[AXES_MOST])

@@ -18,8 +18,12 @@
  * shown. */
 bool is_as_good(double step_s, uint64_t bytes, double than_s, uint64_t than_bytes);
 
-/* Whether one is as fast as another, as far as is shown, and takes less memory. */
-bool takes_less(const struct found *found, const struct found *than);
+/* In place of the chosen one, that of (count) others that takes the least memory of those which are
+ * as fast as `first_s`, as far as is shown. That is the step of what was chosen first: against what
+ * took its place, each a little slower, one after the other could give up as much again. Returns
+ * whether it is another one. */
+bool nearer_take_less(struct found *chosen, double first_s, const struct found *others,
+                      uint32_t count);
 
 /* The points that a point becomes with one of its settings at the framework's default instead, in
  * `points`. Returns their number. */

@@ -15,6 +15,7 @@ struct tuning {
     struct pool *pool;
     struct tuned *out;
     const char *what; /* is being done */
+    double first_s;   /* step of what was chosen before something took less in its place */
 };
 
 static double now(void)
@@ -161,16 +162,12 @@ static struct found fastest_of_level(struct choosing *choosing)
     return fastest;
 }
 
-/* The one of (count) others that the chosen one is no rival to, in place; returns whether there is
- * one: as fast as far as is shown, not as far as predictions tell apart, of which it is one of
- * those already. To give up more of the step for memory is the reader's to decide, by the front. */
-static bool take_less(struct found *chosen, const struct found *others, uint32_t count)
+/* What is as fast as far as is shown, not as far as predictions tell apart, of which the choice is
+ * one of those already. To give up more of the step for memory is the reader's to decide, by the
+ * front. */
+static bool take_less(struct tuning *t, const struct found *others, uint32_t count)
 {
-    const struct found before = *chosen;
-    for (uint32_t i = 0; i < count; i++)
-        if (takes_less(&others[i], chosen))
-            *chosen = others[i];
-    return chosen->device_bytes != before.device_bytes;
+    return nearer_take_less(&t->out->chosen, t->first_s, others, count);
 }
 
 static void choose(struct tuning *t)
@@ -178,6 +175,7 @@ static void choose(struct tuning *t)
     struct tuned *out = t->out;
     struct choosing choosing = {.t = t, .best = &out->search.front[0]};
     out->chosen = *choosing.best;
+    t->first_s = out->chosen.step_s;
     t->what = "choosing";
     if (draw(&out->candidates, out->candidates.evaluators[0], choosing.best, choosing.best_s) !=
         ERR_OK)
@@ -196,7 +194,8 @@ static void choose(struct tuning *t)
     }
     free(choosing.level);
     nearer_take(&out->candidates, t->pool, out->limit_bytes, false, &out->chosen);
-    (void)take_less(&out->chosen, out->front, out->front_count);
+    t->first_s = out->chosen.step_s;
+    (void)take_less(t, out->front, out->front_count);
 }
 
 /* ---- which units are kept ---- */
@@ -233,6 +232,7 @@ static void choose_units(struct tuning *t)
     out->chosen.step_s = set->step_s;
     out->chosen.device_floor = set->device_floor;
     out->chosen.device_bytes = set->device_bytes;
+    t->first_s = set->step_s;
 }
 
 static enum err_code find_range(struct tuned *out, struct err *err)
@@ -329,11 +329,12 @@ static void find_runners(struct tuning *t)
 }
 
 /* Nothing that is told beside the choice is as fast with less memory. */
-static void take_told(struct tuned *out)
+static void take_told(struct tuning *t)
 {
+    struct tuned *out = t->out;
     uint32_t kept = 0;
-    const bool front = take_less(&out->chosen, out->front, out->front_count);
-    if (!take_less(&out->chosen, out->runners, out->runner_count) && !front)
+    const bool front = take_less(t, out->front, out->front_count);
+    if (!take_less(t, out->runners, out->runner_count) && !front)
         return;
     out->per_unit.taken = false;
     for (uint32_t i = 0; i < out->runner_count; i++)
@@ -415,7 +416,7 @@ static enum err_code look(struct tuning *t, struct err *err)
     choose(t);
     choose_units(t);
     find_runners(t);
-    take_told(out);
+    take_told(t);
     why_ask(out, t->pool);
     tuned_settings(out, &out->chosen, &out->choice);
     if (out->per_unit.taken)

@@ -522,10 +522,31 @@ static void what_gains_nothing_that_is_shown_is_left_at_its_default(void **state
 /* Those that are told beside it: neither is as fast with less memory. */
 static void check_beside(const struct tuned *t)
 {
-    for (uint32_t i = 0; i < t->front_count; i++)
-        assert_false(takes_less(&t->front[i], &t->chosen));
-    for (uint32_t i = 0; i < t->runner_count; i++)
-        assert_false(takes_less(&t->runners[i], &t->chosen));
+    /* what was chosen first was as fast as this or faster, as far as is shown */
+    const double first_s = t->chosen.step_s / (1 + SHOWN_STEP);
+    struct found chosen = t->chosen;
+    assert_false(nearer_take_less(&chosen, first_s, t->front, t->front_count));
+    assert_false(nearer_take_less(&chosen, first_s, t->runners, t->runner_count));
+}
+
+/* However many there are, each as fast as the one before it: none slower than the first, as far as
+ * is shown, takes its place. */
+static void less_memory_is_not_paid_for_again_and_again(void **state)
+{
+    enum { OTHERS = 8 };
+    const uint64_t gib = UINT64_C(1) << 30;
+    const struct found first = {.step_s = 1, .device_bytes = 70 * gib};
+    struct found others[OTHERS], chosen = first;
+    (void)state;
+    for (uint32_t i = 0; i < OTHERS; i++)
+        others[i] = (struct found){.candidate = i + 1,
+                                   .step_s = 1 + 0.4 * SHOWN_STEP * (i + 1),
+                                   .device_bytes = (69 - i) * gib};
+    assert_true(nearer_take_less(&chosen, first.step_s, others, OTHERS));
+    assert_int_equal(chosen.candidate, 2); /* 0.8 of what is shown */
+    assert_false(nearer_take_less(&chosen, first.step_s, others, OTHERS));
+    others[0].device_bytes = chosen.device_bytes - SHOWN_BYTES / 2; /* as much, as is shown */
+    assert_false(nearer_take_less(&chosen, first.step_s, others, 1));
 }
 
 /* As it is predicted, with fewer settings off their defaults; and one fewer would be too slow, or
@@ -682,6 +703,7 @@ int main(void)
         cmocka_unit_test(of_what_is_as_fast_the_least_is_taken),
         cmocka_unit_test(numbers_of_blocks_are_the_models),
         cmocka_unit_test(what_cannot_be_asked_is_refused),
+        cmocka_unit_test(less_memory_is_not_paid_for_again_and_again),
         cmocka_unit_test(an_interrupt_ends_it_with_what_there_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
