@@ -22,12 +22,7 @@
 #define WORTH_OTHER_DTYPES 1.05
 
 /* What searches found: of each search as many as changes can be, at most. */
-enum {
-    MOST_TIMES = 8,
-    MOST_TIMES_WITHOUT = 1024,
-    MOST_SEARCHES = 8,
-    MOST_FOUND = MOST_SEARCHES * (REMEDY_CHANGES + 1)
-};
+enum { MOST_SEARCHES = 8, MOST_FOUND = MOST_SEARCHES * (REMEDY_CHANGES + 1) };
 
 /* Of each kind so many are told at most. */
 enum kind { ON_THESE_GPUS, IN_OTHER_DTYPES, ON_MORE_GPUS, KINDS };
@@ -79,14 +74,22 @@ static uint32_t gpus_asked(const struct finder *f)
     return f->settings->job.strategy.world;
 }
 
+/* Never more than --gpus may be: what is told is to be typed. */
+static uint64_t most_gpus(const struct finder *f, uint32_t times)
+{
+    const uint64_t most = (uint64_t)settings_find(f->settings, "gpus", NULL)->numbers[0].most;
+    const uint64_t wanted = (uint64_t)times * gpus_asked(f);
+    return wanted < most ? wanted : most;
+}
+
 /* In words what else a change of the GPUs changes, in `text`; "": nothing. */
 static void describe_gpus(double times, double batch, char text[96])
 {
     text[0] = '\0';
     if (times > 1 && batch > 1)
-        snprintf(text, 96, "%g times the GPUs, %g times the tokens a step", times, batch);
+        snprintf(text, 96, "%.4g times the GPUs, %.4g times the tokens a step", times, batch);
     else if (times > 1)
-        snprintf(text, 96, "%g times the GPUs", times);
+        snprintf(text, 96, "%.4g times the GPUs", times);
 }
 
 /* In words what a job takes of a host, in `text`; "": no more than step counters. */
@@ -234,7 +237,7 @@ static bool search_on(struct finder *f, uint32_t gpus)
                                               .context = &searching};
     const uint32_t before = f->count;
     f->searched = gpus > f->searched ? gpus : f->searched;
-    if (!options.global_batch && sequences(f) * gpus_asked(f) % gpus == 0)
+    if (!options.global_batch && gpus > 0 && sequences(f) * gpus_asked(f) % gpus == 0)
         options.global_batch = sequences(f) * gpus_asked(f);
     tried->base = *f->settings;
     tried->base.job.strategy.world = gpus;
@@ -370,12 +373,12 @@ static bool fills_nodes(const struct finder *f, uint32_t gpus)
  * also halfway to the half of them, where nothing did. */
 static void search_all(struct finder *f)
 {
-    const uint32_t asked = gpus_asked(f);
-    uint32_t gpus = 2 * asked;
-    (void)search_on(f, asked);
-    while (gpus <= MOST_TIMES * asked && !search_on(f, gpus))
+    const uint64_t most = most_gpus(f, REMEDY_TIMES);
+    uint32_t gpus = 2 * gpus_asked(f);
+    (void)search_on(f, gpus_asked(f));
+    while (gpus <= most && !search_on(f, gpus))
         gpus *= 2;
-    if (gpus <= MOST_TIMES * asked && gpus % 4 == 0 && fills_nodes(f, gpus / 4 * 3))
+    if (gpus <= most && gpus % 4 == 0 && fills_nodes(f, gpus / 4 * 3))
         (void)search_on(f, gpus / 4 * 3);
 }
 
@@ -420,16 +423,58 @@ static struct remedy *fewest_gpus(struct finder *f)
     return best;
 }
 
-/* How many GPUs it takes is told, if any number is enough. */
+static void remove_some(struct finder *f, uint32_t from, uint32_t to)
+{
+    memmove(&f->found[from], &f->found[to], (f->count - to) * sizeof *f->found);
+    f->count -= to - from;
+}
+
+/* What the fewest GPUs are told to: whole nodes, within a node what was asked for. Of very many it
+ * is more, for no more than HALVINGS searches. */
+static uint32_t step_of_gpus(const struct finder *f, uint32_t miss, uint32_t hit)
+{
+    enum { HALVINGS = 5 };
+    const uint32_t node = f->machine->gpus_per_node;
+    const uint32_t step = hit > node ? node : gpus_asked(f);
+    const uint32_t steps = (hit - miss) / step;
+    return step * (1 + (steps ? steps - 1 : 0) / (1u << HALVINGS));
+}
+
+/* Between a number of GPUs on which nothing fits and one on which something does, both moved until
+ * they are one step apart. What fits halfway there is no remedy once there is one on fewer. */
+static void halve(struct finder *f, uint32_t miss, uint32_t hit)
+{
+    const uint32_t step = step_of_gpus(f, miss, hit), from = f->count;
+    uint32_t low = miss / step, high = (hit + step - 1) / step;
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2, before = f->count;
+        if (search_on(f, middle * step)) {
+            remove_some(f, from, before);
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+}
+
+/* On how many GPUs it fits is told, if it does on any number (remedy.h says how exactly): something
+ * that is found already is what to halve from. */
 static void search_without_offload(struct finder *f)
 {
-    const uint64_t most = (uint64_t)MOST_TIMES_WITHOUT * gpus_asked(f);
+    const uint64_t most = most_gpus(f, REMEDY_TIMES_ON_GPU);
     const struct space_options options = f->options;
-    f->options.numerics = f->options.rest = false;
+    uint32_t miss = gpus_asked(f);
+    f->options.numerics = false;
     f->on_gpu_alone = true;
-    for (uint64_t gpus = 2 * (uint64_t)f->searched;
-         !fewest_gpus(f) && gpus <= most && gpus <= INT32_MAX; gpus *= 2)
-        (void)search_on(f, (uint32_t)gpus);
+    if (!fewest_gpus(f)) { /* else as it was found: on fewer GPUs, too, with all settings of that */
+        f->options.rest = false;
+        miss = f->searched;
+    }
+    for (uint64_t gpus = 2 * (uint64_t)miss; !fewest_gpus(f) && gpus <= most; gpus *= 2)
+        if (!search_on(f, (uint32_t)gpus))
+            miss = (uint32_t)gpus;
+    if (fewest_gpus(f) && fewest_gpus(f)->gpus > miss)
+        halve(f, miss, fewest_gpus(f)->gpus);
     f->on_gpu_alone = false;
     f->options = options;
     struct remedy *fewest = fewest_gpus(f);

@@ -13,7 +13,12 @@
 #include "search/space.h"
 #include "settings/settings.h"
 
-enum { REMEDIES = 8, REMEDY_CHANGES = 5 }; /* a remedy changes so many settings at most */
+enum {
+    REMEDIES = 8,
+    REMEDY_CHANGES = 5,         /* a remedy changes so many settings at most */
+    REMEDY_TIMES = 8,           /* and is on so many times the GPUs at most */
+    REMEDY_TIMES_ON_GPU = 1024, /* ... or, of what does not offload where nothing else does */
+};
 
 struct remedy {
     char change[256]; /* as options: "--checkpointing full" */
@@ -41,9 +46,19 @@ struct remedy_progress { /* of a search: says where it looks, and how much of th
  * them twice the GPUs, four and eight times, until something fits there, and halfway to the half of
  * that, which share the tokens of a step where these can be split, else train larger batches and
  * say so. On as many GPUs as were asked for, other dtypes too, where they are faster. Where nothing
- * of that fits, all settings that have values to search, but for the loss. And until something fits
- * without offloading, twice the GPUs again and again: how many it takes is told. Writes up to
- * REMEDIES of those that fit without giving memory back and returns their number: some on as many
+ * of that fits, all settings that have values to search, but for the loss. Never on more GPUs than
+ * --gpus may be.
+ *
+ * On how many GPUs it fits without offloading and without other dtypes is told: twice the GPUs
+ * again and again until something does, then halved between that and the last number on which
+ * nothing did. So on what is told something fits, and on one step less nothing was found. A step is
+ * a node, within one as many GPUs as were asked for; but a 32nd of what is halved, in whole steps,
+ * where that is more. Still fewer may do where memory does not fall with every step. What fits only
+ * by giving cached memory back does not count, here as everywhere: `fit` may say of fewer GPUs that
+ * it fits so.
+ *
+ * Writes up to REMEDIES of those that fit without giving memory back and returns their number: some
+ * on as many
  * GPUs, one in other dtypes, two on more, and what footnotes propose (padding.h, saved_views.h).
  * Those that train the same come first, of each kind most tokens a second and GPU, but of two that
  * are as fast to a hundredth the one with fewer changes. `config` is the model's. */

@@ -2,6 +2,7 @@
  * leave, and in whose words they can be; and that what fits is among what they are chosen from. */
 #include "families/families.h"
 #include "search/candidates.h"
+#include "search/changed.h"
 #include "search/numerics.h"
 #include "search/remedy.h"
 #include "settings/settings_resolve.h"
@@ -240,27 +241,114 @@ static void what_footnotes_propose_is_a_remedy(void **state)
     }
 }
 
-/* How many GPUs it takes without the host is told, and half of them are too few. */
+/* Bytes of what a remedy's words say, on so many GPUs; UINT64_MAX: it does not fit without giving
+ * memory back, or cannot be. */
+static uint64_t bytes_of(const struct settings *asked, const struct remedy *r, uint32_t gpus,
+                         uint64_t capacity)
+{
+    struct settings s = *asked;
+    struct job job;
+    struct machine machine;
+    bool after_release = true;
+    char change[sizeof r->change], number[16];
+    struct err err = {0};
+    memcpy(change, r->change, sizeof change);
+    for (char *at = strtok(change, " "); at; at = strtok(NULL, " "))
+        set(&s, at, strtok(NULL, " "));
+    snprintf(number, sizeof number, "%u", gpus);
+    set(&s, "gpus", number);
+    assert_int_equal(settings_resolve(&s, &job, &machine, &err), ERR_OK);
+    const uint64_t bytes = changed_device_bytes(&s, &job.config, &machine, &after_release, &err);
+    settings_release(&job, &machine);
+    return bytes && bytes <= capacity && !after_release ? bytes : UINT64_MAX;
+}
+
+static const struct remedy *fewest_of(const struct remedy *found, uint32_t count)
+{
+    const struct remedy *fewest = NULL;
+    for (uint32_t i = 0; i < count; i++)
+        if (!found[i].offloads && !found[i].recasts && (!fewest || found[i].gpus < fewest->gpus))
+            fewest = &found[i];
+    return fewest;
+}
+
+/* How many GPUs it takes without the host is told, to the node: with a node less what is told does
+ * not fit, nor does anything else. */
 static void the_fewest_gpus_are_told(void **state)
 {
-    struct remedy found[REMEDIES];
-    struct settings s = settings_of("fsdp2");
-    uint64_t capacity;
-    uint32_t gpus = UINT32_MAX;
-    char half[16];
+    static const struct {
+        const char *model, *gpus, *seq;
+        uint32_t fewer; /* a step */
+    } cases[] = {
+        {"llama-3.1-405b", "8", "2048", 8}, {"llama-3.1-70b", "8", "4096", 8},
+        {"llama-3.1-70b", "4", "2048", 8},  {"llama-3.1-8b", "1", "2048", 1},
+        {"qwen3-32b", "2", "4096", 2},
+    };
+    uint32_t between = 0; /* two powers of two */
     (void)state;
-    set(&s, "model", "llama-3.1-405b");
-    set(&s, "seq", "2048");
-    uint32_t count = find(&s, NULL, found, &capacity);
-    for (uint32_t i = 0; i < count; i++)
-        if (!found[i].offloads && !found[i].recasts && found[i].gpus < gpus)
-            gpus = found[i].gpus;
-    assert_true(gpus > 64 && gpus <= 1024 && (gpus & (gpus - 1)) == 0);
-    snprintf(half, sizeof half, "%u", gpus / 2);
-    set(&s, "gpus", half);
-    count = find(&s, NULL, found, &capacity);
-    for (uint32_t i = 0; i < count; i++)
-        assert_true(found[i].gpus > gpus / 2 || found[i].offloads || found[i].recasts);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct remedy found[REMEDIES], fewer[REMEDIES];
+        struct settings s = settings_of("fsdp2");
+        uint64_t capacity;
+        char number[16];
+        set(&s, "model", cases[i].model);
+        set(&s, "gpus", cases[i].gpus);
+        set(&s, "seq", cases[i].seq);
+        const struct remedy *told = fewest_of(found, find(&s, NULL, found, &capacity));
+        assert_non_null(told);
+        between += (told->gpus & (told->gpus - 1)) != 0;
+        const uint32_t less = told->gpus - cases[i].fewer;
+        assert_true(told->gpus > cases[i].fewer && less >= s.job.strategy.world);
+        assert_int_equal(bytes_of(&s, told, told->gpus, capacity), told->device_bytes);
+        assert_true(bytes_of(&s, told, less, capacity) == UINT64_MAX);
+        snprintf(number, sizeof number, "%u", less);
+        set(&s, "gpus", number);
+        told = fewest_of(fewer, find(&s, NULL, fewer, &capacity));
+        assert_true(!told || told->gpus > less);
+    }
+    assert_true(between > 1);
+}
+
+/* What is told can be typed: --gpus has a largest value. */
+static void no_more_gpus_are_told_than_can_be_asked_for(void **state)
+{
+    static const char *const asked[] = {"524288", "262144", "1000000"};
+    uint32_t more = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        struct remedy found[REMEDIES];
+        struct settings s = settings_of("fsdp2");
+        uint64_t capacity;
+        const double most = settings_find(&s, "gpus", NULL)->numbers[0].most;
+        set(&s, "gpus", asked[i]);
+        set(&s, "replicate", i == 2 ? "125000" : "32768");
+        set(&s, "micro-batch", "2");
+        const uint32_t count = find(&s, NULL, found, &capacity);
+        assert_in_range(count, 1, REMEDIES);
+        for (uint32_t k = 0; k < count; k++) {
+            assert_true(found[k].gpus <= most);
+            more += found[k].gpus > s.job.strategy.world;
+        }
+    }
+    assert_true(more > 0);
+}
+
+/* Of what is refused it is not said that it fits by giving memory back, whatever was there before.
+ */
+static void what_is_refused_fits_in_no_way(void **state)
+{
+    struct settings s = settings_of("fsdp2");
+    struct job job;
+    struct machine machine;
+    bool after_release = true;
+    struct err err = {0};
+    (void)state;
+    assert_int_equal(settings_resolve(&s, &job, &machine, &err), ERR_OK);
+    set(&s, "replicate", "3"); /* of 8 */
+    assert_int_equal(changed_device_bytes(&s, &job.config, &machine, &after_release, &err), 0);
+    assert_false(after_release);
+    assert_true(err.text[0]);
+    settings_release(&job, &machine);
 }
 
 /* Somebody who knows no other system, nor checkpointing. */
@@ -426,6 +514,8 @@ int main(void)
         cmocka_unit_test(other_numerics_are_the_last_resort),
         cmocka_unit_test(what_footnotes_propose_is_a_remedy),
         cmocka_unit_test(the_fewest_gpus_are_told),
+        cmocka_unit_test(no_more_gpus_are_told_than_can_be_asked_for),
+        cmocka_unit_test(what_is_refused_fits_in_no_way),
         cmocka_unit_test(remedies_are_in_words_that_are_known),
         cmocka_unit_test(zeros_own_offloading_is_a_remedy),
         cmocka_unit_test(what_fits_is_found_whatever_becomes_of_the_rest),
