@@ -403,8 +403,7 @@ static void print_why(FILE *file, const struct tuned *t)
         if (!r->possible)
             fprintf(file, "necessary: %s does not go with the rest\n", usual);
         else if (r->after_release)
-            fprintf(file,
-                    "necessary: without it, it fits only by flushing the allocator's cache\n");
+            fprintf(file, "necessary: without it, it fits only by giving cached memory back\n");
         else if (!r->fits_host)
             fprintf(file, "necessary: with %s it takes %.2f of %.2f GiB of the host\n", usual,
                     gib(r->host_needed_bytes), gib(t->host_capacity_bytes));
@@ -472,7 +471,7 @@ static void print_found(FILE *file, const struct tuned *t, const struct found *f
     numerics_of(t, found, numerics);
     fprintf(file, "  %9.4g s  %+6.1f %%  %7.2f GiB  %s%s%s\n", found->step_s,
             100 * (found->step_s / fastest_of(t)->step_s - 1), gib(found->device_bytes),
-            *options ? options : "no more", numerics[0] ? "; " : "", numerics);
+            *options ? options : "(nothing else)", numerics[0] ? "; " : "", numerics);
 }
 
 static void print_rows(FILE *file, const struct tuned *t, const char *title,
@@ -641,7 +640,10 @@ static void print_no_choice(FILE *file, const struct tuned *t, const struct styl
 {
     print_nothing(file, t, s);
     if (!t->remedy_count) {
-        fprintf(file, "\n  nor does it with other numerics or up to eight times the GPUs\n");
+        fprintf(file,
+                "\n  nor does it with other numerics or up to %d times the GPUs, nor on up to %d "
+                "times without offloading\n",
+                REMEDY_TIMES, REMEDY_TIMES_ON_GPU);
         remedies_unsearched_print(file, &t->space.grids[0].base);
     }
     remedies_print(file, s, "what would fit", t->remedies, t->remedy_count);
