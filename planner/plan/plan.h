@@ -11,8 +11,8 @@
  *     optimizer ; free ... ; mark "end"
  *
  * A free is issued where the host drops the last reference. It names the lane that the buffer was
- * allocated on; or another one, whose work still uses the memory (PyTorch's record_stream): then the
- * buffer is gone, but its block comes back to the pool only when that lane is done with it
+ * allocated on; or another one, whose work still uses the memory (PyTorch's record_stream): then
+ * the buffer is gone, but its block comes back to the pool only when that lane is done with it
  * (memory/deferred.h). A `use` before such a free names one lane more that has to be done.
  *
  * The program is one step that can be repeated. `resident` buffers (sharded parameters, optimizer
