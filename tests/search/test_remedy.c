@@ -165,7 +165,7 @@ static void remedies_are_worth_telling(void **state)
         uint64_t capacity;
         set(&s, "gpus", asked[c][0]);
         set(&s, "micro-batch", asked[c][1]);
-        const uint32_t count = find(&s, NULL, found, &capacity);
+        uint32_t count = find(&s, NULL, found, &capacity);
         assert_in_range(count, 1, REMEDIES);
         for (uint32_t i = 0; i < count; i++) {
             const struct remedy *r = &found[i];
@@ -233,7 +233,7 @@ static void what_footnotes_propose_is_a_remedy(void **state)
         set(&s, "gpus", cases[i][1]);
         set(&s, "micro-batch", cases[i][2]);
         set(&s, "checkpointing", cases[i][3]);
-        const uint32_t count = find(&s, NULL, found, &capacity);
+        uint32_t count = find(&s, NULL, found, &capacity);
         const struct remedy *proposed = remedy_of(found, count, cases[i][4]);
         assert_non_null(proposed);
         assert_true(proposed->changes == 1 && proposed->device_bytes <= capacity);
@@ -294,7 +294,8 @@ static void the_fewest_gpus_are_told(void **state)
         set(&s, "model", cases[i].model);
         set(&s, "gpus", cases[i].gpus);
         set(&s, "seq", cases[i].seq);
-        const struct remedy *told = fewest_of(found, find(&s, NULL, found, &capacity));
+        uint32_t count = find(&s, NULL, found, &capacity);
+        const struct remedy *told = fewest_of(found, count);
         assert_non_null(told);
         between += (told->gpus & (told->gpus - 1)) != 0;
         const uint32_t less = told->gpus - cases[i].fewer;
@@ -303,7 +304,8 @@ static void the_fewest_gpus_are_told(void **state)
         assert_true(bytes_of(&s, told, less, capacity) == UINT64_MAX);
         snprintf(number, sizeof number, "%u", less);
         set(&s, "gpus", number);
-        told = fewest_of(fewer, find(&s, NULL, fewer, &capacity));
+        count = find(&s, NULL, fewer, &capacity);
+        told = fewest_of(fewer, count);
         assert_true(!told || told->gpus > less);
     }
     assert_true(between > 1);
@@ -323,7 +325,7 @@ static void no_more_gpus_are_told_than_can_be_asked_for(void **state)
         set(&s, "gpus", asked[i]);
         set(&s, "replicate", i == 2 ? "125000" : "32768");
         set(&s, "micro-batch", "2");
-        const uint32_t count = find(&s, NULL, found, &capacity);
+        uint32_t count = find(&s, NULL, found, &capacity);
         assert_in_range(count, 1, REMEDIES);
         for (uint32_t k = 0; k < count; k++) {
             assert_true(found[k].gpus <= most);
