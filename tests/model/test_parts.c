@@ -135,7 +135,9 @@ static void a_type_that_is_not_known_is_answered_shortly(void **state)
          "model.stream.json.gz"},
         {"{\"model_type\": \"zzzzzzzz\"}",
          "text: \"model_type\": \"zzzzzzzz\" is not known: `shardplan models` lists those that are "
-         "known; any other model is recorded once, and the recording planned: tools/record.py --hf "
+         "known; any other model is recorded once, by a Python that has torch and transformers, "
+         "and "
+         "the recording planned: tools/record.py --hf "
          "text --seq 2048 --batch 1 -o model.stream.json.gz"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
