@@ -131,7 +131,8 @@ static void a_type_that_is_not_known_is_answered_shortly(void **state)
         {"{\"model_type\": \"qwen4_moe\"}",
          "text: \"model_type\": \"qwen4_moe\" is not known; did you mean qwen2_moe, qwen3_moe, "
          "glm4_moe? `shardplan models` lists those that are known; any other model is recorded "
-         "once, and the recording planned: tools/record.py --hf text --seq 2048 --batch 1 -o "
+         "once, by a Python that has torch and transformers, and the recording planned: "
+         "tools/record.py --hf text --seq 2048 --batch 1 -o "
          "model.stream.json.gz"},
         {"{\"model_type\": \"zzzzzzzz\"}",
          "text: \"model_type\": \"zzzzzzzz\" is not known: `shardplan models` lists those that are "
