@@ -56,7 +56,7 @@ static bool is_on(const struct import *im, const struct plugin *plugin)
     for (const char *const *key = plugin->keys; *key; key++) {
         const struct node *node = import_node(im, *key);
         const char *text = node ? node->text : NULL;
-        if (text && node_loose_bool(text, &text) ? strcmp(text, "true") == 0 : text != NULL)
+        if (text && (!node_loose_bool(text, &text) || strcmp(text, "true") == 0))
             return true;
         said = said || node;
     }

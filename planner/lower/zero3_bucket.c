@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+enum { PADS_EACH = 1024 }; /* of a parameter, at most, that are tensors of their own */
+
 /* What pads a rank's piece of a gradient to a whole part, in elements. */
 static uint64_t missing_of(const struct lowering *low, uint32_t p, uint32_t rank)
 {
@@ -36,7 +38,6 @@ static uint32_t new_pads_at_once(struct lowering *low, uint32_t p, uint32_t firs
  * parameters have none, and of those that have, only the last ranks. Where it is more than
  * PADS_EACH of a parameter, which nobody has recorded, a step would be millions of tensors of a few
  * bytes: they are one. Returns how many there are, in a list of the lowering's. */
-enum { PADS_EACH = 1024 };
 static uint32_t fill_up(struct lowering *low, uint32_t **out)
 {
     const struct zero3 *z = zero3_of(low);

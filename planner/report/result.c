@@ -352,7 +352,7 @@ static void print_assumed(FILE *file, const struct style *s, const struct settin
                           const struct job *job)
 {
     static const char *const names[] = {"seq", "checkpointing"};
-    const char *before = "assumed: ";
+    bool any = false;
     char text[NUMBER_TEXT];
     if (job->config.recording)
         return; /* which says what it is of */
@@ -360,11 +360,11 @@ static void print_assumed(FILE *file, const struct style *s, const struct settin
         const struct setting *row = settings_find(settings, names[i], NULL);
         if (!row || settings_is_given(settings, row))
             continue;
-        fprintf(file, "%s%s--%s %s%s", s->dim, before, names[i],
+        fprintf(file, "%s%s--%s %s%s", s->dim, any ? " " : "assumed: ", names[i],
                 settings_get(settings, names[i], text), s->off);
-        before = " ";
+        any = true;
     }
-    if (*before == ' ')
+    if (any)
         fputc('\n', file);
 }
 

@@ -58,10 +58,10 @@ struct remedy_progress { /* of a search: says where it looks, and how much of th
  * it fits so.
  *
  * Writes up to REMEDIES of those that fit without giving memory back and returns their number: some
- * on as many
- * GPUs, one in other dtypes, two on more, and what footnotes propose (padding.h, saved_views.h).
- * Those that train the same come first, of each kind most tokens a second and GPU, but of two that
- * are as fast to a hundredth the one with fewer changes. `config` is the model's. */
+ * on as many GPUs, one in other dtypes, two on more, and what footnotes propose (padding.h,
+ * saved_views.h). Those that train the same come first, of each kind most tokens a second and GPU,
+ * but of two that are as fast to a hundredth the one with fewer changes. `config` is the model's.
+ */
 uint32_t remedies_find(const struct settings *settings, const struct model_config *config,
                        const struct machine *machine, struct remedy_progress progress,
                        struct remedy found[REMEDIES]);
