@@ -75,15 +75,6 @@ static const char *stem_of(const char *name, char *stem, size_t size)
     return stem;
 }
 
-bool recorded_in_order(const struct operand *operand, const struct strides *strides)
-{
-    uint64_t step = 1;
-    for (uint32_t d = operand->shape.rank; d-- > 0; step *= operand->shape.dim[d])
-        if (operand->shape.dim[d] != 1 && strides->of[d] != step)
-            return false;
-    return true;
-}
-
 static void keep(struct recording *r, const struct aten_kernel *made, struct recorded_call *call)
 {
     const uint32_t count = (uint32_t)made->kernel.ins + made->kernel.outs;

@@ -83,7 +83,4 @@ enum err_code recording_line(const struct recording *recording,
 /* Reads the table "calls" of the header. */
 enum err_code recording_read_calls(struct recording *recording, struct err *err);
 
-/* Whether elements are one after the other in the order of dims (torch's is_contiguous). */
-bool recorded_in_order(const struct operand *operand, const struct strides *strides);
-
 #endif

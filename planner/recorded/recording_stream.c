@@ -15,6 +15,7 @@
  * An engine that has the loss (tape_options.scaled_loss) divides it by the micro-batches and
  * multiplies it by a scale, so that the gradient which was recorded first is now the result of two
  * more nodes. */
+#include "base/layout.h"
 #include "graph/attention_scratch.h"
 #include "recorded/recording_steps.h"
 
@@ -353,7 +354,8 @@ static uint32_t made_before(struct making *m, uint32_t birth)
         return GRAPH_NONE;
     if (kind == RECORDED_SELECT)
         return find_selected(m, x, &type->shape);
-    if (kind == RECORDED_GROUP_NORM_BACKWARD && !recorded_in_order(x, call->strides))
+    const struct strides rows = layout_of_rows(&x->shape, 0);
+    if (kind == RECORDED_GROUP_NORM_BACKWARD && !layout_same(&x->shape, call->strides, &rows))
         return add_scratch(m, shape_bytes(&x->shape, (enum dtype)x->dtype));
     return GRAPH_NONE;
 }
