@@ -2,9 +2,11 @@
  * status and a sentence, leaves whole files or none, and no checkpoint is lost.
  *
  * tests/faults/fault.c, preloaded, lets the n-th call of a kind fail: for every n where there are
- * few, else for the first ones and some of the rest; for eight times as many under `make soak`. */
+ * few, else for the first ones and some of the rest; for sixteen times as many under `make soak`.
+ */
 #include "tests/support/folder.h"
 #include "tests/support/program.h"
+#include "tests/support/soak.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +21,7 @@
 
 #include <cmocka.h>
 
-enum { FEW = 16, SAMPLES = 16, SOAK_TIMES = 8 };
+enum { FEW = 8, SAMPLES = 8, SOAK_TIMES = 16 };
 
 static char folder[] = "/tmp/shardplan_faults.XXXXXX";
 
@@ -57,7 +59,7 @@ static unsigned long calls_of(const char *fault, const char *program, const char
 /* The next number of a call to try: all at first, then some. */
 static unsigned long after(unsigned long n, unsigned long calls)
 {
-    const unsigned long times = getenv("SOAK_JOBS") ? SOAK_TIMES : 1;
+    const unsigned long times = is_soak() ? SOAK_TIMES : 1;
     if (n < FEW * times || calls < 2 * FEW * times)
         return n + 1;
     return n + 1 + (calls - FEW * times) / (SAMPLES * times);

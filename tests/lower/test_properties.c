@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { JOBS = 5000, SEED = 20261121 };
+enum { JOBS = 2500, SEED = 20261121 };
 
 static int jobs = JOBS; /* or SOAK_JOBS */
 

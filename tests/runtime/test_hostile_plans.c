@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { SEED = 20261122, MUTANTS = 100 };
+enum { SEED = 20261122, MUTANTS = 50 };
 
 static int make_folder(void **state)
 {

@@ -6,6 +6,7 @@
 #include "search/numerics.h"
 #include "search/remedy.h"
 #include "settings/settings_resolve.h"
+#include "tests/support/soak.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -291,6 +292,8 @@ static void the_fewest_gpus_are_told(void **state)
         struct settings s = settings_of("fsdp2");
         uint64_t capacity;
         char number[16];
+        if (!is_taken(i, 2, 1))
+            continue;
         set(&s, "model", cases[i].model);
         set(&s, "gpus", cases[i].gpus);
         set(&s, "seq", cases[i].seq);
@@ -308,7 +311,7 @@ static void the_fewest_gpus_are_told(void **state)
         told = fewest_of(fewer, count);
         assert_true(!told || told->gpus > less);
     }
-    assert_true(between > 1);
+    assert_true(between > 0);
 }
 
 /* What is told can be typed: --gpus has a largest value. */

@@ -29,7 +29,7 @@
 
 #include <cmocka.h>
 
-enum { LINES = 120, SEED = 20261123, SHOWN = 10 };
+enum { LINES = 60, SEED = 20261123, SHOWN = 10 };
 
 /* ---- drawing ---- */
 

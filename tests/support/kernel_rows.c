@@ -82,13 +82,19 @@ struct kernel_row *kernel_rows_read(const char *table, enum clock clock, size_t 
         kernel_csv_open(path, &cells, &csv, &err) != ERR_OK)
         fail(&err);
     struct kernel_row *rows = xmalloc((2 * (size_t)cells.rows + 1) * sizeof *rows);
+    struct profile profile = {.name = ""};
+    const char *last = NULL; /* the GPU that it is of: rows of one follow each other */
     *count = 0;
     for (uint32_t i = 0; i < cells.rows; i++) {
         struct kernel_row row = {.name = ""};
         struct kernel_csv_row out;
-        struct profile profile;
         double backward_s;
-        find(cell(&csv, i, "gpu"), clock, &profile, &err);
+        const char *gpu = cell(&csv, i, "gpu");
+        if (!last || strcmp(gpu, last) != 0) {
+            profile_free(&profile);
+            find(gpu, clock, &profile, &err);
+            last = gpu;
+        }
         snprintf(row.gpu, sizeof row.gpu, "%s", profile.name);
         name_row(&csv, i, &row);
         if (kernel_csv_predict(&csv, i, &profile, &out, &err) != ERR_OK)
@@ -103,8 +109,8 @@ struct kernel_row *kernel_rows_read(const char *table, enum clock clock, size_t 
                 out.seconds - out.backward_s);
             add(rows, count, &row, class, ", backward", backward_s, out.backward_s);
         }
-        profile_free(&profile);
     }
+    profile_free(&profile);
     csv_table_free(&cells);
     return rows;
 }

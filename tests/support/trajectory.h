@@ -8,7 +8,7 @@
 
 /* A recording has so many steps. Most runs do some of them: what a strategy does, it has done by
  * then, and optimizers carried over. */
-enum { TRAJECTORY_STEPS = 20, TRAJECTORY_SOME = 8 };
+enum { TRAJECTORY_STEPS = 20, TRAJECTORY_SOME = 4 };
 
 /* Set-up and tear-down of a group of tests: what tests/data/numerics/NAME.json has recorded, and a
  * folder, in which plans are not drawn: that would take longer than all else of most. */
