@@ -95,6 +95,14 @@ static void print_title(FILE *file, const struct style *s, const struct sweep_qu
     fputs("\n\n", file);
 }
 
+static bool any_after_release(const struct sweep *sweep, const struct sweep_question *q)
+{
+    for (uint32_t i = 0; i < sweep_rows(sweep, q); i++)
+        if (sweep_row(sweep, q, i).point->after_release)
+            return true;
+    return false;
+}
+
 /* ---- tables ---- */
 
 struct columns {
@@ -184,6 +192,12 @@ static void print_table(FILE *file, const struct style *s, const struct sweep *s
 
 /* ---- heat maps ---- */
 
+/* Behind a number: of columns that end alike, one is what most have. */
+static const char *mark_of(const struct point *p, bool best)
+{
+    return p->after_release ? (best ? "~*" : "~") : best ? "*" : " ";
+}
+
 /* "7,567", "(80.94)", "-": what does not fit in parentheses, what is refused a dash. */
 static void print_cell(FILE *file, const struct style *s, const struct sweep_point *at,
                        enum point_measure show, bool marked, bool searches)
@@ -201,9 +215,9 @@ static void print_cell(FILE *file, const struct style *s, const struct sweep_poi
         snprintf(text, sizeof text, "(%.2f)", value);
     else if (show == MEASURE_TOKENS)
         snprintf(text, sizeof text, "%s%s", style_grouped((uint64_t)(value + 0.5), number),
-                 marked ? "*" : " ");
+                 mark_of(p, marked));
     else
-        snprintf(text, sizeof text, "%.2f%s", value, marked ? "*" : " ");
+        snprintf(text, sizeof text, "%.2f%s", value, mark_of(p, marked));
     fprintf(file, " %s%*s%s",
             marked                          ? s->good
             : p->verdict == POINT_FITS      ? ""
@@ -233,8 +247,14 @@ static void print_map(FILE *file, const struct style *s, const struct sweep *swe
         }
         fputc('\n', file);
     }
-    if (!q->searches && sweep->fits + sweep->refused < sweep->count)
-        fputs("\n  *: the best; (in parentheses): does not fit\n", file);
+    if (q->searches)
+        return;
+    const bool some_not = sweep->fits + sweep->refused < sweep->count;
+    const bool some_late = any_after_release(sweep, q);
+    if (some_not || some_late)
+        fprintf(file, "\n  *: the best%s%s\n",
+                some_late ? "; ~: fits only by giving cached memory back, expect slow steps" : "",
+                some_not ? "; (in parentheses): does not fit" : "");
 }
 
 /* Each reason once, with the first pair it holds for. */
@@ -393,14 +413,6 @@ static const struct point *beyond_host(const struct sweep *sweep, const struct s
             most = p;
     }
     return most;
-}
-
-static bool any_after_release(const struct sweep *sweep, const struct sweep_question *q)
-{
-    for (uint32_t i = 0; i < sweep_rows(sweep, q); i++)
-        if (sweep_row(sweep, q, i).point->after_release)
-            return true;
-    return false;
 }
 
 void sweep_print(FILE *file, const struct sweep_question *question, const struct sweep *sweep)

@@ -87,6 +87,10 @@ static void two_axes_make_a_map(void **state)
         "device, GiB");
     expect_says(shardplan("sweep " TOY " --over gpus=4,6 --over replicate=2,3"), 0,
                 "-: --replicate 3 does not divide --gpus 4 (gpus 4, replicate 3)");
+    expect_says(shardplan("sweep llama-3.1-8b --gpus 8 --gpu h100 --over seq=6k,8k --over "
+                          "checkpointing=none,full"),
+                0, "*: the best; ~: fits only by giving cached memory back, expect slow steps\n");
+    assert_non_null(strstr(program_output(), "~*  "));
 }
 
 static void a_search_says_what_does_not_fit(void **state)
