@@ -315,13 +315,15 @@ static void print_values(FILE *file, const struct sweep_question *q, uint32_t po
                 q->axes[i].values[sweep_index(q, point, i)]);
 }
 
-/* What the best is set beside: the first that fits or, where that is the best, the next best. */
+/* What the best is set beside: the first that fits or, where that is the best, the next best. Where
+ * the best need not give cached memory back, neither does that; SWEEP_NONE: there is none. */
 static uint32_t rival_of(const struct sweep *sweep)
 {
+    const bool late = sweep->points[sweep->best].point.after_release;
     uint32_t first = SWEEP_NONE, next = SWEEP_NONE;
     for (uint32_t i = sweep->count; i-- > 0;) {
         const struct point *p = &sweep->points[i].point;
-        if (p->verdict != POINT_FITS)
+        if (p->verdict != POINT_FITS || (p->after_release && !late))
             continue;
         first = i;
         if (i != sweep->best &&
@@ -341,9 +343,13 @@ static void print_best(FILE *file, const struct sweep *sweep, const struct sweep
             return;
         }
     const uint32_t rival = rival_of(sweep);
-    const struct point *p = &sweep->points[sweep->best].point, *r = &sweep->points[rival].point;
     fputs("\n  best: ", file);
     print_values(file, q, sweep->best);
+    if (rival == SWEEP_NONE) {
+        fputs(": the only one that fits without giving cached memory back\n", file);
+        return;
+    }
+    const struct point *p = &sweep->points[sweep->best].point, *r = &sweep->points[rival].point;
     fprintf(file, ": %.1f %% more tokens/s of a GPU than ",
             100 * (p->tokens_per_s / r->tokens_per_s - 1));
     print_values(file, q, rival);

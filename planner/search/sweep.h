@@ -31,7 +31,8 @@ struct sweep_point {
 struct sweep {
     struct sweep_point *points; /* (count) the last axis varies fastest: owned, sweep_free */
     uint32_t count;
-    uint32_t best; /* the point that fits with most tokens/s of a GPU, the first of equals;
+    uint32_t best; /* the point that fits with most tokens/s of a GPU, the first of equals: of those
+                      that need not give cached memory back (point.h), if there are any;
                       SWEEP_NONE: none fits, or there is nothing to choose */
     uint32_t fits, refused;
     struct turn turn; /* of a search without axes: owned */
