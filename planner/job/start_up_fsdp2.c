@@ -98,17 +98,21 @@ static uint32_t allocate_unpadded(struct program *p, uint32_t param)
 }
 
 /* to_empty allocates what a rank has without padding, for each module that has it: a head that is
- * tied gets its own ... */
+ * tied, too, whose parameter is swapped for what it gets (torch.utils.swap_tensors): what it had
+ * until then dies ... */
 static void empty_param(struct program *p, uint32_t param)
 {
     p->shard[param] = allocate_unpadded(p, param);
 }
 
-static void empty_head(struct program *p, const struct plan_unit *unit)
+static void empty_head(struct program *p)
 {
     const uint32_t twice = start_up_tied(p->of, p->tied);
-    if (twice != NONE && &p->of->units[p->of->params[twice].unit] == unit)
-        p->untied = allocate_unpadded(p, twice);
+    if (twice == NONE)
+        return;
+    const uint32_t before = p->shard[twice];
+    empty_param(p, twice);
+    start_up_dies(p, before);
 }
 
 /* ... and reset_sharded_param gives those a padded copy that need it, and the host's a pinned one.
@@ -136,12 +140,11 @@ static void empty_and_pad_unit(struct program *p, const struct plan_unit *unit)
 {
     for (uint32_t i = 0; i < unit->params; i++)
         empty_param(p, param_of(p, unit, i));
-    empty_head(p, unit);
     pad_unit(p, unit);
 }
 
 /* Modules in the order of registration: a unit where its first parameter is, the root's own
- * parameters between them, and padded behind all. */
+ * parameters between them, a head behind the blocks, and the root's padded behind all. */
 static void initialise_meta(struct program *p)
 {
     const struct plan *of = p->of;
@@ -154,10 +157,8 @@ static void initialise_meta(struct program *p)
             empty_and_pad_unit(p, unit);
         done[of->params[i].unit] = true;
     }
-    each_unit(p, true, empty_head);
+    empty_head(p);
     start_up_module_buffers(p, is_offloaded(p) ? LANE_HOST : LANE_COMPUTE, NULL);
-    if (p->untied != NONE)
-        start_up_dies(p, p->untied);
     each_unit(p, true, pad_unit);
     free(done);
 }
@@ -222,8 +223,21 @@ static uint32_t to_device(struct program *p, const struct plan_piece *piece)
     return to;
 }
 
-/* A DTensor is gathered into a tensor of padded shards, of which the whole one is a view; rank 0
- * copies that. */
+/* What was gathered by columns lies rank by rank: it is put together in another tensor, beside it
+ * (all_gather_tensor of torch's _functional_collectives.py, gather_dim 1). */
+static uint32_t in_columns(struct program *p, uint32_t gathered)
+{
+    const struct buffer of = p->plan->buffers[gathered];
+    const enum dtype dtype = (enum dtype)of.dtype;
+    const uint32_t out =
+        start_up_born(p, LANE_COMPUTE, CATEGORY_ALL_GATHER, dtype, of.bytes / dtype_bytes(dtype));
+    start_up_copy(p, PLAN_COMPUTE, gathered, out);
+    start_up_dies(p, gathered);
+    return out;
+}
+
+/* A DTensor is gathered into a tensor of padded shards, of which, by rows, the whole one is a view;
+ * rank 0 copies that. */
 static void gather_piece(struct program *p, const struct plan_piece *piece)
 {
     const enum dtype dtype = start_up_dtype(p->of, piece);
@@ -241,9 +255,10 @@ static void gather_piece(struct program *p, const struct plan_piece *piece)
     const uint32_t in = own == padded
                             ? start_up_buffer(p, LANE_COMPUTE, CATEGORY_ALL_GATHER, dtype, padded)
                             : start_up_born(p, LANE_COMPUTE, CATEGORY_ALL_GATHER, dtype, padded);
-    const uint32_t whole =
-        start_up_born(p, LANE_COMPUTE, CATEGORY_ALL_GATHER, dtype, padded * ranks);
+    uint32_t whole = start_up_born(p, LANE_COMPUTE, CATEGORY_ALL_GATHER, dtype, padded * ranks);
     start_up_move(p, PLAN_ALL_GATHER, WORK_ALL_GATHER, in, whole, piece->group);
+    if (piece->placement.kind == PLACEMENT_COLUMNS)
+        whole = in_columns(p, whole);
     if (own != padded)
         start_up_dies(p, in);
     if (moved != NONE)

@@ -142,16 +142,16 @@ void start_up_module_buffers(struct program *p, uint8_t pool, uint32_t *made)
     }
 }
 
-/* The whole model as its constructor leaves it. A head that is tied is made before it is. */
+/* The whole model as its constructor leaves it. A head that is tied is made before it is: last. */
 void start_up_construct(struct program *p, uint8_t pool, uint32_t *buffers)
 {
     const uint32_t twice = start_up_tied(p->of, p->tied);
     for (uint32_t i = 0; i < p->of->param_count; i++)
         start_up_whole_param(p, i, pool);
+    start_up_module_buffers(p, pool, buffers);
     if (twice != NONE)
         start_up_dies(p, start_up_born(p, pool, CATEGORY_PARAM, made_in(p, twice),
                                        start_up_elements(p->of, twice)));
-    start_up_module_buffers(p, pool, buffers);
 }
 
 void start_up_move_param(struct program *p, uint32_t param)

@@ -24,7 +24,6 @@ struct program {
     uint32_t *kept;      /* (the step's buffers) the same buffer here, of a checkpoint; NONE */
     bool *gone;          /* (the step's buffers) let go for good: they come back behind the end */
     uint32_t *buffers;   /* (module buffers) on the host, until they are moved */
-    uint32_t untied;     /* the head's own part, while it has one; NONE */
     uint32_t *alive;     /* of buffers, in the order of birth; NONE: dead */
     uint32_t alive_count, alive_cap;
 };

@@ -53,7 +53,6 @@ struct plan *start_up_program(const struct start_up_job *job, enum start_up_way 
     const struct start_up_method *method = start_up_method(job, way);
     struct program p = {
         .job = job, .of = plan, .plan = plan_new(), .tied = job->tied, .first = first};
-    p.untied = NONE;
     for (uint32_t i = 0; i < plan->param_count; i++)
         p.has_states |= plan_piece(plan, i, PIECE_EXP_AVG) != NULL;
     p.full = none(plan->param_count);

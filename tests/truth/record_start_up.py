@@ -49,6 +49,9 @@ DEVICE = torch.device("cuda:0")
 LLAMA = {"kind": "llama", "dim": 64, "layers": 3, "heads": 4, "kv_heads": 2, "ffn": 176, "vocab": 251,
          "batch": 2, "seq": 32}
 GPT2 = {"kind": "gpt2", "dim": 60, "layers": 2, "heads": 4, "vocab": 130, "batch": 2, "seq": 24}
+ROWS = {"kind": "llama", "dim": 48, "layers": 2, "heads": 3, "kv_heads": 1, "ffn": 176, "vocab": 252, "batch": 1, "seq": 16}
+TIED = {**ROWS, "tied": True}
+TIED_ODD = {**TIED, "vocab": 251}
 ODD = {**LLAMA, "dim": 30, "heads": 3, "kv_heads": 3, "ffn": 37, "vocab": 101}
 CASES = (
     ("llama-4", LLAMA, {"world": 4}),
@@ -71,6 +74,15 @@ CASES = (
     ("offload-odd-7-rank-6", ODD, {"world": 7, "rank": 6, "offload": "cpu"}),
     ("offload-gpt2-7-rank-2", GPT2, {"world": 7, "rank": 2, "offload": "cpu"}),
     ("offload-llama-1", LLAMA, {"world": 1, "offload": "cpu"}),
+    ("tied-4", TIED, {"world": 4}),
+    ("tied-columns-4", TIED, {"world": 4, "shard_dim": 1}),
+    ("columns-4", ROWS, {"world": 4, "shard_dim": 1}),
+    ("tied-1", TIED, {"world": 1}),
+    ("tied-hsdp", TIED, {"world": 2, "replicate": 2}),
+    ("tied-torchtitan", TIED, {"world": 4, "units": "torchtitan"}),
+    ("tied-odd-4", TIED_ODD, {"world": 4}),
+    ("offload-tied-odd-4", TIED_ODD, {"world": 4, "offload": "cpu"}),
+    ("tied-hsdp-columns", TIED, {"world": 2, "replicate": 2, "shard_dim": 1}),
 )
 
 
