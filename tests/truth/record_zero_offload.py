@@ -101,6 +101,15 @@ def told_tensor(tensor):
     return call
 
 
+def number_put(setitem):
+    """Tensor.__setitem__, which makes a tensor of a number as for a GPU, on the host, and on meta in another way."""
+    def call(self, index, value):
+        if self.is_meta and isinstance(value, (bool, int, float)):
+            value = torch.tensor(value, dtype=self.dtype, device=DEVICE)
+        setitem(self, index, value)
+    return call
+
+
 class FusedNorm(torch.autograd.Function):
     """The node that F.rms_norm has on a GPU; torch lets nobody register a kernel of meta's for it (models.py)."""
 
@@ -211,7 +220,8 @@ class TwoPlaces(record_zero.Unfilled):
             return func(*args, **kwargs)
         if func is aten.copy_.default:
             return args[0]
-        return empty(args[0], kwargs.get("dtype") or args[0].dtype, device)
+        return torch.empty_like(args[0], dtype=kwargs.get("dtype"), device=device,     # dense, of what is expanded or cut too
+                                memory_format=kwargs.get("memory_format"))
 
     @staticmethod
     def told(func, args, kwargs, tensors):
@@ -240,6 +250,7 @@ class ZeroOffload(record_zero.Zero):
             return super().make()
 
     def inputs(self, inputs):
+        inputs = super().inputs(inputs)
         return {k: t.to(DEVICE) for k, t in inputs.items()} if isinstance(inputs, dict) else [t.to(DEVICE) for t in inputs]
 
     def inner_optimizer(self, model):
@@ -268,6 +279,7 @@ def prepare():
     torch.nn.functional.rms_norm = fused_on_meta(torch.nn.functional.rms_norm)
     linear.get_accelerator = NoAutocast         # there is none on meta
     torch.tensor = told_tensor(torch.tensor)
+    torch.Tensor.__setitem__ = number_put(torch.Tensor.__setitem__)
     on_meta(get_accelerator())
     cpu_adam.CPUAdamBuilder = lambda: type("Builder", (), {"load": lambda self: NoAdam()})()
 
