@@ -95,6 +95,7 @@ static struct t5_block declare_block(struct graph *graph, const struct model_con
 static uint32_t t5_norm(struct graph *graph, uint32_t x, struct norm norm)
 {
     const enum dtype dtype = (enum dtype)graph->tensors[x].dtype;
+    x = op_call_input(graph, x); /* it reads x twice, and the sum behind it once more */
     const uint32_t upcast = op_to(graph, x, DTYPE_FP32);
     const uint32_t square = op_scalar(graph, OP_POW, upcast, 2.0F);
     if (upcast != x)
@@ -272,6 +273,12 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     return z;
 }
 
+/* What a block is called with by place, not by name: hooks pass it through a node. */
+static uint32_t called_with(struct graph *graph, uint32_t x)
+{
+    return op_call_input(graph, op_module_input(graph, x));
+}
+
 /* Declares and runs a stack on embedded tokens; returns its normed output. */
 static uint32_t run_stack(struct graph *graph, const struct model_config *c, struct t5_stack *stack,
                           uint32_t embedded, uint32_t layers)
@@ -281,10 +288,9 @@ static uint32_t run_stack(struct graph *graph, const struct model_config *c, str
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "%s.block.%u", stack->name, i);
         const struct t5_block block =
             declare_block(graph, c, stack, graph->modules[module].name, i == 0);
-        const uint32_t encoded =
-            stack->decoder ? op_module_input(graph, stack->encoded) : GRAPH_NONE;
+        const uint32_t encoded = stack->decoder ? called_with(graph, stack->encoded) : GRAPH_NONE;
         if (i > 0)
-            stack->bias = op_module_input(graph, stack->bias);
+            stack->bias = called_with(graph, stack->bias);
         graph_enter(graph, module, x);
         if (i > 0)
             graph_also_input(graph, module, stack->bias);
