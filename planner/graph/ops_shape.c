@@ -624,18 +624,35 @@ uint32_t op_sum_groups(struct graph *graph, uint32_t x, uint32_t group)
     return out;
 }
 
+/* The only row of a gradient, read again and again: strides say that in any shape. */
+static void give_only_row(struct tape *tape, struct shape with_ones, const struct graph_op *op,
+                          const struct shape *shape)
+{
+    struct operand grad = tape_grad(tape, op, 0);
+    struct strides strides;
+    tape_view(tape, &grad, with_ones);
+    const struct strides own = layout_of(&grad.shape, grad.pitch, grad.layout);
+    if (layout_is_unknown(grad.layout) || !layout_expand(&with_ones, &own, shape, &strides))
+        strides = layout_unknown;
+    grad.shape = *shape;
+    tape_lay_out(tape, &grad, &strides);
+    tape_give(tape, op, 0, grad);
+}
+
 /* The gradient is expanded over each group, and the view (rows · group, h) of that is a copy, if it
- * is none yet. */
+ * is none yet and there are several groups (computeStride, ATen/TensorUtils.cpp). */
 OP_BACKWARD(sum_groups)
 {
+    const struct shape *shape = shape_of(graph, op->in[0]);
     const bool cast = dtype_of(graph, op->in[0]) != dtype_of(graph, op->out[0]);
-    struct shape with_ones = *shape_of(graph, op->in[0]);
-    const uint32_t group = with_ones.dim[1];
+    struct shape with_ones = *shape;
     with_ones.dim[1] = 1;
-    if (group == 1)
+    if (shape->dim[1] == 1)
         give_expanded(tape, graph, op, *shape_of(graph, op->out[0]));
     else if (cast)
         give_expanded(tape, graph, op, with_ones);
+    else if (shape->dim[0] == 1)
+        give_only_row(tape, with_ones, op, shape);
     else
         give_elementwise(tape, graph, op, WORK_REPEAT, ATEN_CLONE, GRAPH_NONE);
 }
