@@ -613,12 +613,13 @@ static void pad(struct lowering *low)
                  &whole);
 }
 
-/* Whether it is one that was added: of its own memory, and not what is kept. */
+/* Whether it is one that was added: of its own memory, and not what is kept. What is offloaded is
+ * added on the host, and in no list. */
 static bool is_listed(const struct lowering *low, uint32_t p)
 {
     const struct zero12 *z = zero12_of(low);
-    return !z->fp32_partition && z->is_own[p] && zero12_has_storage(z, z->grads[p]) &&
-           z->kept[p].place != z->grads[p].place;
+    return !z->fp32_partition && !z->offload && z->is_own[p] &&
+           zero12_has_storage(z, z->grads[p]) && z->kept[p].place != z->grads[p].place;
 }
 
 static void clear_gradient(struct lowering *low, uint32_t p)
