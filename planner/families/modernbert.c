@@ -364,6 +364,13 @@ static const struct key keys[] = {
     {NUMBER("local_rope_theta", window_theta, 1e4, 1, 1e12),
      .other = "rope_parameters.sliding_attention.rope_theta"},
     {SIZE("local_attention", sliding_window, POSITIONS_MAX), .absent = RULE_VALUE, .value = 128},
+    /* a property of the class, which sets the former (configuration_modernbert.py) */
+    {.name = "sliding_window",
+     .type = KEY_HALF,
+     .min = 1,
+     .max = POSITIONS_MAX / 2,
+     .absent = RULE_KEEP,
+     AT(sliding_window)},
     {SIZE("global_attn_every_n_layers", window_period, LAYERS_MAX), .absent = RULE_VALUE,
      .value = 3},
     LAYER_TYPES,

@@ -77,6 +77,7 @@ static struct allowed show_allowed(const struct key *key)
     const char *or_null = key->null == RULE_REFUSED ? "" : " or null";
     switch (key->type) {
     case KEY_INT:
+    case KEY_HALF:
     case KEY_EACH:
         snprintf(allowed.text, sizeof allowed.text, "an integer %.0f ... %.0f%s", key->min,
                  key->max, or_null);
@@ -182,6 +183,8 @@ static void store_number(struct model_config *config, const struct key *key, dou
     void *field = (char *)config + key->field;
     if (key->type == KEY_INT || key->type == KEY_EACH)
         *(uint32_t *)field = value < 0 ? UINT32_MAX : (uint32_t)value;
+    else if (key->type == KEY_HALF)
+        *(uint32_t *)field = 2 * (uint32_t)value;
     else if (key->type == KEY_NUMBER)
         *(float *)field = (float)value;
     else if (key->type == KEY_DOUBLE)
@@ -405,7 +408,7 @@ static enum err_code take_value(const struct reader *r, const struct key *key, c
     }
     bool fits;
     double number;
-    if (key->type == KEY_INT || key->type == KEY_EACH) {
+    if (key->type == KEY_INT || key->type == KEY_HALF || key->type == KEY_EACH) {
         const bool each = key->type == KEY_EACH && json_is_array(value);
         const json_t *one = each ? same_of_each(value) : value;
         number = (double)json_integer_value(one);

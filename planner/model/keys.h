@@ -41,6 +41,7 @@ enum key_type {
     KEY_WINDOWS, /* the same, where a window is: some layers have it and some have not, or all is
                     as the other keys say */
     KEY_PATTERN, /* a list of [choices, n] pairs: the choices n times, and so on for all layers */
+    KEY_HALF,    /* half of the uint32_t that is stored */
     KEY_EACH,    /* as KEY_INT, or a list of the same number for each layer */
 };
 
