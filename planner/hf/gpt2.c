@@ -114,6 +114,26 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     return z;
 }
 
+/* warn_if_padding_and_no_attention_mask: id in tokens[:, [-1, 0]]. The list is the host's, which
+ * puts it into the kernel's arguments. */
+static void padding_test(struct graph *graph, const struct model_job *job, uint32_t tokens,
+                         uint32_t id)
+{
+    const uint32_t b = job->batch;
+    const uint32_t list = op_fill(graph, ATEN_LIFT_FRESH, DTYPE_INT64, SHAPE(2), -1.0F);
+    const uint32_t ends = op_no_grad(graph, WORK_CAT, ATEN_INDEX, DTYPE_INT64, SHAPE(b, 2), 2,
+                                     (uint32_t[]){graph_slice(graph, tokens, job->seq - 1, 1),
+                                                  graph_slice(graph, tokens, 0, 1)});
+    graph_drop(graph, list);
+    const uint32_t pads =
+        op_number(graph, WORK_EQUAL_NUMBER, ATEN_EQ, DTYPE_BOOL, SHAPE(b, 2), ends, (float)id);
+    const uint32_t any =
+        op_no_grad(graph, WORK_ANY, ATEN_ANY, DTYPE_BOOL, (struct shape){.rank = 0}, 1, &pads);
+    graph_drop(graph, pads);
+    graph_drop(graph, any);
+    graph_drop(graph, ends);
+}
+
 void hf_gpt2_build(struct graph *graph, const struct model_config *c, const struct model_job *job,
                    const struct hf_gpt2 *way)
 {
@@ -123,6 +143,8 @@ void hf_gpt2_build(struct graph *graph, const struct model_config *c, const stru
         graph_buffer(graph, DTYPE_BOOL, SHAPE(c->max_positions, c->max_positions),
                      &(struct buffer_values){.kind = VALUES_ZEROS});
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
+    if (way->asks_padding && c->padding && !job->traced)
+        padding_test(graph, job, tokens, c->padding - 1);
     uint32_t wte;
     const uint32_t token = hf_wte(graph, c, tokens, &wte);
     const uint32_t wpe = graph_param(graph, PARAM_WEIGHT, SHAPE(c->max_positions, c->hidden),
@@ -174,5 +196,5 @@ void hf_gpt2_build(struct graph *graph, const struct model_config *c, const stru
 void build_hf_gpt2(struct graph *graph, const struct model_config *c, const struct model_job *job)
 {
     graph->loss_breaks = true; /* GPT2LMHeadModel: LOSS_MAPPING has no such name */
-    hf_gpt2_build(graph, c, job, &(struct hf_gpt2){.linear = false});
+    hf_gpt2_build(graph, c, job, &(struct hf_gpt2){.asks_padding = true});
 }

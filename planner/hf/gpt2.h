@@ -14,6 +14,7 @@ struct hf_gpt2 {
     bool triangle;     /* a buffer of bools (n, n) for n positions, of an older time */
     bool asks_first;   /* whether sequences are packed is asked before positions are looked up, and
                           blocks are not called with them */
+    bool asks_padding; /* whether a sequence begins or ends with padding, to warn of it */
 };
 void hf_gpt2_build(struct graph *graph, const struct model_config *config,
                    const struct model_job *job, const struct hf_gpt2 *way);

@@ -110,6 +110,15 @@ def number_put(setitem):
     return call
 
 
+def list_taken(getitem):
+    """Tensor.__getitem__, whose tensor of a list of numbers no mode sees on meta, either."""
+    def call(self, index):
+        if self.is_meta and isinstance(index, tuple):
+            index = tuple(torch.tensor(part, device=DEVICE) if isinstance(part, list) else part for part in index)
+        return getitem(self, index)
+    return call
+
+
 class FusedNorm(torch.autograd.Function):
     """The node that F.rms_norm has on a GPU; torch lets nobody register a kernel of meta's for it (models.py)."""
 
@@ -280,6 +289,7 @@ def prepare():
     linear.get_accelerator = NoAutocast         # there is none on meta
     torch.tensor = told_tensor(torch.tensor)
     torch.Tensor.__setitem__ = number_put(torch.Tensor.__setitem__)
+    torch.Tensor.__getitem__ = list_taken(torch.Tensor.__getitem__)
     on_meta(get_accelerator())
     cpu_adam.CPUAdamBuilder = lambda: type("Builder", (), {"load": lambda self: NoAdam()})()
 
