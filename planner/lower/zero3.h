@@ -92,7 +92,7 @@ struct zero3 {
     uint32_t step, next_use; /* where it is */
     uint64_t available;      /* elements that are gathered, or about to be */
     uint32_t *active, active_count; /* calls that backward is in */
-    uint32_t owned_count;           /* parameters with an owner */
+    uint32_t *owned, owned_count;   /* parameters with an owner, as they were fetched */
 };
 
 static inline struct zero3 *zero3_of(const struct lowering *low)

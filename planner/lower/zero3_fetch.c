@@ -63,6 +63,7 @@ void zero3_trace(struct lowering *low)
     z->trace = arena_alloc(&low->scratch, (calls + 1) * sizeof *z->trace);
     z->uses = arena_alloc(&low->scratch, (uses + 1) * sizeof *z->uses);
     z->active = arena_alloc(&low->scratch, (calls + 1) * sizeof *z->active);
+    z->owned = none_array(low, low->plan->param_count);
     for (uint32_t i = 0; i < low->hook_count; i++) {
         if (!is_call(&low->hooks[i]))
             continue;
@@ -444,20 +445,32 @@ static void own_recomputed(struct lowering *low, uint32_t p)
         return;
     param->owner = z->active[z->active_count - 1];
     param->users++;
-    z->owned_count++;
+    z->owned[z->owned_count++] = p;
+}
+
+/* Whether the call was its owner, which it is no more. */
+static bool disown(struct zero3 *z, uint32_t p, uint32_t call)
+{
+    uint32_t kept = 0;
+    if (z->params[p].owner != call)
+        return false;
+    z->params[p].owner = NONE;
+    z->params[p].users--;
+    for (uint32_t i = 0; i < z->owned_count; i++)
+        if (z->owned[i] != p)
+            z->owned[kept++] = z->owned[i];
+    z->owned_count = kept;
+    return true;
 }
 
 static void release_owned(struct lowering *low, uint32_t call)
 {
     struct zero3 *z = low->state;
-    for (uint32_t p = 0; p < low->plan->param_count && z->owned_count; p++) {
-        struct zero3_param *param = &z->params[p];
-        if (param->owner != call)
-            continue;
-        param->owner = NONE;
-        param->users--;
-        z->owned_count--;
-        if (!param->persistent)
+    for (uint32_t i = 0; i < z->owned_count;) {
+        const uint32_t p = z->owned[i];
+        if (!disown(z, p, call))
+            i++;
+        else if (!z->params[p].persistent)
             partition(low, p);
     }
 }
@@ -572,7 +585,9 @@ void zero3_release(struct lowering *low, uint32_t index, bool forward)
         struct zero3_param *param = &z->params[p];
         param->users -= z->in_use[call->first_param + i];
         z->in_use[call->first_param + i] = false;
-        if (!param->persistent && param->fetched <= (int64_t)z->step && !is_reused(low, index, p))
+        const bool owned = !forward && disown(z, p, index); /* a set has its own but once, first */
+        const bool is_last = param->fetched <= (int64_t)z->step && !is_reused(low, index, p);
+        if (!param->persistent && (owned || is_last))
             partition(low, p);
     }
     if (!forward)
@@ -589,6 +604,7 @@ void zero3_release_leftovers(struct lowering *low)
             const uint32_t p = z->calls->params[call->first_param + i];
             z->params[p].users -= z->in_use[call->first_param + i];
             z->in_use[call->first_param + i] = false;
+            disown(z, p, z->active[z->active_count]);
             if (!z->params[p].persistent)
                 partition(low, p);
         }
