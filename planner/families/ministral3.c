@@ -3,6 +3,7 @@
 #include "hf/decoder.h"
 #include "hf/llama.h"
 #include "model/count.h"
+#include "model/keys_rope.h"
 
 /* What the class has where the file has no object for RoPE. */
 static const struct key keys[] = {
@@ -17,6 +18,24 @@ static const struct key keys[] = {
            POSITIONS_MAX)},
 };
 
+/* modeling_ministral3.py multiplies by what rope_parameters has of it, which is None where that
+ * lacks it: only an object that is not there is the class's own. */
+static enum err_code read(const json_t *root, const char *where, struct model_config *config,
+                          struct err *err)
+{
+    const json_t *object;
+    const char *name;
+    (void)config;
+    TRY(rope_find(root, where, &object, &name, err));
+    if (!object || json_is_number(json_object_get(object, "llama_4_scaling_beta")))
+        return ERR_OK;
+    return err_set(
+        err, ERR_INVALID,
+        "%s: \"%s\": \"llama_4_scaling_beta\" is missing, with which transformers' class "
+        "scales queries; it fails without",
+        where, name);
+}
+
 const struct family family_ministral3 = {
     .name = "ministral3",
     .class_name = "Ministral3ForCausalLM",
@@ -26,6 +45,7 @@ const struct family family_ministral3 = {
                    "\"original_max_position_embeddings\": 16384, \"beta_fast\": 32.0, "
                    "\"beta_slow\": 1.0, \"mscale_all_dim\": 1.0, \"mscale\": 1.0}",
     .padding = 11 + 1,
+    .read = read,
     .parameters = count_llama,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_mistral},
