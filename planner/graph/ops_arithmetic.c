@@ -263,8 +263,10 @@ uint32_t op_div_inplace(struct graph *graph, uint32_t x, uint32_t y)
     const uint32_t out = graph_view(graph, x, *shape_of(graph, x));
     graph->tensors[out].root = out; /* what x was is another value, with another gradient */
     graph->ops[op].out[graph->ops[op].outs++] = out;
-    graph_op_birth(graph, op, ATEN_CLONE, dtype_of(graph, x), *shape_of(graph, x));
-    graph->ops[op].hidden = 1;
+    if (graph->tensors[y].requires_grad) { /* original_self, which y's gradient is made of */
+        graph_op_birth(graph, op, ATEN_CLONE, dtype_of(graph, x), *shape_of(graph, x));
+        graph->ops[op].hidden = 1;
+    }
     graph_op_done(graph, op);
     return out;
 }

@@ -25,13 +25,10 @@ static bool is_normed(const struct graph_op *op)
     return op->in[IN_NORM] != GRAPH_NONE;
 }
 
-/* Where the node saves nothing the function's locals hold them, in the other order. Without a norm
- * there is y alone. */
-static uint32_t hidden_of(const struct graph_op *op, uint32_t output)
+/* Where y is among the outputs: without a norm it is the only one that is hidden. */
+static uint32_t place_of_y(const struct graph_op *op)
 {
-    if (!is_normed(op))
-        return OUT + 1;
-    return op->requires_grad ? output : (uint32_t)OUT_RSTD + OUT_Y - output;
+    return is_normed(op) ? OUT_Y : OUT + 1;
 }
 
 struct scan { /* its sizes */
@@ -244,17 +241,9 @@ uint32_t op_mamba2(struct graph *graph, const struct mamba2 *called)
     const struct scan m = scan_of(graph, &graph->ops[op]);
     const uint32_t out =
         graph_op_birth(graph, op, biased ? ATEN_ADDMM : ATEN_MM, m.dtype, SHAPE(m.b * m.s, m.h));
-    for (uint32_t i = 0; i < INS; i++) /* as graph_op_done will find */
-        if (in[i] != GRAPH_NONE && graph->tensors[in[i]].requires_grad)
-            graph->ops[op].requires_grad = true;
-    const bool normed = is_normed(&graph->ops[op]);
-    for (uint32_t i = OUT_RSTD; i <= OUT_Y && normed; i++)
-        if (hidden_of(&graph->ops[op], i) == OUT_Y)
-            graph_op_birth(graph, op, ATEN_EMPTY, m.dtype, m.heads);
-        else
-            graph_op_birth(graph, op, ATEN_EMPTY, DTYPE_FP32, SHAPE(m.g * m.b * m.s));
-    if (!normed)
-        graph_op_birth(graph, op, ATEN_EMPTY, m.dtype, m.heads);
+    if (is_normed(&graph->ops[op]))
+        graph_op_birth(graph, op, ATEN_EMPTY, DTYPE_FP32, SHAPE(m.g * m.b * m.s));
+    graph_op_birth(graph, op, ATEN_EMPTY, m.dtype, m.heads);
     graph->ops[op].hidden = (uint8_t)(graph->ops[op].outs - 1);
     graph_op_done(graph, op);
     return graph_view(graph, out, SHAPE(m.b, m.s, m.h));
@@ -263,8 +252,7 @@ uint32_t op_mamba2(struct graph *graph, const struct mamba2 *called)
 OP_SAVED(mamba2)
 {
     const bool normed = is_normed(op);
-    const uint32_t y = op->out[normed ? OUT_Y : OUT + 1],
-                   rstd = normed ? op->out[OUT_RSTD] : GRAPH_NONE;
+    const uint32_t y = op->out[place_of_y(op)], rstd = normed ? op->out[OUT_RSTD] : GRAPH_NONE;
     const uint32_t order[] = {
         op->in[IN_ALL], op->in[IN_CONV], op->in[IN_CONV_BIAS], y,
         op->in[IN_A],   op->in[IN_D],    op->in[IN_DT_BIAS],   op->in[IN_NORM],
@@ -304,7 +292,7 @@ static struct scanned scan(struct tape *tape, const struct graph_op *op, const s
     struct scanned out;
     if (!normed)
         out.out = tape_birth(tape, ATEN_EMPTY, m->dtype, m->heads);
-    out.y = tape_birth_output(tape, op, hidden_of(op, OUT_Y));
+    out.y = tape_birth_output(tape, op, place_of_y(op));
     const struct operand in[] = {scores,
                                  mixed->x,
                                  steps->dt,
@@ -322,7 +310,7 @@ static struct scanned scan(struct tape *tape, const struct graph_op *op, const s
         return out;
     }
     struct operand norm[2] = {tape_birth(tape, ATEN_EMPTY_LIKE, m->dtype, m->rows)};
-    norm[1] = tape_birth_output(tape, op, hidden_of(op, OUT_RSTD));
+    norm[1] = tape_birth_output(tape, op, OUT_RSTD);
     struct operand rows = out.y;
     tape_view(tape, &rows, m->rows);
     tape_kernel(tape, WORK_GATED_RMS_NORM, ATEN_GATED_RMS_NORM, -1.0, 3,
@@ -672,8 +660,7 @@ OP_BACKWARD(mamba2)
     const bool biased = op->in[IN_OUT_BIAS] != GRAPH_NONE, normed = is_normed(op);
     const struct operand all = tape_tensor(tape, op->in[IN_ALL]),
                          weight = tape_tensor(tape, op->in[IN_OUT]);
-    struct operand grad = tape_grad(tape, op, OUT),
-                   y = tape_tensor(tape, op->out[normed ? OUT_Y : OUT + 1]);
+    struct operand grad = tape_grad(tape, op, OUT), y = tape_tensor(tape, op->out[place_of_y(op)]);
     struct operand given[INS];
     const struct split in = split_of(&m, all);
     tape_view(tape, &grad, SHAPE(m.b * m.s, m.h));

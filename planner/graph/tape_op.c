@@ -189,6 +189,17 @@ static void keep(struct tape *tape, const struct graph_op *op)
     }
 }
 
+/* Python's function has returned: what it did not hand out is autograd's alone. Where its context
+ * made no node, the tuple of what it would have saved dies from its end. */
+static void drop_hidden(struct tape *tape, const struct graph_op *op)
+{
+    const bool from_end = op_class(op)->in_python && !op->requires_grad;
+    for (uint32_t i = 1; i <= op->hidden; i++) {
+        const uint32_t out = from_end ? op->outs - op->hidden + i - 1U : op->outs - i;
+        tape_drop(tape, tape->graph->tensors[op->out[out]].storage);
+    }
+}
+
 void tape_op(struct tape *tape, uint32_t index, bool holding)
 {
     const struct graph *graph = tape->graph;
@@ -215,7 +226,5 @@ void tape_op(struct tape *tape, uint32_t index, bool holding)
             tape->cached[storage] = 1;
         }
     }
-    /* Python's function has returned: what it did not hand out is autograd's alone. */
-    for (uint32_t i = op->outs; i-- > (uint32_t)(op->outs - op->hidden);)
-        tape_drop(tape, graph->tensors[op->out[i]].storage);
+    drop_hidden(tape, op);
 }
