@@ -100,6 +100,7 @@ static void mark_persistent(struct lowering *low)
         if (n > o->param_persistence_threshold || n + all > o->model_persistence_threshold)
             continue;
         z->params[p].persistent = true;
+        z->persistent_count++;
         all += n;
     }
 }
@@ -247,7 +248,7 @@ static void declare_persistent(struct lowering *low)
         struct zero3_param *param = &z->params[p];
         if (param->persistent && zero3_brings(low)) {
             param->home = new_resident(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE,
-                                       z->ranks > 1 ? ATEN_EMPTY : ATEN_TO_COPY,
+                                       zero3_gathers_persistent(z) ? ATEN_EMPTY : ATEN_TO_COPY,
                                        low->strategy->compute, flat(param->part * z->ranks));
             new_piece(low, p, PIECE_GATHERED, param->home, 0,
                       (struct placement){.kind = PLACEMENT_WHOLE}, PLAN_NO_GROUP);

@@ -92,7 +92,8 @@ struct zero3 {
     uint32_t step, next_use; /* where it is */
     uint64_t available;      /* elements that are gathered, or about to be */
     uint32_t *active, active_count; /* calls that backward is in */
-    uint32_t *owned, owned_count;   /* parameters with an owner, as they were fetched */
+    uint32_t persistent_count;
+    uint32_t *owned, owned_count; /* parameters with an owner, as they were fetched */
 };
 
 static inline struct zero3 *zero3_of(const struct lowering *low)
@@ -104,6 +105,13 @@ static inline struct zero3 *zero3_of(const struct lowering *low)
 static inline bool zero3_brings(const struct lowering *low)
 {
     return zero3_of(low)->ranks > 1 || low->strategy->zero.param.on;
+}
+
+/* Whether behind a step what is persistent is gathered into its place: several ranks do, and one
+ * does of one alone (_all_gather); of more it copies each as it is. */
+static inline bool zero3_gathers_persistent(const struct zero3 *z)
+{
+    return z->ranks > 1 || z->persistent_count == 1;
 }
 
 static inline uint64_t zero3_elements(const struct lowering *low, uint32_t param)

@@ -640,6 +640,27 @@ static void copy_persistent_in(struct lowering *low, const uint32_t *params, uin
         emit_sync(low, LANE_HOST, LANE_COMPUTE);
 }
 
+/* _allgather_params_sequential, which one alone takes: its place is there before its piece is. */
+static void gather_alone(struct lowering *low, uint32_t p)
+{
+    struct zero3 *z = low->state;
+    struct zero3_param *param = &z->params[p];
+    struct operand shard = zero3_shard(low, p);
+    const struct operand home = plan_whole_buffer(low->plan, param->home);
+    param->buffer = param->home;
+    emit_alloc(low, param->home);
+    zero3_bring_shards(low, LANE_COMPUTE, &shard, 1);
+    if (z->ranks > 1) {
+        emit_wait(low, LANE_COMPUTE, gather(low, LANE_COMPUTE, z->shard_group, home, 1, &shard));
+    } else {
+        zero_copy(low, LANE_COMPUTE, shard, home);
+        emit_sync(low, LANE_HOST, LANE_COMPUTE);
+    }
+    param->status = ZERO3_AVAILABLE;
+    set_place(low, p);
+    zero3_drop_copies(low, LANE_COMPUTE, &shard, 1);
+}
+
 void zero3_gather_persistent(struct lowering *low)
 {
     struct zero3 *z = low->state;
@@ -647,7 +668,11 @@ void zero3_gather_persistent(struct lowering *low)
     for (uint32_t p = 0; p < low->plan->param_count && zero3_brings(low); p++)
         if (z->params[p].persistent)
             params[count++] = p;
-    if (z->ranks == 1) {
+    if (count == 1) {
+        gather_alone(low, params[0]);
+        return;
+    }
+    if (!zero3_gathers_persistent(z)) {
         copy_persistent_in(low, params, count);
         return;
     }
