@@ -103,6 +103,10 @@ static void pre_backward(struct lowering *low, uint32_t module)
     if (!unit || !unit->count)
         return;
     unit->in_pre_backward = true;
+    if (!f->in_blocks && unit->index != 0 && !is_tail_unit(low, &f->wrapping, unit->index)) {
+        f->in_blocks = true;
+        emit_mark(low, PLAN_MARK_BACKWARD_BLOCKS);
+    }
     const uint32_t before = enter_scope(low, "pre_backward", unit->index, true);
     unshard_in_backward(low, unit);
     wait_for_unshard(low, unit, false);
@@ -167,6 +171,7 @@ static void final(struct lowering *low)
     struct fsdp2 *f = fsdp2_of(low);
     const bool last = !low->strategy->finalize_last || is_last_micro_batch(low);
     const bool each = !torch_does(low->graph->torch, TORCH_FINALIZES_LAST);
+    f->in_blocks = false;
     for (uint32_t u = 0; u < f->wrapping.units; u++) {
         struct unit *unit = &f->units[u];
         if (!unit->post_backward_ran)
@@ -221,6 +226,7 @@ const struct system system_fsdp2 = {
     .input_nodes = true,
     .unit_hooks = true,
     .casts_inputs = true,
+    .marks_blocks = true,
     .fetches_apart = true, /* into all_gather_copy_in_stream's memory, and out of it at their use */
     .check = fsdp2_check,
     .set_up = fsdp2_set_up,

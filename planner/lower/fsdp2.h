@@ -81,9 +81,11 @@ struct fsdp2 {
     uint32_t *accumulated;   /* (params) held gradient in the reduce dtype */
     struct operand *reduced; /* (params) room: gradients that are reduced now, and ... */
     uint32_t *reduced_params, *reduced_buffers; /* ... whose they are, which die */
-    uint32_t previous_gather, previous_event;   /* forward: the comm context's AllGatherState */
-    uint32_t *order, order_count;               /* post_forward_order */
-    struct retained *retained;                  /* inputs of reduce-scatters, oldest first */
+    bool in_blocks; /* backward has come to the first unit besides the root and the tail; one whose
+                       parameters are all ignored has no hooks */
+    uint32_t previous_gather, previous_event; /* forward: the comm context's AllGatherState */
+    uint32_t *order, order_count;             /* post_forward_order */
+    struct retained *retained;                /* inputs of reduce-scatters, oldest first */
     uint32_t retained_count, retained_most;
     uint32_t last_reduced[2]; /* comm_ctx._last_post_reduce_events: of the reduce-scatter's lane and
                                  of the all-reduce's; NONE: waited for */

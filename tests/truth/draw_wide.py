@@ -43,6 +43,8 @@ def settled(kind, fields):
     fields = dict(fields)
     if "sliding_attention" in fields.get("layer_types", []):
         fields.setdefault("sliding_window", 8)
+        if "local_attention" in values_of(kind):        # a window by another name, which counts both sides
+            fields["local_attention"] = 2 * fields.pop("sliding_window")
         if "use_sliding_window" in values_of(kind):
             fields["use_sliding_window"] = True
     if fields.get("pad_token_id", 0) is None and kind in ENCODERS:
@@ -126,7 +128,7 @@ def of_recorded(rng, m, s):
 def further(rng, m, s, system):
     """Over what draw.py has drawn."""
     divided = {"replicate", "zero_hpz_partition_size", "shard_dim", "experts_replicate"} & s.keys() or isinstance(s.get("reshard"), int)
-    if not divided and rng.random() < 0.5:
+    if not divided and system != "single" and rng.random() < 0.5:
         s["world"] = rng.choice(WORLDS)
     s["rank"] = rng.choice([0, s["world"] - 1, rng.randrange(s["world"])])
     if rng.random() < 0.15:
