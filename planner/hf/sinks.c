@@ -37,8 +37,11 @@ uint32_t hf_sink_attention(struct graph *graph, const struct hf_sinks *a, uint32
     uint32_t scores;
     const uint32_t logits = make_logits(graph, a, k, &scores);
     const uint32_t p = op_softmax_as_is(graph, logits);
-    const uint32_t kept = hf_dropout(graph, op_slice_last(graph, p, 0, s), a->dropout);
+    const uint32_t cut = op_slice_last(graph, p, 0, s); /* Python's, as p, until this returns */
+    const uint32_t kept = op_dropout(graph, cut, a->dropout);
     *weights = op_to(graph, kept, (enum dtype)graph->tensors[v].dtype);
+    if (kept != cut && kept != *weights)
+        graph_drop(graph, kept);
     graph_drop(graph, scores);
     const uint32_t mixed = op_bmm(graph, graph_view(graph, *weights, SHAPE(b * heads, s, s)),
                                   graph_view(graph, v, SHAPE(b * heads, s, d)));
