@@ -12,6 +12,7 @@ struct text { /* being read */
     uint32_t *saved;     /* (parameters) views of it that nodes have */
     uint8_t *passed;     /* (modules and the root) borders so far: of forward 1, 2; backward 3, 4 */
     bool backward, final; /* behind =loss, behind =final */
+    bool came_back;       /* the recording says where backward is back (RECORDED_BACK) */
     uint32_t alive_cap;
     const char *at, *end; /* the step being read */
     uint32_t line;
@@ -160,6 +161,21 @@ static enum err_code read_back(struct text *t, struct recorded_step *step)
     return t->passed[step->arg] >= 3 ? ERR_OK : wrong(t, "its backward has not begun");
 }
 
+/* Recordings of before there was RECORDED_BACK: the hooks of what a module was called with fire
+ * after those of who returned it, and behind both is where backward came back to. Nodes of views
+ * that were made in between, before the module's forward, run before either. */
+static void add_back(struct text *t, const struct recorded_step *post)
+{
+    struct recorded_steps *s = t->steps;
+    struct recorded_step *last = s->count ? &s->of[s->count - 1] : NULL;
+    if (t->came_back || !last || last->kind != RECORDED_PRE_BACKWARD || last->arg == MODULE_ROOT)
+        return;
+    const struct recorded_step pre = *last;
+    *last = (struct recorded_step){.kind = RECORDED_BACK, .arg = post->arg};
+    ARRAY_GROW(s->of, s->count, s->cap);
+    s->of[s->count++] = pre;
+}
+
 /* Hooks of every module: those of one may fire as often as it is called. */
 static enum err_code read_called(struct text *t, struct recorded_step *step)
 {
@@ -290,6 +306,7 @@ enum err_code recorded_steps_read(const struct recording *recording, uint32_t li
                      .given = xcalloc(limits->params + 1, sizeof *t.given),
                      .saved = xcalloc(limits->params + 1, sizeof *t.saved),
                      .passed = xcalloc(limits->modules + 1, sizeof *t.passed),
+                     .came_back = strchr(text, '|') != NULL,
                      .at = text,
                      .end = text,
                      .line = line,
@@ -302,6 +319,8 @@ enum err_code recorded_steps_read(const struct recording *recording, uint32_t li
         rc = read_step(&t, &step);
         if (rc != ERR_OK)
             break;
+        if (step.kind == RECORDED_POST_BACKWARD && step.arg != MODULE_ROOT)
+            add_back(&t, &step);
         ARRAY_GROW(out->of, out->count, out->cap);
         out->of[out->count++] = step;
         t.at = *t.end ? t.end + 1 : t.end;
