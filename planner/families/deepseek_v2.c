@@ -55,6 +55,7 @@ static void build(struct graph *graph, const struct model_config *config,
     static const struct hf_decoder way = {
         .complex_table = true,
         HF_LLAMA_NORMS,
+        .tables_first = true,
         .mla = {.rotate = hf_mla_rotate_v2, .key_first = true},
         .moe = {.route = hf_route_deepseek_v2,
                 .gate = hf_gate_halves,

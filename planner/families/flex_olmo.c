@@ -8,6 +8,7 @@ static void build(struct graph *graph, const struct model_config *config,
 {
     static const struct hf_decoder way = {
         HF_OLMO_LAYER,
+        .tables_first = true,
         .moe = {.route = hf_route_qwen, .gate = hf_gate_halves, .router = "gate"},
     };
     hf_decoder_build(graph, config, job, &way);

@@ -59,6 +59,7 @@ static void build(struct graph *graph, const struct model_config *config,
         .qk = HF_QK_LAST,
         .rotary = HF_ROTARY_BOTH,
         HF_LLAMA_NORMS,
+        .tables_first = true,
         .moe = HF_DEEPSEEK_V3_MOE(HF_CORRECTION_FP32),
     };
     hf_decoder_build(graph, config, job, &way);

@@ -9,6 +9,7 @@ static void build(struct graph *graph, const struct model_config *config,
 {
     static const struct hf_decoder way = {
         HF_LLAMA_NORMS,
+        .tables_first = true,
         .mlp = "block_sparse_moe",
         .mlp_last = true,
         .late_scale = true,

@@ -10,6 +10,7 @@ static void build(struct graph *graph, const struct model_config *config,
 {
     static const struct hf_decoder way = {
         HF_LLAMA_NORMS,
+        .tables_first = true,
         .qk = HF_QK_AFTER,
         .q_norm = "query_layernorm",
         .k_norm = "key_layernorm",

@@ -37,7 +37,8 @@ void mla_build_v3(struct graph *graph, const struct model_config *config,
 {
 #define WAY(of)                                                                                    \
     {                                                                                              \
-        HF_LLAMA_NORMS, .mla = {.rotate = hf_mla_rotate_v3}, .moe = HF_DEEPSEEK_V3_MOE(of)         \
+        HF_LLAMA_NORMS, .tables_first = true, .mla = {.rotate = hf_mla_rotate_v3},                 \
+                        .moe = HF_DEEPSEEK_V3_MOE(of)                                              \
     }
     static const struct hf_decoder deepseek = WAY(HF_CORRECTION_AS_MADE),
                                    glm = WAY(HF_CORRECTION_FP32);

@@ -31,6 +31,7 @@ static void build(struct graph *graph, const struct model_config *config,
 {
     static const struct hf_decoder way = {
         HF_LLAMA_NORMS,
+        .tables_first = true,
         .qk = HF_QK_WIDE,
         .moe = {.route = hf_route_qwen, .gate = hf_gate_halves, .router = "gate"},
     };

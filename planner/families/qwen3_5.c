@@ -8,7 +8,8 @@
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)
 {
-    static const struct hf_decoder way = {HF_GATED_LAYER, .grids = HF_GRIDS_WOVEN};
+    static const struct hf_decoder way = {HF_GATED_LAYER, .tables_first = true,
+                                          .grids = HF_GRIDS_WOVEN};
     hf_decoder_build(graph, config, job, &way);
 }
 

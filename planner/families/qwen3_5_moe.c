@@ -7,6 +7,7 @@ static void build(struct graph *graph, const struct model_config *config,
 {
     static const struct hf_decoder way = {
         HF_GATED_LAYER,
+        .tables_first = true,
         .grids = HF_GRIDS_WOVEN,
         .moe = {.route = hf_route_qwen,
                 .gate = hf_gate_halves,

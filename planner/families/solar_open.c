@@ -8,7 +8,7 @@
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)
 {
-    static const struct hf_decoder way = {HF_LLAMA_NORMS,
+    static const struct hf_decoder way = {HF_LLAMA_NORMS, .tables_first = true,
                                           .moe = HF_DEEPSEEK_V3_MOE(HF_CORRECTION_FP32)};
     hf_decoder_build(graph, config, job, &way);
 }
