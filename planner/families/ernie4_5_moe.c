@@ -8,8 +8,9 @@
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)
 {
-    static const struct hf_decoder way = {
+    const struct hf_decoder way = {
         HF_LLAMA_NORMS,
+        .biased_head = config->head_bias,
         .rotary = HF_ROTARY_NEIGHBOURS_WIDE,
         .fp32_tables = true,
         .tables_first = true,
@@ -27,6 +28,7 @@ static const struct key keys[] = {
     KV_HEADS(4),
     HEAD_DIM_KEY,
     ERNIE_KEYS,
+    {FLAG("use_bias", head_bias, false)},
     {COUNT("moe_num_experts", experts, 64, EXPERTS_MAX), .other = "num_experts"},
     {COUNT("moe_k", experts_per_token, 6, EXPERTS_MAX), .other = "num_experts_per_tok"},
     EXPERT_WAYS,
@@ -81,7 +83,7 @@ static enum err_code check(const struct key_table *table, const struct model_con
 
 static double parameters(const struct model_config *c)
 {
-    return count_llama(c) + (double)experts_layers(c) * c->experts;
+    return count_llama(c) + (double)experts_layers(c) * c->experts + (c->head_bias ? c->vocab : 0);
 }
 
 const struct family family_ernie4_5_moe = {
