@@ -369,6 +369,17 @@ static uint32_t gated(struct graph *graph, uint32_t x, uint32_t gate)
     return out;
 }
 
+/* Dropout as the last of what attention or the feed-forward does, whose last product is of that
+ * weight. */
+static uint32_t own_dropout(struct graph *graph, const struct model_config *c, uint32_t x,
+                            uint32_t weight)
+{
+    hf_call_outer(graph, weight);
+    const uint32_t out = hf_dropout(graph, x, c->dropout);
+    graph_call_end(graph);
+    return out;
+}
+
 /* *weights: what Python keeps until the layer returns; GRAPH_NONE: nothing. */
 static uint32_t attention(struct graph *graph, const struct model_config *c,
                           const struct model_job *job, const struct hf_block *block, uint32_t y,
@@ -411,7 +422,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     if (!block->way->output_last)
         graph_drop(graph, o);
     if (block->way->own_dropout)
-        out = hf_dropout(graph, out, c->dropout);
+        out = own_dropout(graph, c, out, block->o.weight);
     graph_drop(graph, heads.q);
     if (heads.gate != GRAPH_NONE)
         graph_drop(graph, heads.gate);
@@ -488,7 +499,7 @@ static uint32_t feed_forward(struct graph *graph, const struct model_config *c,
     const bool plain = block->way->up && !block->way->gate;
     const uint32_t out =
         plain ? plain_feed_forward(graph, c, block, y) : hf_mlp(graph, c, &block->mlp, y);
-    return block->way->own_dropout ? hf_dropout(graph, out, c->dropout) : out;
+    return block->way->own_dropout ? own_dropout(graph, c, out, block->mlp.down.weight) : out;
 }
 
 /* x through the norm of a place; x itself where there is none. */
