@@ -24,12 +24,25 @@ static const struct key keys[] = {
     {FLAG("mlp_bias", mlp_bias, false)},
 };
 
+/* o_proj is made of the hidden size, whatever heads add up to. */
+static enum err_code check(const struct key_table *table, const struct model_config *c,
+                           const char *where, struct err *err)
+{
+    if (c->heads * c->head_dim != c->hidden)
+        return err_set(err, ERR_INVALID,
+                       "%s: \"%s\": %u heads of %u numbers: o_proj takes \"%s\": %u of them", where,
+                       NAME_OF(table, head_dim), c->heads, c->head_dim, NAME_OF(table, hidden),
+                       c->hidden);
+    return ERR_OK;
+}
+
 const struct family family_helium = {
     .name = "helium",
     .class_name = "HeliumForCausalLM",
     .keys = KEY_TABLE(keys),
     .rope = true,
     .padding = 3 + 1,
+    .check = check,
     .parameters = count_llama,
     .code = CODE_HF,
     .traced = true,
