@@ -173,6 +173,7 @@ const struct family family_codegen = {
     .learned_positions = true,
     .check = check,
     .parameters = parameters,
+    .newer = GPTJ_NEWER,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -77,6 +77,9 @@ struct family {
     enum err_code (*check)(const struct key_table *keys, const struct model_config *config,
                            const char *where, struct err *err);
 
+    const char *newer; /* what a transformers newer than is followed does otherwise, so that the
+                          peak is another: a note of every plan; NULL: nothing */
+
     enum code code;                     /* by default; its builder is there */
     model_builder *builder[CODE_COUNT]; /* NULL: not written */
 };

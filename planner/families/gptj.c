@@ -174,6 +174,7 @@ const struct family family_gptj = {
     .heads_divide_hidden = true,
     .learned_positions = true,
     .parameters = parameters,
+    .newer = GPTJ_NEWER,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -141,6 +141,10 @@ bool model_note(const struct model_config *config, uint32_t index, char *text, s
                  "elsewhere, are not planned");
         return true;
     }
+    if (family->newer && index-- == 0) {
+        snprintf(text, size, "%s", family->newer);
+        return true;
+    }
     if (s->quantized[0] && index-- == 0) {
         snprintf(text, size,
                  "the file has a quantization_config (%s): planned are parameters in the dtypes of "

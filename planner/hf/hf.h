@@ -1,8 +1,9 @@
 /* hf.h - for the builders of Hugging Face's op sequences: the pieces that they share.
  *
- * transformers 5 under PyTorch 2.14, model.train(), attn_implementation "sdpa", use_cache False,
- * no attention mask, and the loss inside the model (labels given). Python frees a returning
- * function's variables in the order of their first use as names: arguments, then locals. */
+ * transformers 5.23 under PyTorch 2.14, model.train(), attn_implementation "sdpa", use_cache False,
+ * no attention mask, and the loss inside the model (labels given). What 5.24 does otherwise stands
+ * in docs/supported.md. Python frees a returning function's variables in the order of their first
+ * use as names: arguments, then locals. */
 #ifndef SHARDPLAN_HF_HF_H
 #define SHARDPLAN_HF_HF_H
 

@@ -187,6 +187,21 @@ static void a_model_that_sees_is_found_by_its_name(void **state)
     assert_int_equal(model_preset_find("Qwen/Qwen2.5-VL-8B-Instruct", &none, NULL), ERR_INVALID);
 }
 
+/* What the transformers after the one that is followed computes otherwise. */
+static void newer_code_is_said(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"gpt-j-6b", "codegen-2b-mono"};
+    struct model_config config;
+    char text[512];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        assert_int_equal(model_preset_find(names[i], &config, NULL), ERR_OK);
+        assert_true(model_note(&config, 0, text, sizeof text) && strstr(text, "from 5.24 on"));
+    }
+    assert_int_equal(model_preset_find("gpt2", &config, NULL), ERR_OK);
+    assert_false(model_note(&config, 0, text, sizeof text));
+}
+
 static void assert_refused(const char *text, const char *message)
 {
     struct model_config config;
@@ -240,6 +255,7 @@ int main(void)
         cmocka_unit_test(what_a_part_of_a_file_leaves_out_is_the_classs),
         cmocka_unit_test(a_file_with_a_number_that_has_no_end_is_read),
         cmocka_unit_test(a_model_that_sees_is_found_by_its_name),
+        cmocka_unit_test(newer_code_is_said),
         cmocka_unit_test(linear_attention_asks_for_what_its_kernels_can),
         cmocka_unit_test(files_of_code_that_came_with_a_model_are_read_as_the_class_they_follow),
     };
