@@ -271,6 +271,20 @@ uint32_t op_div_inplace(struct graph *graph, uint32_t x, uint32_t y)
     return out;
 }
 
+/* What was in x is copied for autograd, and where no gradient is needed by nobody (div_ of
+ * VariableType: original_self). */
+static void div_inplace_forward(struct tape *tape, const struct graph *graph,
+                                const struct graph_op *op)
+{
+    (void)graph;
+    const struct operand in[] = {tape_tensor(tape, op->in[0]), tape_tensor(tape, op->in[1])};
+    struct operand out[] = {tape_tensor(tape, op->out[0]), {0}};
+    if (op->requires_grad)
+        out[1] = tape_birth_output(tape, op, 1);
+    tape_kernel(tape, op->requires_grad ? WORK_DIV_IN_PLACE : WORK_DIV, ATEN_DIV, -1.0, 2, in,
+                op->requires_grad ? 2 : 1, out);
+}
+
 OP_SAVED(div_inplace)
 {
     (void)graph;
@@ -314,6 +328,7 @@ OP_BACKWARD(div_inplace)
 OP_CLASS(div_inplace) = {
     .label = ATEN_DIV,
     .work = WORK_DIV_IN_PLACE,
+    .forward = div_inplace_forward,
     .saved = div_inplace_saved,
     .backward = div_inplace_backward,
 };
