@@ -271,26 +271,26 @@ uint32_t op_div_inplace(struct graph *graph, uint32_t x, uint32_t y)
     return out;
 }
 
-/* What was in x is copied for autograd, and where no gradient is needed by nobody (div_ of
- * VariableType: original_self). */
+/* Where nothing was copied it is a division as any other, whose result is its input. */
 static void div_inplace_forward(struct tape *tape, const struct graph *graph,
                                 const struct graph_op *op)
 {
     (void)graph;
+    const bool copies = op->outs > 1;
     const struct operand in[] = {tape_tensor(tape, op->in[0]), tape_tensor(tape, op->in[1])};
     struct operand out[] = {tape_tensor(tape, op->out[0]), {0}};
-    if (op->requires_grad)
+    if (copies)
         out[1] = tape_birth_output(tape, op, 1);
-    tape_kernel(tape, op->requires_grad ? WORK_DIV_IN_PLACE : WORK_DIV, ATEN_DIV, -1.0, 2, in,
-                op->requires_grad ? 2 : 1, out);
+    tape_kernel(tape, copies ? WORK_DIV_IN_PLACE : WORK_DIV, ATEN_DIV, -1.0, 2, in, op->outs, out);
 }
 
 OP_SAVED(div_inplace)
 {
     (void)graph;
     saved[0] = op->in[1];
-    saved[1] = op->out[1];
-    return 2;
+    if (op->outs > 1)
+        saved[1] = op->out[1];
+    return op->outs;
 }
 
 /* Two operands into a new tensor of the wider dtype. */
