@@ -13,7 +13,8 @@
 ## make fuzz       each parser for FUZZ_SECONDS (default 20) under libFuzzer (FUZZ=fuzz_plan: that one)
 ## make soak       100,000 random jobs (SOAK_JOBS): more of anything never takes less (tests/soak), sums
 ##                 hold (tests/lower/test_properties.c); 5,000 random command lines (SOAK_LINES) and as many
-##                 jobs that all commands must judge alike, eight times the faults of make check
+##                 jobs that all commands must judge alike; all of what make check takes some of (tests/support/soak.h):
+##                 families, faults, strategies
 ## make bench      the timed claims: cold start, program and memory, one more configuration
 ## make validation remake reports/validation/ from the recordings in tests/data, and reports/systems.md
 ## make questions  remake docs/questions.md
@@ -247,13 +248,18 @@ fuzz: deps
 
 SOAK_JOBS ?= 100000
 SOAK_LINES ?= 5000
-soak: all $(addprefix $(BUILD)/tests/,soak/test_soak soak/test_odd_lines soak/test_agree lower/test_properties search/test_kept_sets cli/test_faults) $(BUILD)/fault.so
+# Of cases that are alike these take some in make check, and all here.
+SOAKED = $(patsubst %.c,$(BUILD)/%,$(shell grep -l '^.include "tests/support/soak.h"' $(TEST_SOURCES)))
+soak: all $(addprefix $(BUILD)/tests/,soak/test_soak soak/test_odd_lines soak/test_agree lower/test_properties search/test_kept_sets) $(SOAKED) $(BUILD)/fault.so $(EMULATED_BACKEND)
 	SOAK_JOBS=$(SOAK_JOBS) $(BUILD)/tests/soak/test_soak
 	SOAK_JOBS=$(SOAK_LINES) SHARDPLAN=$(BUILD)/shardplan $(BUILD)/tests/soak/test_odd_lines
 	SOAK_JOBS=$(SOAK_LINES) SHARDPLAN=$(BUILD)/shardplan $(BUILD)/tests/soak/test_agree
 	SOAK_JOBS=$(SOAK_JOBS) $(BUILD)/tests/lower/test_properties
 	KEPT_SOAK=$$(($(SOAK_JOBS) / 500)) $(BUILD)/tests/search/test_kept_sets
-	SOAK_JOBS=$(SOAK_JOBS) SHARDPLAN=$(BUILD)/shardplan $(BUILD)/tests/cli/test_faults
+	for test in $(SOAKED); do \
+	  SOAK_JOBS=$(SOAK_JOBS) SHARDPLAN=$(BUILD)/shardplan SHARDRUN_EMULATED=$(BUILD)/emulated_cuda.so OPENBLAS_NUM_THREADS=1 \
+	    $$test || exit; \
+	done
 
 bench: all
 	@$(MAKE) --no-print-directory $(BUILD)/bench
