@@ -368,7 +368,7 @@ static const struct key keys[] = {
     {.name = "sliding_window",
      .type = KEY_HALF,
      .min = 1,
-     .max = POSITIONS_MAX / 2,
+     .max = POSITIONS_MAX / 2.0,
      .absent = RULE_KEEP,
      AT(sliding_window)},
     {SIZE("global_attn_every_n_layers", window_period, LAYERS_MAX), .absent = RULE_VALUE,
