@@ -307,15 +307,17 @@ static void compare_file(const char *path, struct count *count)
     fclose(file);
 }
 
+/* COMPILED_STEPS: a file of one's own instead (tests/truth/random_compiled.py). */
 static void steps_are_as_recorded(void **state)
 {
     (void)state;
     struct count count = {0};
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
-        compare_file(paths[i], &count);
+    const char *own = getenv("COMPILED_STEPS");
+    for (size_t i = 0; i < (own ? 1 : sizeof paths / sizeof *paths); i++)
+        compare_file(own ? own : paths[i], &count);
     print_message("%zu steps, %zu events, %zu differ\n", count.rows, count.events, count.wrong);
     assert_int_equal(count.wrong, 0);
-    assert_true(count.rows >= 280);
+    assert_true(own || count.rows >= 280);
 }
 
 int main(void)

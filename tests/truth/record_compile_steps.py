@@ -539,6 +539,18 @@ def without_modes(call):
     return converted
 
 
+def prepare():
+    """What lets torch.compile run on what has no data, once a process."""
+    unfilled.Unfilled.collective = noting(unfilled.Unfilled.collective)
+    recorder.Log.clear = cleared(recorder.Log.clear)
+    CatchErrorsWrapper.__call__ = without_modes(CatchErrorsWrapper.__call__)
+    # patterns of attention written out, and matrices that are padded: neither is in these models
+    fuse_attention._sfdp_init = pad_mm._pad_mm_init = lambda *_, **__: None
+    aot_config.enable_autograd_cache = False
+    for births in (recorder.Births, unfilled.Unfilled):
+        births.ignore_compile_internals = classmethod(lambda cls: True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out")
@@ -557,14 +569,7 @@ def main():
     parser.add_argument("--moe", action="store_true", help="mixtures of experts; of ZeRO's deepspeed is needed")
     parser.add_argument("--zero", action="store_true", help="ZeRO's, which need deepspeed")
     args = parser.parse_args()
-    unfilled.Unfilled.collective = noting(unfilled.Unfilled.collective)
-    recorder.Log.clear = cleared(recorder.Log.clear)
-    CatchErrorsWrapper.__call__ = without_modes(CatchErrorsWrapper.__call__)
-    # patterns of attention written out, and matrices that are padded: neither is in these models
-    fuse_attention._sfdp_init = pad_mm._pad_mm_init = lambda *_, **__: None
-    aot_config.enable_autograd_cache = False
-    for births in (recorder.Births, unfilled.Unfilled):
-        births.ignore_compile_internals = classmethod(lambda cls: True)
+    prepare()
     if args.check:
         rows = [json.loads(line) for line in open(args.check)]
         same = [record_case(row["name"], row["model"], row["strategy"])["border"] == row["border"] for row in rows]
