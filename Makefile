@@ -249,7 +249,7 @@ fuzz: deps
 SOAK_JOBS ?= 100000
 SOAK_LINES ?= 5000
 # Of cases that are alike these take some in make check, and all here.
-SOAKED = $(patsubst %.c,$(BUILD)/%,$(shell grep -l '^.include "tests/support/soak.h"' $(TEST_SOURCES)))
+SOAKED = $(patsubst %.c,$(BUILD)/%,$(shell grep -El '^.include "tests/support/(soak|trajectory|reference).h"' $(TEST_SOURCES)))
 soak: all $(addprefix $(BUILD)/tests/,soak/test_soak soak/test_odd_lines soak/test_agree lower/test_properties search/test_kept_sets) $(SOAKED) $(BUILD)/fault.so $(EMULATED_BACKEND)
 	SOAK_JOBS=$(SOAK_JOBS) $(BUILD)/tests/soak/test_soak
 	SOAK_JOBS=$(SOAK_LINES) SHARDPLAN=$(BUILD)/shardplan $(BUILD)/tests/soak/test_odd_lines

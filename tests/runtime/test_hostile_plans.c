@@ -4,6 +4,7 @@
 #include "tests/support/guarded_run.h"
 #include "tests/support/mutation.h"
 #include "tests/support/small_jobs.h"
+#include "tests/support/soak.h"
 #include "tests/support/temp_folder.h"
 
 #include <setjmp.h>
@@ -16,7 +17,7 @@
 
 #include <cmocka.h>
 
-enum { SEED = 20261122, MUTANTS = 50 };
+enum { SEED = 20261122, MUTANTS = 50, SOAK_MUTANTS = 400 };
 
 static int make_folder(void **state)
 {
@@ -103,22 +104,23 @@ static void plans_run_within_their_buffers(void **state)
 static void what_is_changed_is_refused_or_harmless(void **state)
 {
     (void)state;
+    const uint32_t mutants = is_soak() ? SOAK_MUTANTS : MUTANTS;
     uint64_t place = SEED;
     uint32_t ended[2] = {0, 0};
     for (int kind = 0; kind < KINDS; kind++) {
         json_t *tree = seed_of(kind);
-        for (int i = 0; i < MUTANTS; i++) {
+        for (uint32_t i = 0; i < mutants; i++) {
             json_t *mutant = json_deep_copy(tree);
             struct err err = {0};
             mutate_json(mutant, &place);
-            const enum err_code rc = run_tree(mutant, (uint32_t)i % kinds[kind].world, &err);
+            const enum err_code rc = run_tree(mutant, i % kinds[kind].world, &err);
             assert_true(rc == ERR_OK || rc == ERR_UNSUPPORTED || err.text[0]);
             ended[rc == ERR_OK]++;
             json_decref(mutant);
         }
         json_decref(tree);
     }
-    assert_true(ended[0] > KINDS * MUTANTS / 10 && ended[1] > KINDS * MUTANTS / 10);
+    assert_true(ended[0] > KINDS * mutants / 10 && ended[1] > KINDS * mutants / 10);
 }
 
 int main(void)

@@ -57,7 +57,7 @@ static void every_family_follows_transformers(void **state)
     assert_true(json_array_size(models) >= 39);
     for (size_t i = 0; i < json_array_size(models); i++)
         check_model(json_array_get(models, i), 1, FSDP2,
-                    i % 16 == 0 ? TRAJECTORY_STEPS : TRAJECTORY_SOME);
+                    is_taken(i, 16, 0) ? TRAJECTORY_STEPS : TRAJECTORY_SOME);
 }
 
 /* Their operators run on one rank above: this is of what is between ranks. */

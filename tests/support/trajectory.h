@@ -2,13 +2,16 @@
 #ifndef SHARDPLAN_TEST_TRAJECTORY_H
 #define SHARDPLAN_TEST_TRAJECTORY_H
 
+#include "tests/support/soak.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 /* A recording has so many steps. Most runs do some of them: what a strategy does, it has done by
  * then, and optimizers carried over. */
-enum { TRAJECTORY_STEPS = 20, TRAJECTORY_SOME = 4 };
+enum { TRAJECTORY_STEPS = 20 };
+#define TRAJECTORY_SOME (is_soak() ? 8 : 4)
 
 /* Set-up and tear-down of a group of tests: what tests/data/numerics/NAME.json has recorded, and a
  * folder, in which plans are not drawn: that would take longer than all else of most. */
