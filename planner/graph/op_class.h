@@ -32,7 +32,7 @@ struct op_class {
     /* Floating-point operations of the forward kernel; NULL: one per output element. */
     double (*flops)(const struct graph *graph, const struct graph_op *op);
     /* bytes that the forward kernel has while it runs; NULL: none */
-    uint64_t (*scratch)(const struct graph *graph);
+    uint64_t (*scratch)(const struct graph *graph, const struct graph_op *op);
     enum op_keep keep;
     bool keeps_first; /* ... its first output alone: the others are of no call that is kept */
     /* What its function does where that is more than one kernel: it births its outputs, too. NULL:

@@ -115,7 +115,7 @@ OP_BACKWARD(flash_attention)
     }
     uint32_t scratches =
         attention_scratch(graph->attention, graph->attention_gpu, &in[1].shape, &in[2].shape,
-                          dtype_bytes(dtype_of(graph, op->in[1])), bytes);
+                          &in[3].shape, dtype_bytes(dtype_of(graph, op->in[1])), bytes);
     for (uint32_t i = 0; i < scratches; i++)
         scratch[i] = tape_scratch(tape, bytes[i]);
     tape_kernel(tape, WORK_ATTENTION_BACKWARD, label, 2.5 * attention_flops(graph, op), 6, in, 3,
@@ -125,9 +125,17 @@ OP_BACKWARD(flash_attention)
     drop_unneeded(tape, op, 3, out);
 }
 
-static uint64_t flash_attention_scratch(const struct graph *graph)
+static uint64_t scratch_of(const struct graph *graph, const struct graph_op *op,
+                           enum attention_kernel kernel)
 {
-    return attention_forward_scratch(graph->attention, graph->attention_gpu);
+    return attention_forward_scratch(kernel, graph->attention_gpu, shape_of(graph, op->in[0]),
+                                     shape_of(graph, op->in[2]),
+                                     dtype_bytes(dtype_of(graph, op->in[0])));
+}
+
+static uint64_t flash_attention_scratch(const struct graph *graph, const struct graph_op *op)
+{
+    return scratch_of(graph, op, graph->attention);
 }
 
 OP_CLASS(flash_attention) = {
@@ -152,9 +160,11 @@ uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uin
     const uint32_t op = begin(graph, OP_EFFICIENT_ATTENTION, 4, in);
     const uint32_t born = graph_op_birth(graph, op, ATEN_EFFICIENT_ATTENTION,
                                          dtype_of(graph, in[0]), heads_first(&shape));
-    /* logsumexp, its rows rounded to the kernel's 32 queries */
+    /* logsumexp, its rows rounded to the kernel's 32 queries; none where nobody asks for it, which
+     * is q, k and v needing no gradient (should_compute_logsumexp) */
+    const bool asked = needs(graph, q) || needs(graph, k) || needs(graph, v);
     graph_op_birth(graph, op, ATEN_EFFICIENT_ATTENTION, DTYPE_FP32,
-                   SHAPE(shape.dim[0], shape.dim[2], (shape.dim[1] + 31U) & ~31U));
+                   SHAPE(shape.dim[0], shape.dim[2], asked ? (shape.dim[1] + 31U) & ~31U : 0));
     graph_op_birth(graph, op, ATEN_EFFICIENT_ATTENTION, DTYPE_INT64, scalar); /* rng seed */
     graph_op_birth(graph, op, ATEN_EFFICIENT_ATTENTION, DTYPE_INT64, scalar); /* and offset */
     graph->ops[op].hidden = 3;
@@ -207,9 +217,30 @@ OP_BACKWARD(efficient_attention)
             out[outs].shape = *s; /* the memory is (b, s, a, d) */
         outs++;
     }
+    const enum attention_gpu gpu = graph->attention_gpu;
+    const uint32_t element = dtype_bytes(dtype_of(graph, op->in[1]));
+    struct operand scratch[ATTENTION_SCRATCHES];
+    uint64_t bytes[ATTENTION_SCRATCHES];
+    uint32_t scratches = attention_scratch_before(ATTENTION_EFFICIENT, gpu, &in[1].shape,
+                                                  &in[3].shape, element, bytes);
+    for (uint32_t i = 0; i < scratches; i++)
+        scratch[i] = tape_scratch(tape, bytes[i]);
+    while (scratches > 0)
+        tape_death(tape, scratch[--scratches]);
+    scratches = attention_scratch(ATTENTION_EFFICIENT, gpu, &in[1].shape, &in[2].shape,
+                                  &in[3].shape, element, bytes);
+    for (uint32_t i = 0; i < scratches; i++)
+        scratch[i] = tape_scratch(tape, bytes[i]);
     tape_kernel(tape, WORK_EFFICIENT_ATTENTION_BACKWARD, ATEN_EFFICIENT_ATTENTION_BACKWARD,
                 2.5 * attention_flops(graph, op), 6, in, outs, out);
+    while (scratches > 0)
+        tape_death(tape, scratch[--scratches]);
     drop_unneeded(tape, op, 3, out);
+}
+
+static uint64_t efficient_attention_scratch(const struct graph *graph, const struct graph_op *op)
+{
+    return scratch_of(graph, op, ATTENTION_EFFICIENT);
 }
 
 OP_CLASS(efficient_attention) = {
@@ -217,6 +248,7 @@ OP_CLASS(efficient_attention) = {
     .work = WORK_EFFICIENT_ATTENTION,
     .saved = efficient_attention_saved,
     .backward = efficient_attention_backward,
+    .scratch = efficient_attention_scratch,
     .flops = attention_flops,
     .keep = KEEP_ALWAYS,
 };

@@ -167,8 +167,9 @@ uint32_t op_conv1d(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bi
 {
     const struct shape in = *shape_of(graph, x), w = *shape_of(graph, weight);
     assert(last_dim(&in) == w.dim[0]);
-    /* torch.addmm(bias, x.view(-1, i), weight) */
-    uint32_t called[3] = {bias, graph_view(graph, x, SHAPE(rows_of(&in), w.dim[0])), weight};
+    /* torch.addmm(bias, x.view(-1, i), weight): casts that autocast makes come behind the view */
+    const uint32_t rows = op_view_node(graph, x, SHAPE(rows_of(&in), w.dim[0]));
+    uint32_t called[3] = {bias, rows, weight};
     autocast_arguments(graph, OP_CONV1D, 3, called);
     const uint32_t operands[3] = {called[1], called[2], called[0]};
     const uint32_t out = simple(graph, OP_CONV1D, 3, operands, ATEN_ADDMM,

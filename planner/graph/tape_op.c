@@ -168,7 +168,7 @@ static void run_kernel(struct tape *tape, const struct graph_op *op)
             ? class->label
             : (enum aten)graph->storages[graph->tensors[op->out[0]].storage].aten;
     const enum work_kind work = op->work ? (enum work_kind)op->work : class->work;
-    const uint64_t bytes = class->scratch ? class->scratch(graph) : 0;
+    const uint64_t bytes = class->scratch ? class->scratch(graph, op) : 0;
     const struct operand scratch = bytes ? tape_scratch(tape, bytes) : (struct operand){0};
     tape_kernel(tape, work, label, class->flops ? class->flops(graph, op) : -1.0, op->ins, in,
                 op->outs, out);

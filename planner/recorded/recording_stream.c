@@ -249,31 +249,40 @@ static void make_sum(struct making *m, const struct kernel *whole, struct operan
     add_kernel(m, &kernel, sum);
 }
 
-/* do, q, k, v ... -> dq, dk, dv, with the workspaces of the library that is chosen. */
-static void make_attention_backward(struct making *m, struct kernel *kernel,
-                                    const struct operand *operands)
+static void hold(struct making *m, uint32_t count, const uint64_t *bytes, uint32_t *scratch)
 {
-    uint64_t bytes[ATTENTION_SCRATCHES];
-    uint32_t scratch[ATTENTION_SCRATCHES], count = 0;
-    const struct operand *q = &operands[1], *k = &operands[2];
-    if (q->shape.rank == 4 && k->shape.rank == 4 && m->choice->attention != ATTENTION_EFFICIENT)
-        count = attention_scratch(m->choice->attention, m->choice->attention_gpu, &q->shape,
-                                  &k->shape, dtype_bytes((enum dtype)k->dtype), bytes);
     for (uint32_t i = 0; i < count; i++)
         scratch[i] = add_scratch(m, bytes[i]);
-    add_kernel(m, kernel, operands);
+}
+
+static void let_go(struct making *m, uint32_t count, const uint32_t *scratch)
+{
     while (count > 0)
         add_step(m, STEP_DEATH, scratch[--count]);
 }
 
-static void make_attention(struct making *m, struct kernel *kernel, const struct operand *operands)
+/* (do,) q, k, v ..., with the workspaces of the library that is chosen. */
+static void make_attention(struct making *m, struct kernel *kernel, const struct operand *operands,
+                           bool backward)
 {
-    const uint64_t bytes =
-        attention_forward_scratch(m->choice->attention, m->choice->attention_gpu);
-    const uint32_t scratch = bytes ? add_scratch(m, bytes) : GRAPH_NONE;
+    const enum attention_kernel kind = m->choice->attention;
+    const enum attention_gpu gpu = m->choice->attention_gpu;
+    const struct operand *in = operands + backward;
+    const struct shape *q = &in->shape, *k = &in[1].shape, *v = &in[2].shape;
+    const uint32_t element = dtype_bytes((enum dtype)in->dtype);
+    uint64_t bytes[ATTENTION_SCRATCHES];
+    uint32_t scratch[ATTENTION_SCRATCHES], count = 0;
+    if (backward)
+        count = attention_scratch_before(kind, gpu, q, v, element, bytes);
+    hold(m, count, bytes, scratch);
+    let_go(m, count, scratch);
+    if (backward)
+        count = attention_scratch(kind, gpu, q, k, v, element, bytes);
+    else
+        count = (bytes[0] = attention_forward_scratch(kind, gpu, q, v, element)) > 0;
+    hold(m, count, bytes, scratch);
     add_kernel(m, kernel, operands);
-    if (bytes)
-        add_step(m, STEP_DEATH, scratch);
+    let_go(m, count, scratch);
 }
 
 /* What is minus infinity, and in which rows all is: gone with the call. */
@@ -378,10 +387,8 @@ static void make_call(struct making *m, const struct recorded_step *step)
             kernel.work = op->kind == RECORDED_FLASH ? WORK_EFFICIENT_ATTENTION
                                                      : WORK_EFFICIENT_ATTENTION_BACKWARD;
     }
-    if (op->kind == RECORDED_FLASH_BACKWARD) {
-        make_attention_backward(m, &kernel, operands);
-    } else if (op->kind == RECORDED_FLASH) {
-        make_attention(m, &kernel, operands);
+    if (op->kind == RECORDED_FLASH || op->kind == RECORDED_FLASH_BACKWARD) {
+        make_attention(m, &kernel, operands, op->kind == RECORDED_FLASH_BACKWARD);
     } else if (op->kind == RECORDED_SAFE_SOFTMAX) {
         make_safe_softmax(m, &kernel, operands);
     } else if (op->kind == RECORDED_SCATTER) {

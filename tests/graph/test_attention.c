@@ -63,6 +63,53 @@ static void each_kernel_has_its_own_scratch(void **state)
     assert_int_equal(scratch_of("llama-3.1-8b", CODE_TORCHTITAN, ATTENTION_EFFICIENT, bytes), 0);
 }
 
+/* As cutlassB.h's tiles are: of 16 bits 64 x 64 up to heads of 64, 128 x 128 up to 128, 128 x 64
+ * with dk and dv beside; in fp32 64 x 64 up to 64, then 128 x 64. A tile has 4 more words. */
+static void the_efficient_kernels_scratch_is_its_tiles(void **state)
+{
+    static const struct {
+        uint32_t b, s, a, d, d_v, element;
+        uint64_t words, forward; /* of dq, dk and dv; bytes */
+    } rows[] = {
+        {2, 200, 12, 64, 64, 2, 24ULL * 4 * 1 * (64 * 64 + 4), 0},
+        {1, 2048, 32, 128, 128, 2, 32ULL * 16 * 1 * (128 * 128 + 4), 0},
+        {1, 2048, 32, 80, 80, 2, 32ULL * 16 * 1 * (128 * 128 + 4), 0},
+        /* DeepSeek-V3's: 192 for keys, 128 for values; 200 / 128 heads is one part */
+        {1, 4096, 128, 192, 128, 2, 128ULL * (32 * 3 * (128 * 64 + 4) + 1 * 64 * (256 + 128)), 0},
+        /* 8 heads of 256: 25 parts; the sum of o in fp32 */
+        {1, 4096, 8, 256, 256, 2, 8ULL * (32 * 4 * (128 * 64 + 4) + 25 * 64 * (256 + 256)),
+         4ULL * 4096 * 8 * 256},
+        {4, 1024, 12, 64, 64, 4, 48ULL * 16 * 1 * (64 * 64 + 4), 0},
+        {4, 1024, 12, 128, 128, 4, 48ULL * 8 * 2 * (128 * 64 + 4), 0},
+    };
+    uint64_t bytes[ATTENTION_SCRATCHES];
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct shape q = SHAPE(rows[i].b, rows[i].s, rows[i].a, rows[i].d);
+        const struct shape v = SHAPE(rows[i].b, rows[i].s, rows[i].a, rows[i].d_v);
+        const uint64_t sums = 4ULL * rows[i].b * rows[i].s * rows[i].a;
+        const uint32_t element = rows[i].element, before = element < 4 ? 0 : 2;
+        assert_int_equal(attention_scratch_before(ATTENTION_EFFICIENT, ATTENTION_GPU_AMPERE, &q, &v,
+                                                  element, bytes),
+                         before);
+        if (before > 0) {
+            assert_int_equal(bytes[0], sums * rows[i].d_v);
+            assert_int_equal(bytes[1], sums);
+        }
+        assert_int_equal(attention_scratch(ATTENTION_EFFICIENT, ATTENTION_GPU_HOPPER, &q, &q, &v,
+                                           element, bytes),
+                         2);
+        assert_int_equal(bytes[0], sums);
+        assert_int_equal(bytes[1], 4 * rows[i].words);
+        assert_int_equal(
+            attention_forward_scratch(ATTENTION_EFFICIENT, ATTENTION_GPU_AMPERE, &q, &v, element),
+            rows[i].forward);
+        assert_int_equal(attention_scratch(ATTENTION_EFFICIENT, ATTENTION_GPU_UNKNOWN, &q, &q, &v,
+                                           element, bytes),
+                         0);
+    }
+}
+
 /* tests/data/cudnn/workspaces.csv. */
 static void cudnns_workspace_is_what_it_asks_for(void **state)
 {
@@ -89,11 +136,12 @@ static void cudnns_workspace_is_what_it_asks_for(void **state)
         while (strcmp(gpus[g].name, name) != 0)
             assert_true(++g < sizeof gpus / sizeof gpus[0]);
         const struct shape q = SHAPE(b, s, a, d), k = SHAPE(b, s, a_k, d);
-        assert_int_equal(attention_scratch(ATTENTION_CUDNN, gpus[g].gpu, &q, &k, 2, bytes), 1);
+        assert_int_equal(attention_scratch(ATTENTION_CUDNN, gpus[g].gpu, &q, &k, &k, 2, bytes), 1);
         const uint64_t front_end = 4ULL * b * a * s * (d + 1);
         if (bytes[0] != front_end + backward)
             fail_msg("%s: %llu planned", line, (unsigned long long)(bytes[0] - front_end));
-        assert_int_equal(attention_forward_scratch(ATTENTION_CUDNN, gpus[g].gpu), forward);
+        assert_int_equal(attention_forward_scratch(ATTENTION_CUDNN, gpus[g].gpu, &q, &k, 2),
+                         forward);
         rows++;
     }
     fclose(file);
@@ -131,6 +179,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_kernel_has_its_own_scratch),
+        cmocka_unit_test(the_efficient_kernels_scratch_is_its_tiles),
         cmocka_unit_test(cudnns_workspace_is_what_it_asks_for),
         cmocka_unit_test(pytorch_chooses_by_gpu_and_dtype),
     };
