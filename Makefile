@@ -34,7 +34,7 @@ WARN    := -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-pro
 CPPFLAGS += -D_GNU_SOURCE -DSHARDPLAN_VERSION=\"$(VERSION)\" -Iplanner -I. -I$(BUILD)/generated
 # GSL is linked statically: loading it would cost every command a millisecond. Programs of the
 # runtime take their cblas from OpenBLAS and must not see GSL's, which is a reference.
-LIBS    := -ljansson -lz -l:libyaml.a -l:libgsl.a -l:libgslcblas.a -lm
+LIBS    := -ljansson -lz -l:libyaml.a -l:libpcre2-8.a -l:libgsl.a -l:libgslcblas.a -lm
 TEST_LIBS := -lcmocka
 FUZZ_SECONDS ?= 20
 
@@ -48,9 +48,9 @@ MAKEFLAGS += -j$(shell nproc)
 endif
 
 MPI_CFLAGS = $(shell mpicc --showme:compile 2>/dev/null)
-RUN_LIBS = -ljansson -lz -l:libgsl.a -lopenblas -lpthread $(shell mpicc --showme:link 2>/dev/null) -lm
+RUN_LIBS = -ljansson -lz -l:libpcre2-8.a -l:libgsl.a -lopenblas -lpthread $(shell mpicc --showme:link 2>/dev/null) -lm
 
-PACKAGES := libjansson-dev zlib1g-dev libyaml-dev libcmocka-dev libgsl-dev libopenblas-dev libopenmpi-dev openmpi-bin \
+PACKAGES := libjansson-dev zlib1g-dev libyaml-dev libpcre2-dev libcmocka-dev libgsl-dev libopenblas-dev libopenmpi-dev openmpi-bin \
             gnuplot-nox procps gcc make libc6-dev
 LINT_PACKAGES := clang-format clang-tidy cppcheck
 

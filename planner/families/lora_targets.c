@@ -2,6 +2,7 @@
 #include "families/lora_targets.h"
 
 #include "base/number.h"
+#include "base/pattern.h"
 #include "families/families.h"
 
 #include <string.h>
@@ -60,7 +61,7 @@ enum err_code lora_read(const char *text, const struct model_config *config, enu
         return err_set(
             err, ERR_INVALID,
             "--lora %.100s: expected a rank, 1 ... %d, and by commas the names of linear "
-            "layers or all-linear",
+            "layers, a regular expression of their paths, or all-linear",
             text, MOST_RANK);
     if (code != CODE_HF || !model_is_decoder(config))
         return err_set(err, ERR_UNSUPPORTED,
@@ -78,6 +79,12 @@ enum err_code lora_read(const char *text, const struct model_config *config, enu
                        text, arch_name(config->arch), rank, advised(config),
                        model_has_mamba(config) || model_has_experts(config) ? ""
                                                                             : ", or all-linear");
+    if (pattern_is(out->targets)) {
+        struct pattern *pattern;
+        TRY(pattern_read(out->targets, "--lora: layers", arena, &pattern, err));
+        out->pattern = pattern;
+        return ERR_OK;
+    }
     if (strcmp(out->targets, ALL_LINEAR) != 0)
         return ERR_OK;
     if (model_has_experts(config))

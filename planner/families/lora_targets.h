@@ -6,7 +6,8 @@
 
 #include "model/model.h"
 
-/* Reads "16", "16,q_proj,k_proj" or "16,all-linear" for a model; the targets go into the arena.
+/* Reads "16", "16,q_proj,k_proj", "16,.*\.self_attn\.[qv]_proj" (a regular expression of whole
+ * paths) or "16,all-linear" for a model; the targets go into the arena.
  * ERR_INVALID: the rank is none, or no targets are named and peft has none of its own for the
  * model type. ERR_UNSUPPORTED: a code that peft does not wrap. */
 enum err_code lora_read(const char *text, const struct model_config *config, enum code code,

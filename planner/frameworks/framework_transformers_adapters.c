@@ -4,6 +4,8 @@
  */
 #include "frameworks/framework_transformers.h"
 
+#include "base/pattern.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -83,18 +85,14 @@ static const char *targets_of(const struct import *im, char text[TARGETS])
     text[0] = '\0';
     if (transformers_is_on(import_node(im, "lora_target_linear")))
         return "all-linear"; /* find_all_linear_names: but the head */
+    if (named && named->text && pattern_is(named->text))
+        return named->text;
     if ((named && !join_names(named, text)) || (own && !join_names(own, text)))
         return NULL;
     if (strcmp(text, "all") == 0 || (!named && !own && import_node(im, "finetuning_type") &&
                                      import_node(im, "disable_gradient_checkpointing")))
         return "all-linear"; /* find_all_linear_modules: but the head */
     return text[0] ? text : NULL;
-}
-
-/* A regular expression, which peft takes a text of axolotl's for. */
-static bool is_pattern(const char *targets)
-{
-    return strpbrk(targets, "*+?()[]|\\^$") != NULL;
 }
 
 /* ---- adapters ---- */
@@ -206,11 +204,11 @@ static enum err_code take_adapters(struct import *im, const struct key_row *row,
         return import_refuse(im, row->path, node, err,
                              "peft asks for layers: lora_target_modules, or lora_target_linear: "
                              "true");
-    if (targets && is_pattern(targets))
+    if (targets == text && pattern_is(text))
         return import_refuse(im, row->path, node, err,
-                             "lora_target_modules %.60s: a pattern is not read: name the layers "
-                             "in a list, or --lora %lld,NAMES",
-                             targets, rank);
+                             "lora_target_modules %.60s: a pattern is a text, what is in a list "
+                             "are names",
+                             targets);
     if (import_node(im, "lora_target_modules") &&
         transformers_is_on(import_node(im, "lora_target_linear")))
         import_list(im, import_node(im, "lora_target_modules"), "lora_target_modules",

@@ -300,7 +300,8 @@ static const struct setting rows[] = {
      .field = FIELD(job.model.frozen), .commands = FOR_JOB, .numerics = true},
     {.name = "lora", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "RANK[,NAMES]",
      .help = "peft's low-rank adapters, which alone are trained: their rank, and the linear "
-             "layers that get one, or all-linear",
+             "layers that get one: names, a regular expression of their paths as Python has "
+             "them (16,.*\\.layers\\.[0-3]\\..*_proj), or all-linear",
      .brief = "train LoRA adapters alone, such as 16,all-linear",
      .absent = "peft's own layers for the model type", .field = FIELD(job.model.lora),
      .commands = FOR_JOB, .numerics = true},

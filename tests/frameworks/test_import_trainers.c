@@ -333,6 +333,9 @@ static void adapters_are_the_trainers_own(void **state)
         {"base_model: Qwen/Qwen3-8B\nadapter: qlora\nload_in_4bit: true\nlora_r: 32\n"
          "lora_target_linear: true\ngradient_checkpointing: true\n",
          "lora 32;all-linear, checkpointing full"},
+        {"base_model: Qwen/Qwen3-8B\nadapter: lora\nlora_r: 8\nlora_target_modules: "
+         "'model.layers.[\\d]+.(mlp|self_attn).(up|q)_proj'\n",
+         "lora 8;model.layers.[\\d]+.(mlp|self_attn).(up|q)_proj, checkpointing none"},
         {"base_model: Qwen/Qwen3-8B\nadapter:\n", "checkpointing none"},
         {"model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: lora\nlora_rank: 4\n"
          "lora_target: q_proj, v_proj\nbf16: true\n",
@@ -507,7 +510,7 @@ static void adapters_and_checkpoints_are_refused_with_a_way_out(void **state)
     static const char *const cases[][2] = {
         {"adapter: lora\nlora_target_linear: true\n", "x:2: adapter lora: peft asks for a rank"},
         {"adapter: lora\nlora_r: 8\n", "x:2: adapter lora: peft asks for layers"},
-        {"adapter: lora\nlora_r: 8\nlora_target_modules: .*_proj\n", "a pattern is not read"},
+        {"adapter: lora\nlora_r: 8\nlora_target_modules: [.*_proj]\n", "a pattern is a text"},
         {"gradient_checkpointing: offload\n", "offload: checkpoints that wait on the host are not "
                                               "planned: give true"},
         {"adapter: loraa\n", "x:2: adapter loraa: allowed are lora, qlora, llama-adapter; did you "

@@ -138,6 +138,55 @@ static void dropout_is_of_adapters(void **state)
     assert_int_equal(job_check(&job, NULL), ERR_OK);
 }
 
+/* A regular expression is of whole paths, of the model alone or of one that it is the text of;
+ * which layers it names says how many parameters there are: of llama-3.2-1b, an adapter of rank 4.
+ */
+static void layers_are_named_by_a_pattern_of_their_paths(void **state)
+{
+    static const struct {
+        const char *lora;
+        uint64_t adapters; /* elements; 0: refused */
+        const char *says;
+    } cases[] = {
+        {"4,q_proj,v_proj", 16ULL * 4 * (4096 + 2560), NULL},
+        {"4,model\\.layers\\.\\d+\\.self_attn\\.(q|v)_proj", 16ULL * 4 * (4096 + 2560), NULL},
+        {"4,model.language_model.layers.[\\d]+.(mlp|cross_attn|self_attn).(q|v)_proj",
+         16ULL * 4 * (4096 + 2560), NULL},
+        {"4,.*\\.layers\\.(?:3|7|11)\\.self_attn\\.q_proj", 3ULL * 4 * 4096, NULL},
+        {"4,.*\\.layers\\.1{1,2}\\.self_attn\\.q_proj", 2ULL * 4 * 4096, NULL},
+        {"4,(?!.*layers\\.1\\.).*q_proj", 15ULL * 4 * 4096, NULL},
+        {"4,layers.*q_proj", 0, "no linear layer is called so"}, /* not from the beginning */
+        {"4,.*q_pro", 0, "no linear layer is called so"},        /* nor to the end */
+        {"4,.*(q_proj", 0, "no regular expression: missing closing parenthesis, at character 10"},
+    };
+    struct err err = {0};
+    struct model_config config;
+    uint64_t whole = 0;
+    (void)state;
+    assert_int_equal(model_find("llama-3.2-1b", &config, &err), ERR_OK);
+    for (size_t i = 0; i <= sizeof cases / sizeof *cases; i++) { /* the first has no adapters */
+        struct plan *plan = NULL;
+        uint64_t parameters = 0;
+        struct job job;
+        job_defaults(&job, &config);
+        job.model.seq = 8;
+        job.model.code = CODE_HF;
+        job.model.lora = i > 0 ? cases[i - 1].lora : NULL;
+        err = (struct err){0};
+        const enum err_code rc = job_plan(&job, &plan, &parameters, &err);
+        plan_free(plan);
+        if (i == 0) {
+            whole = parameters;
+            continue;
+        }
+        assert_int_equal(rc == ERR_OK, cases[i - 1].says == NULL);
+        if (rc == ERR_OK)
+            assert_int_equal(parameters - whole, cases[i - 1].adapters);
+        else if (!cases[i - 1].says || !strstr(err.text, cases[i - 1].says))
+            fail_msg("\"%s\" is not what it says", err.text);
+    }
+}
+
 static void qlora_job(struct job *job, struct model_config *config)
 {
     struct err err = {0};
@@ -254,6 +303,7 @@ int main(void)
         cmocka_unit_test(bits4_are_counted_as_they_are),
         cmocka_unit_test(mixtures_are_refused_with_reasons),
         cmocka_unit_test(dropout_is_of_adapters),
+        cmocka_unit_test(layers_are_named_by_a_pattern_of_their_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,9 @@ def adapters(rng, m, s):
     if m.get("model_type") not in ("llama", "mistral", "qwen2", "qwen3", "gpt2", "gemma2", "phi3") or "freeze" in s or rng.random() > 0.4:
         return False
     s["lora"] = rng.choice(["4", "8,all-linear"] if m["model_type"] == "phi3" else
-                           ["4", "8,c_attn,c_proj"] if m["model_type"] == "gpt2" else ["4", "8,q_proj,v_proj", "8,all-linear"])
+                           ["4", "8,c_attn,c_proj", r"8,.*\.h\.[02]\..*c_(attn|proj)"] if m["model_type"] == "gpt2" else
+                           ["4", "8,q_proj,v_proj", "8,all-linear", r"8,model.layers.[\d]+.(self_attn|mlp).(q|v|up)_proj",
+                            r"4,(?:.*\.layers\.[1]\.self_attn\.[qkvo]_proj|.*\.0\.mlp\.\w+_proj)"])
     if rng.random() < 0.3:
         s["lora_dropout"] = rng.choice([0.05, 0.1])
     return True

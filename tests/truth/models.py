@@ -489,11 +489,12 @@ PREFIX = "base_model.model."     # of the names in a model that peft wraps
 
 def adapted(model, s):
     """The model with peft's LoRA adapters, as users wrap it; everything else is frozen. `lora` is a
-    rank and, by commas, names of layers or all-linear (peft's own of the model type without);
+    rank and, by commas, names of layers, a regular expression of their paths, or all-linear (peft's own of the model type without);
     `lora_dtype` the adapters' (absent: the model's; peft's own choice for one of 16 bits is fp32), `lora_dropout` peft's."""
     import peft
-    rank, *targets = s["lora"].split(",")
-    targets = targets[0] if targets == ["all-linear"] else targets or None
+    rank, _, targets = s["lora"].partition(",")
+    if targets != "all-linear" and not set(targets) & set("*+?()[]{}|\\^$"):
+        targets = targets.split(",") if targets else None
     config = peft.LoraConfig(r=int(rank), lora_alpha=8, lora_dropout=s.get("lora_dropout", 0.0), target_modules=targets,
                              task_type="CAUSAL_LM")
     if s.get("lora_dtype"):
