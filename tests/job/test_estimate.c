@@ -31,9 +31,9 @@ static void set_up(struct scene *scene, const struct job *job)
     struct err err = {0};
     scene->machine = (struct machine){.gpus_per_node = 8};
     assert_int_equal(profile_find("h100-sxm", &scene->machine.profile, &err), ERR_OK);
-    struct model_job model = job->model;
-    model.attention = attention_of(job, &scene->machine);
-    assert_int_equal(model_build(&job->config, &model, &scene->graph, &err), ERR_OK);
+    struct job there;
+    assert_int_equal(job_on_machine(job, &scene->machine, &there, &err), ERR_OK);
+    assert_int_equal(model_build(&there.config, &there.model, &scene->graph, &err), ERR_OK);
     const struct tape_options options = job_tape(job);
     scene->stream = tape_run(scene->graph, &options);
     scene->estimator = estimator_new(scene->graph, scene->stream, &scene->machine);
