@@ -263,6 +263,14 @@ static enum err_code check_eager(const struct family *family, const struct model
 enum err_code build_check(const struct family *family, const struct model_config *config,
                           const struct model_job *job, struct err *err)
 {
+    if (job->outputs_kept != OUTPUTS_DROPPED && job->loss == CROSS_ENTROPY_CHUNKED)
+        return err_set(err, ERR_INVALID,
+                       "--keep-outputs with --loss chunked: the model returns no logits then");
+    if (job->outputs_kept == OUTPUTS_UNTIL_NEXT && job->code != CODE_HF)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--keep-outputs next: planned of transformers' code, whose loss is known "
+                       "when the model returns; of %s's --keep-outputs backward is",
+                       code_name(job->code));
     if (job->loss == CROSS_ENTROPY_CHUNKED)
         TRY(check_chunks(family, job, err));
     if (job->loss == CROSS_ENTROPY_DIRECT)

@@ -119,6 +119,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     graph->casts_inputs = job->casts_inputs;
     graph->copies_outputs = job->copies_outputs;
     graph->outputs_fp32 = job->outputs_fp32;
+    graph->outputs_kept = job->outputs_kept;
     graph->autograd = job->autograd;
     graph->watched = job->watched;
     graph->cross_entropy = job->loss;

@@ -456,6 +456,15 @@ void graph_drop(struct graph *graph, uint32_t tensor)
     add_item(graph, ITEM_DROP, tensor);
 }
 
+void graph_output(struct graph *graph, uint32_t tensor)
+{
+    assert(graph->output_count < OUTPUTS_MOST);
+    if (graph->outputs_kept != OUTPUTS_DROPPED)
+        graph->outputs[graph->output_count++] = tensor;
+    if (graph->outputs_kept != OUTPUTS_UNTIL_BACKWARD)
+        graph_drop(graph, tensor);
+}
+
 void graph_hand_on(struct graph *graph, const uint32_t tensors[HANDED_PAIR])
 {
     assert(graph->handed_count < HANDED_MOST && graph->op_count > 0);

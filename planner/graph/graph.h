@@ -158,6 +158,12 @@ enum cross_entropy {
     CROSS_ENTROPY_CHUNKED,
     CROSS_ENTROPY_COMPILED,
 };
+/* How long the training script has a name for what the model returned: until the loss is known;
+ * until backward has run, as in a function that returns then; until the next forward pass has
+ * returned it anew, as in a loop. */
+enum outputs_kept { OUTPUTS_DROPPED, OUTPUTS_UNTIL_BACKWARD, OUTPUTS_UNTIL_NEXT };
+enum { OUTPUTS_MOST = 3 };
+
 enum { LOSS_CHUNKS = 8 }; /* torchtitan components/loss.py, num_chunks */
 
 /* Products of linear layers in float8, by torchao's recipes: one scale a tensor; one a row of each
@@ -286,6 +292,8 @@ struct graph {
     bool loss_breaks;  /* transformers' loss_function, of a class that none is known of, says so in
                           the log: MARK_BREAK */
     bool outputs_fp32; /* the root casts what it returns to fp32: builders do */
+    enum outputs_kept outputs_kept;
+    uint32_t outputs[OUTPUTS_MOST], output_count; /* what is kept, in order; builders say it */
     bool copies_outputs; /* the root's caller gets copies of what it returns: builders make them */
     bool casts_inputs;   /* modules that are wrapped cast what they are called with to `compute` */
     bool own_init;       /* parameters start as their code draws them, not with test values */
@@ -361,6 +369,10 @@ uint32_t graph_view_dtype(struct graph *graph, uint32_t tensor, enum dtype dtype
 
 /* Python's last reference to the tensor's storage goes away here. */
 void graph_drop(struct graph *graph, uint32_t tensor);
+
+/* A tensor is among what the model returns, which graph.outputs_kept says until when it is kept: it
+ * is dropped here, or with backward. */
+void graph_output(struct graph *graph, uint32_t tensor);
 
 /* `kept` is saved by a node that is on the way to `tensor` alone, and that no gradient will
  * reach: where autograd saves, it lives until Python lets go of `tensor`, just before that. */

@@ -12,6 +12,13 @@
 
 /* ---- forward ---- */
 
+/* An engine that scales the loss has not done with it; so what is kept of the step before is not
+ * this one's, and 4 bytes more live until backward has run. */
+static bool is_read_again(const struct tape *tape, uint32_t storage)
+{
+    return tape->options->scaled_loss && storage == tape->graph->tensors[tape->graph->loss].storage;
+}
+
 void tape_forward_item(struct tape *tape, struct graph_item item)
 {
     static const enum stream_mark marks[] = {
@@ -26,7 +33,8 @@ void tape_forward_item(struct tape *tape, struct graph_item item)
         tape_return_from_op(tape, item.arg);
         break;
     case ITEM_DROP:
-        if (!tape_is_handed(tape, tape->graph->tensors[item.arg].storage))
+        if (!tape_is_handed(tape, tape->graph->tensors[item.arg].storage) &&
+            !is_read_again(tape, tape->graph->tensors[item.arg].storage))
             tape_drop(tape, tape->graph->tensors[item.arg].storage);
         break;
     case ITEM_ENTER: /* a strategy's pre-forward runs before checkpoint() sees the inputs */

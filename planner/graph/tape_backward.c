@@ -577,5 +577,8 @@ void tape_end_backward(struct tape *tape)
         release_seed(tape);
     release_scaled(tape);
     tape_drop(tape, graph->tensors[graph->loss].storage);
+    if (graph->outputs_kept == OUTPUTS_UNTIL_BACKWARD)
+        for (uint32_t i = 0; i < graph->output_count; i++)
+            tape_drop(tape, graph->tensors[graph->outputs[i]].storage);
     tape_step(tape, STEP_MARK, STREAM_AFTER_BACKWARD);
 }

@@ -433,8 +433,10 @@ void hf_return(struct graph *graph, uint32_t logits, uint32_t other)
             graph_drop(graph, fields[i]);
     graph->loss = returned[0];
     graph_mark(graph, MARK_ROOT_EXIT);
+    if (graph->outputs_kept == OUTPUTS_UNTIL_NEXT)
+        graph_output(graph, graph->loss); /* it is of the output, too */
     for (uint32_t i = 1; i < count; i++)
-        graph_drop(graph, returned[i]);
+        graph_output(graph, returned[i]);
     graph_mark(graph, MARK_LOSS);
 }
 

@@ -67,6 +67,20 @@ static void declare_inputs(struct lowering *low)
     }
 }
 
+/* What the step before returned and the script still has a name for. It goes when this one's takes
+ * that name, which is of the same bytes: so it stays, and this one's goes. */
+static void declare_outputs(struct lowering *low)
+{
+    const struct graph *graph = low->graph;
+    for (uint32_t i = 0; graph->outputs_kept == OUTPUTS_UNTIL_NEXT && i < graph->output_count;
+         i++) {
+        const struct graph_tensor *kept = &graph->tensors[graph->outputs[i]];
+        const struct graph_storage *storage = &graph->storages[kept->storage];
+        new_resident(low, CATEGORY_ACTIVATION, LANE_COMPUTE, (enum aten)storage->aten,
+                     (enum dtype)storage->dtype, storage->shape);
+    }
+}
+
 /* ---- one micro-batch ---- */
 
 void move_gradient(struct lowering *low, uint32_t param, struct operand to)
@@ -450,6 +464,7 @@ static void lower(const struct system *system, const struct graph *graph,
     name_modules(&low);
     system->set_up(&low);
     declare_inputs(&low);
+    declare_outputs(&low);
     if (!low.optimized)
         optimize_params(&low, NULL, graph->param_count);
     if (tally && tally->gaps)

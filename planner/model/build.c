@@ -211,9 +211,9 @@ void build_loss(struct graph *graph, uint32_t logits, uint32_t targets)
     const uint32_t flat = graph_view(graph, logits, SHAPE(rows, shape.dim[shape.rank - 1]));
     const uint32_t upcast = build_upcast(graph, flat);
     graph->loss = build_cross_entropy(graph, upcast, targets);
-    graph_drop(graph, upcast);
     if (upcast != flat)
-        graph_drop(graph, logits);
+        graph_drop(graph, upcast);
+    graph_output(graph, logits);
     graph_mark(graph, MARK_LOSS);
 }
 

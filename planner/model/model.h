@@ -301,6 +301,7 @@ struct model_job {
     bool views;          /* parameters are views of larger ones (graph.h) */
     bool casts_inputs;   /* modules cast what they are called with to `compute` */
     bool copies_outputs; /* what the model returns is copied before its caller gets it */
+    enum outputs_kept outputs_kept;
     bool outputs_fp32;   /* its forward casts what it returns to fp32, outside of autocast:
                             convert_outputs_to_fp32 of accelerate 1.15 */
     bool own_experts;    /* experts are modules that are wrapped on their own (ROLE_EXPERTS) */

@@ -379,6 +379,15 @@ static const struct setting rows[] = {
      .systems = WHOLE | SYSTEM(FSDP1), .lacks = "is not called under autocast",
      .lacking = SYSTEM(FSDP2) | ZERO},
 
+    {.name = "keep-outputs", .group = GROUP_STRATEGY, .arg = "UNTIL",
+     .help = "How long the training script has a name for what the model returned, its logits. "
+             "none: until the loss is known (the Trainer, torchtitan); backward: until backward "
+             "has run (a function's local variable); next: until the next forward pass has "
+             "returned (a loop's `outputs = model(**batch)`)", .initial = "none",
+     .field = FIELD(job.model.outputs_kept),
+     .words = WORDS(WORD("none", OUTPUTS_DROPPED), WORD("backward", OUTPUTS_UNTIL_BACKWARD),
+                    WORD("next", OUTPUTS_UNTIL_NEXT)), .commands = FOR_JOB, .wide = "none,backward,next"},
+
     {.name = "loss", .group = GROUP_STRATEGY, .arg = "NAME",
      .help = "Cross-entropy. eager: PyTorch's on logits cast to fp32; direct: on logits as they "
              "are; fused: a kernel that writes the gradient over the logits; chunked: eight "

@@ -150,12 +150,40 @@ static void chunks_that_cannot_be_are_refused(void **state)
     assert_non_null(strstr(err.text, "eager or fused"));
 }
 
+/* What is kept is logits of the model itself; those of the step before, where it has its loss. */
+static void outputs_that_are_not_there_are_not_kept(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    struct model_config config;
+    struct graph *graph = NULL;
+    assert_int_equal(model_config_read("tests/data/configs/toy-llama", &config, &err), ERR_OK);
+    struct model_job job = {.batch = 1,
+                            .seq = 32,
+                            .code = CODE_TORCHTITAN,
+                            .compute = DTYPE_BF16,
+                            .loss = CROSS_ENTROPY_CHUNKED,
+                            .outputs_kept = OUTPUTS_UNTIL_BACKWARD};
+    assert_int_equal(model_build(&config, &job, &graph, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "the model returns no logits then"));
+    err = (struct err){0};
+    job.loss = CROSS_ENTROPY_EAGER;
+    job.outputs_kept = OUTPUTS_UNTIL_NEXT;
+    assert_int_equal(model_build(&config, &job, &graph, &err), ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "of torchtitan's --keep-outputs backward is"));
+    job.code = CODE_HF;
+    assert_int_equal(model_build(&config, &job, &graph, &err), ERR_OK);
+    assert_int_equal(graph->output_count, 2); /* the loss, too */
+    graph_free(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_loss_is_named_for_its_logits),
         cmocka_unit_test(a_model_that_has_its_loss_inside_keeps_it),
         cmocka_unit_test(chunks_that_cannot_be_are_refused),
+        cmocka_unit_test(outputs_that_are_not_there_are_not_kept),
     };
     return cmocka_run_group_tests_name("loss", tests, NULL, NULL);
 }

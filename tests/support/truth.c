@@ -75,11 +75,11 @@ static enum system_kind zero_system(const json_t *strategy)
 static bool read_zero(const json_t *s, struct strategy *t)
 {
     static const char *const others[] = {
-        "system",           "world",      "rank",          "accumulate", "clip",
-        "optimizer",        "ac",         "ac_early_stop", "ac_blocks",  "param_dtype",
-        "grad_accum_dtype", "no_sync",    "code",          "freeze",     "lora",
-        "lora_dropout",     "lora_dtype", "loss",          "flatten",    "gpus_per_node",
-        "attention",        "compile",    "around",
+        "system",           "world",        "rank",          "accumulate", "clip",
+        "optimizer",        "ac",           "ac_early_stop", "ac_blocks",  "param_dtype",
+        "grad_accum_dtype", "no_sync",      "code",          "freeze",     "lora",
+        "keep_outputs",     "lora_dropout", "lora_dtype",    "loss",       "flatten",
+        "gpus_per_node",    "attention",    "compile",       "around",
     };
     struct err err = {0};
     json_t *object = json_copy((json_t *)(uintptr_t)s);
@@ -249,6 +249,10 @@ static void read_strategy(const json_t *row, struct job *job)
                                                              : ATTENTION_AUTO;
     job->model.autocast = strcmp(truth_text(s, "autocast", ""), "bf16") == 0;
     job->model.outputs_fp32 = strcmp(truth_text(s, "outputs", ""), "fp32") == 0;
+    const char *kept = truth_text(s, "keep_outputs", "");
+    job->model.outputs_kept = strcmp(kept, "next") == 0       ? OUTPUTS_UNTIL_NEXT
+                              : strcmp(kept, "backward") == 0 ? OUTPUTS_UNTIL_BACKWARD
+                                                              : OUTPUTS_DROPPED;
     t->world = truth_number(s, "world", 1);
     t->rank = truth_number(s, "rank", 0);
     t->replicate = truth_number(s, "replicate", 1);

@@ -106,7 +106,7 @@ def lists_of(m):
 def of_recorded(rng, m, s):
     """What a recording in 16 bits has: no dtype and no frozen parameter besides its own."""
     for key in ("freeze", "lora", "lora_dropout", "lora_dtype", "ignore", "experts_replicate", "reshard_units", "unshard_in_backward_off", "ac_early_stop",
-                "ac_blocks", "autocast", "loss", "attention"):
+                "ac_blocks", "autocast", "loss", "attention", "keep_outputs"):
         s.pop(key, None)
     system = s.get("system", "fsdp2")
     if s.get("ac") == "selective" or system == "deepspeed":
@@ -147,6 +147,8 @@ def further(rng, m, s, system):
             s["use_orig_params"] = True
     if system != "zero" and m["kind"] in ("llama", "gpt2", "guide") and rng.random() < 0.15:
         s["loss"] = "direct"
+    if rng.random() < 0.12:
+        s["keep_outputs"] = rng.choice(["backward", "next"]) if m["kind"] == "hf" and system != "zero" else "backward"
     if m["kind"] == "hf" and rng.random() < 0.1:
         s["attention"] = rng.choice(["math", "eager"])
     if system == "fsdp2" and m["kind"] == "hf" and s.get("reshard") != "never" and "blocks_per_unit" not in s and rng.random() < 0.15:

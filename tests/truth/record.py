@@ -28,7 +28,8 @@ matrices by columns), max_input_buffers, unshard_in_backward_off ([module, ...])
 is_last_backward, requires_all_reduce, reshard_after_backward: set_... is true for the last
 micro-batch only), offload (cpu: with a pinned host), experts_replicate (R: each block's experts are a unit of their
 own, on a mesh of R replicas; replicate is the others'), ignore (comma-separated glob patterns: ignored_params), loss (direct: cross-entropy of the logits as they are; default: of
-a copy in fp32).
+a copy in fp32), keep_outputs (backward: what the model returned has a name until backward has run; next: until the next
+forward has returned, code hf; every recorder has it).
 
 Deviations from a GPU run, on purpose: tensors live on the fake device "cpu" (FSDP needs no
 streams there).

@@ -330,6 +330,8 @@ def on_cuda(code):
 def one_step(system, log, model, optimizer, inputs, live):
     s = system.s
     steps = s.get("accumulate", 1)
+    keeps = s.get("keep_outputs")              # "backward", or "next": a loop's variable
+    output = logits = None
     for i in range(steps):
         last = i == steps - 1
         with system.synced(model, last, last or not s.get("no_sync", True)):
@@ -345,20 +347,29 @@ def one_step(system, log, model, optimizer, inputs, live):
                 loss = models.tool().loss_of(system.forward(model, inputs), None)
                 live["after_logits"] = None
             elif isinstance(inputs, dict):
-                loss = system.forward(model, inputs).loss
+                if keeps == "next":
+                    system.kept = system.forward(model, inputs)
+                    loss = system.kept.loss
+                elif keeps:
+                    output = system.forward(model, inputs)
+                    loss = output.loss
+                else:
+                    loss = system.forward(model, inputs).loss
                 live["after_logits"] = None
             else:
                 logits = system.forward(model, inputs)
                 live["after_logits"] = log.live
                 log.segment = "loss"
                 loss = models.loss_of(logits, inputs[1], s.get("loss", "eager"))
-                del logits
+                if not keeps:
+                    logits = None
             live["after_forward"] = log.live
             log.place = ["bwd"]
             log.segment = "backward_head"
             system.backward(model, loss)
             system.after("bwd")
             del loss
+            output = logits = None
             live["after_backward"] = log.live
         if not last:
             log.place = ["opt"]

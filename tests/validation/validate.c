@@ -50,6 +50,9 @@ static void print_random(struct sums *sums)
                "Whole event lists of jobs drawn at random (tests/truth/random_jobs.py) that were "
                "planned wrong once.",
                true, truth_read_either, sums);
+    print_file("outputs_events.jsonl",
+               "Jobs whose script keeps what the model returned (`--keep-outputs`).", true,
+               truth_read_either, sums);
     if (sums->system == SYSTEM_DDP || sums->system == SYSTEM_ZERO3)
         print_file("options_events.jsonl",
                    "What random jobs led to: DDP's options, autocast under checkpoints, dropout's "
