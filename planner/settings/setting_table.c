@@ -386,7 +386,7 @@ static const struct setting rows[] = {
              "returned (a loop's `outputs = model(**batch)`)", .initial = "none",
      .field = FIELD(job.model.outputs_kept),
      .words = WORDS(WORD("none", OUTPUTS_DROPPED), WORD("backward", OUTPUTS_UNTIL_BACKWARD),
-                    WORD("next", OUTPUTS_UNTIL_NEXT)), .commands = FOR_JOB, .wide = "none,backward,next"},
+                    WORD("next", OUTPUTS_UNTIL_NEXT)), .commands = FOR_JOB},
 
     {.name = "loss", .group = GROUP_STRATEGY, .arg = "NAME",
      .help = "Cross-entropy. eager: PyTorch's on logits cast to fp32; direct: on logits as they "
