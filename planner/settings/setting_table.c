@@ -5,47 +5,12 @@
 #include "plan/repeat.h"
 #include "settings/setting_names.h"
 #include "settings/setting_rows.h"
+#include "settings/setting_words.h"
 
 static bool is_planned(int system)
 {
     return system_is_planned((enum system_kind)system);
 }
-
-static const struct setting_word attention_words[] = {
-#define X(name, word, what) WORD(word, ATTENTION_##name),
-    ATTENTION_MAP(X)
-#undef X
-        {NULL, 0, false},
-};
-
-static const struct setting_word attention_to_run_words[] = {
-#define X(name, word, what) WORD(word, ATTENTION_##name),
-    ATTENTION_MAP(X)
-#undef X
-        WORD("own", ATTENTION_OWN),
-    {NULL, 0, false},
-};
-
-/* As people have it from torch.__version__, too; but 2.5.0 preferred cuDNN's attention on Hopper,
- * which 2.5.1 took back (pytorch#138522). */
-static const struct setting_word torch_words[] = {
-#define VERSION(minor)                                                                             \
-    WORD("2." #minor, minor), ALSO("2." #minor ".0", minor), ALSO("2." #minor ".1", minor)
-    VERSION(4),       WORD("2.5", 5), ALSO("2.5.1", 5), VERSION(6),  VERSION(7),
-    VERSION(8),       VERSION(9),     VERSION(10),      VERSION(11), VERSION(12),
-    VERSION(13),      VERSION(14),    VERSION(15),
-#undef VERSION
-    {NULL, 0, false},
-};
-_Static_assert(TORCH_OLDEST == 4 && TORCH_NEWEST == 15, "the words of --torch");
-
-static const struct setting_word system_words[] = {
-#define X(name, text, of) WORD(text, SYSTEM_##name),
-    SYSTEM_MAP(X)
-#undef X
-        ALSO("none", SYSTEM_SINGLE),
-    {NULL, 0, false},
-};
 
 /* ---- the table: a row that names no systems is for all ---- */
 
@@ -65,7 +30,7 @@ static const struct setting rows[] = {
     /* the system comes before what belongs to a system: settings_arguments keeps this order */
     {.name = "strategy", .group = GROUP_STRATEGY, .arg = "NAME", .help = "The sharding system",
      .brief = "sharding system: ddp, zero3, ...", .initial = "fsdp2",
-     .field = FIELD(job.strategy.system), .words = system_words, .offers = is_planned,
+     .field = FIELD(job.strategy.system), .words = setting_system_words, .offers = is_planned,
      .commands = FOR_JOB},
     {.name = "code", .group = GROUP_MODEL, .arg = "NAME",
      .help = "Whose implementation of the model runs",
@@ -136,7 +101,7 @@ static const struct setting rows[] = {
      .help = "The kernel of attention. auto: cudnn on Hopper and Blackwell since torch 2.11, else "
              "flash (FlashAttention-2), in fp32 efficient. math and eager: no kernel of its own, "
              "but matrix products and a softmax, as PyTorch (sdpa_kernel) or as transformers "
-             "writes them", .initial = "auto", .field = FIELD(attention), .words = attention_words,
+             "writes them", .initial = "auto", .field = FIELD(attention), .words = setting_attention_words,
      .commands = FOR_JOB},
     {.name = "replicate", .group = GROUP_STRATEGY, .arg = "R",
      .help = "Replicas of HSDP: the mesh is R x GPUS/R", .initial = "1",
@@ -399,7 +364,7 @@ static const struct setting rows[] = {
      .numerics = true, .wide = "eager,direct,fused,chunked,compiled"},
     {.name = "torch", .group = GROUP_STRATEGY, .arg = "VERSION",
      .help = "The version of PyTorch: the latest patch release of it", .initial = "2.14",
-     .field = FIELD(job.model.torch), .words = torch_words, .commands = FOR_JOB},
+     .field = FIELD(job.model.torch), .words = setting_torch_words, .commands = FOR_JOB},
     {.name = "autograd", .group = GROUP_STRATEGY, .arg = "HOW",
      .help = "Gradients are added in place, as on a GPU, or as recordings on fake tensors have "
              "them", .initial = "gpu", .field = FIELD(job.model.autograd),
@@ -631,7 +596,7 @@ static const struct setting rows[] = {
     {.name = "attention", .group = GROUP_CUDA, .arg = "KERNEL",
      .help = "The kernel of attention. auto: cudnn where it takes the shape, else own, which is "
              "slow; cudnn: that one or none", .initial = "auto", .field = FIELD(run.attention),
-     .words = attention_to_run_words, .commands = FOR_RUN},
+     .words = setting_attention_to_run_words, .commands = FOR_RUN},
     {.name = "deterministic", .kind = SETTING_FLAG, .group = GROUP_CUDA,
      .help = "The same bits every time: cudnn's deterministic backward, which is slower and takes "
              "memory that no plan counts, or --attention own; matrix products are not measured",

@@ -1,0 +1,40 @@
+/* setting_words.c - see setting_words.h. */
+#include "settings/setting_words.h"
+
+#include "settings/setting_rows.h"
+
+const struct setting_word setting_attention_words[] = {
+#define X(name, word, what) WORD(word, ATTENTION_##name),
+    ATTENTION_MAP(X)
+#undef X
+        {NULL, 0, false},
+};
+
+const struct setting_word setting_attention_to_run_words[] = {
+#define X(name, word, what) WORD(word, ATTENTION_##name),
+    ATTENTION_MAP(X)
+#undef X
+        WORD("own", ATTENTION_OWN),
+    {NULL, 0, false},
+};
+
+/* As people have it from torch.__version__, too; but 2.5.0 preferred cuDNN's attention on Hopper,
+ * which 2.5.1 took back (pytorch#138522). */
+const struct setting_word setting_torch_words[] = {
+#define VERSION(minor)                                                                             \
+    WORD("2." #minor, minor), ALSO("2." #minor ".0", minor), ALSO("2." #minor ".1", minor)
+    VERSION(4),       WORD("2.5", 5), ALSO("2.5.1", 5), VERSION(6),  VERSION(7),
+    VERSION(8),       VERSION(9),     VERSION(10),      VERSION(11), VERSION(12),
+    VERSION(13),      VERSION(14),    VERSION(15),
+#undef VERSION
+    {NULL, 0, false},
+};
+_Static_assert(TORCH_OLDEST == 4 && TORCH_NEWEST == 15, "the words of --torch");
+
+const struct setting_word setting_system_words[] = {
+#define X(name, text, of) WORD(text, SYSTEM_##name),
+    SYSTEM_MAP(X)
+#undef X
+        ALSO("none", SYSTEM_SINGLE),
+    {NULL, 0, false},
+};
