@@ -21,7 +21,8 @@ static bool is_digit(char c)
     return isdigit((unsigned char)c) != 0;
 }
 
-/* The next character that counts, '-' for a separator between digits, '\0' at the end; moves on. */
+/* The next character that counts, '-' or '_' for a separator between digits, '\0' at the end; moves
+ * on. */
 static char next_letter(const char **at, bool *after_digit)
 {
     const char *c = *at;
@@ -30,11 +31,18 @@ static char next_letter(const char **at, bool *after_digit)
     const bool separates = c != *at && *after_digit && is_digit(*c);
     *after_digit = !separates && is_digit(*c);
     if (separates) {
+        const bool low = **at == '_' && c == *at + 1;
         *at = c;
-        return '-';
+        return low ? '_' : '-';
     }
     *at = *c ? c + 1 : c;
     return (char)tolower((unsigned char)*c);
+}
+
+/* Whether '_' stands for the other: for a point only between digits, as it is itself. */
+static bool stands_for(char low, char other, bool digit_next)
+{
+    return low == '_' && (other == '-' || (other == '.' && digit_next));
 }
 
 bool names_alike(const char *a, const char *b)
@@ -42,8 +50,10 @@ bool names_alike(const char *a, const char *b)
     bool a_digit = false, b_digit = false;
     for (;;) {
         const char x = next_letter(&a, &a_digit), y = next_letter(&b, &b_digit);
-        if (x != y || x == '\0')
-            return x == y;
+        const bool alike =
+            x == y || stands_for(x, y, is_digit(*b)) || stands_for(y, x, is_digit(*a));
+        if (!alike || x == '\0')
+            return alike;
     }
 }
 

@@ -19,8 +19,9 @@
     }
 
 /* Whether two spellings are one name. Letters count in any case. '-', '_' and ' ' count only
- * between two digits, where one stands for another: "Llama-3.1-8B", "llama3.1_8b" and
- * "LLAMA 3.1-8b" are one name, "llama-2-7b" and "llama-27b" are two. */
+ * between two digits, where one stands for another, and '_' for a point, too: "Llama-3.1-8B",
+ * "llama3.1_8b", "LLAMA 3_1-8b" are one name, "llama-2-7b" and "llama-27b" are two, as are
+ * "llama-3.1-8b" and "llama-3-1-8b". */
 bool names_alike(const char *a, const char *b);
 
 /* Letters to insert, delete or replace to get from one name to the other (Levenshtein), without

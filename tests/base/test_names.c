@@ -20,12 +20,17 @@ static void case_and_separators_make_no_other_name(void **state)
         {"rtx-4090", "RTX 4090"},
         {"a100-sxm-80gb", "A100_SXM_80GB"},
         {"gpt2", "gpt-2"},
+        {"phi-1_5", "phi-1.5"},
+        {"stablelm-2-1_6b", "StableLM 2-1.6b"},
         {"", "-"},
     };
     static const char *const other[][2] = {
         {"llama-2-7b", "llama-27b"},
         {"opt-13b", "opt-1-3b"},
         {"opt-1.3b", "opt-13b"},
+        {"opt-1.3b", "opt-1-3b"},
+        {"opt-1__3b", "opt-1.3b"},
+        {"v0.1", "v0_a"},
         {"qwen2.5-7b", "qwen2-57b"},
         {"h100", "h1000"},
         {"h100", "h10"},
