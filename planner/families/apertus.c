@@ -59,11 +59,17 @@ static const struct model_preset presets[] = {
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
+static const struct preset_alias aliases[] = {
+    {"apertus-8b-2509", "apertus-8b"},
+    {"apertus-70b-2509", "apertus-70b"},
+};
+
 const struct family family_apertus = {
     .name = "apertus",
     .class_name = "ApertusForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
+    ALIASES(aliases),
     .rope = true,
     .rope_absent = "{\"rope_type\": \"llama3\", \"rope_theta\": 12000000.0, \"factor\": 8.0, "
                    "\"high_freq_factor\": 4.0, \"low_freq_factor\": 1.0, "

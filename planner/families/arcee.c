@@ -29,10 +29,29 @@ static const struct key keys[] = {
     {FLAG("mlp_bias", mlp_bias, false)},
 };
 
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* arcee-ai/AFM-4.5B, -Base. ArceeForCausalLM. */
+#define AFM(title, count, v)                                                                       \
+    {title, count,                                                                                 \
+     {STRETCHED(ARCH_ARCEE, 2560, 36, 20, 4, 128, 18432, v, 65536, 1e-5F, 1e4F, 1.29957323F),      \
+      .activation = "relu2", .rope.scaling = ROPE_YARN, .rope.factor = 20, .rope.beta_fast = 32,   \
+      .rope.beta_slow = 1, .rope.truncate = true, .rope.original_positions = 4096}}
+
+static const struct model_preset presets[] = {
+    AFM("afm-4.5b",      4619189760, 128005),
+    AFM("afm-4.5b-base", 4619184640, 128004),
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
 const struct family family_arcee = {
     .name = "arcee",
     .class_name = "ArceeForCausalLM",
     .keys = KEY_TABLE(keys),
+    PRESETS(presets),
     .rope = true,
     .heads_divide_hidden = true,
     .parameters = count_ungated,

@@ -28,14 +28,21 @@ static const struct key keys[] = {
 #define COMMAND(title, count, h, l, a, k, f, base, by, normed)                                     \
     {title, count,                                                                                 \
      {GATED(ARCH_COHERE, h, l, a, k, 128, f, 256000, 8192, 1e-5F, base), .tied = true,             \
-      .parallel_residual = true, .logits_multiplier = by, .qk_norm = normed}}
+      .parallel_residual = true, .logits_multiplier = by, .qk_norm = normed, .padding = 0 + 1}}
 
 static const struct model_preset presets[] = {
     COMMAND("command-r",      34980831232, 8192,  40, 64, 64, 22528, 8e6F,  0.0625F,      false),
     COMMAND("command-r-plus", 103810674688, 12288, 64, 96, 8,  33792, 7.5e7F, 0.833333333F, true),
+    COMMAND("aya-23-8b",      8028033024,  4096,  32, 32, 8,  14336, 1e4F, 0.0625F,      false),
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
+
+static const struct preset_alias aliases[] = {
+    {"c4ai-command-r-v01", "command-r"},
+    {"c4ai-command-r-plus", "command-r-plus"},
+    {"aya-23-35b", "command-r"},
+};
 
 double count_cohere(const struct model_config *c)
 {
@@ -49,6 +56,7 @@ const struct family family_cohere = {
     .class_name = "CohereForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
+    ALIASES(aliases),
     .rope = true,
     .padding = 0 + 1,
     .parameters = count_cohere,

@@ -27,20 +27,30 @@ static const struct key keys[] = {
 /* NOLINTBEGIN(bugprone-macro-parentheses) */
 
 /* CohereForAI/c4ai-command-r7b-12-2024. Cohere2ForCausalLM. */
+#define COMMAND2(title, count, h, l, a, f, positions)                                              \
+    {title, count,                                                                                 \
+     {GATED(ARCH_COHERE2, h, l, a, 8, 128, f, 256000, positions, 1e-5F, 5e4F), .tied = true,       \
+      .parallel_residual = true, .logits_multiplier = 0.25F, .sliding_window = 4096,               \
+      .window_period = 4, .padding = 0 + 1}}
+
 static const struct model_preset presets[] = {
-    {"command-r7b", 8028033024,
-     {GATED(ARCH_COHERE2, 4096, 32, 32, 8, 128, 14336, 256000, 132096, 1e-5F, 5e4F), .tied = true,
-      .parallel_residual = true, .logits_multiplier = 0.25F, .sliding_window = 4096,
-      .window_period = 4}},
+    COMMAND2("command-r7b", 8028033024,   4096,  32, 32, 14336, 132096),
+    COMMAND2("command-a",   111057580032, 12288, 64, 96, 36864, 131072),
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
+
+static const struct preset_alias aliases[] = {
+    {"c4ai-command-r7b-12-2024", "command-r7b"},
+    {"c4ai-command-a-03-2025", "command-a"},
+};
 
 const struct family family_cohere2 = {
     .name = "cohere2",
     .class_name = "Cohere2ForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
+    ALIASES(aliases),
     .rope = true,
     .padding = 0 + 1,
     .parameters = count_cohere,

@@ -27,7 +27,7 @@ static const struct key keys[] = {
 /* clang-format off */
 /* NOLINTBEGIN(bugprone-macro-parentheses) */
 
-/* deepseek-ai/DeepSeek-V2-Lite, DeepSeek-V2. DeepseekV2ForCausalLM. */
+/* deepseek-ai/DeepSeek-V2-Lite, DeepSeek-V2, -V2.5. DeepseekV2ForCausalLM. */
 #define V2(title, count, h, l, a, f, lora, e, wide, all, chosen, by, limited, grows)               \
     {title, count,                                                                                 \
      {GATED(ARCH_DEEPSEEK_V2, h, l, a, a, 64, f, 102400, 163840, 1e-6F, 1e4F), .rotary_dim = 64,   \
@@ -39,7 +39,8 @@ static const struct key keys[] = {
 
 static const struct model_preset presets[] = {
     V2("deepseek-v2-lite", 15706484224,  2048, 27, 16,  10944, 0,    64,  1408, 1, 1, 1,  false, 0.707F),
-    V2("deepseek-v2",      235741434880, 5120, 60, 128, 12288, 1536, 160, 1536, 8, 3, 16, true,  1),
+    V2("deepseek-v2",      235741434880, 5120, 60, 128, 12288, 1536, 160, 1536, 8, 3, 16, true,  0.707F),
+    V2("deepseek-v2.5",    235741434880, 5120, 60, 128, 12288, 1536, 160, 1536, 8, 3, 16, true,  1),
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */

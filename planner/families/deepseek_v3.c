@@ -19,38 +19,34 @@ static const struct key keys[] = {
     {FLAG("norm_topk_prob", norm_topk, true)},
 };
 
-/* deepseek-ai/DeepSeek-V3. DeepseekV3ForCausalLM. Published weights are in FP8. */
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* deepseek-ai/DeepSeek-V3, moonshotai/Kimi-K2-Instruct. DeepseekV3ForCausalLM. Published weights
+ * are in FP8. */
+#define V3(title, count, a, v, positions, base, e, dense, all, chosen, times, by, fast)            \
+    {title, count,                                                                                 \
+     {GATED(ARCH_DEEPSEEK_V3, 7168, 61, a, a, 64, 18432, v, positions, 1e-6F, base),               \
+      .rotary_dim = 64, .kv_lora = 512, .q_lora = 1536, .nope_dim = 128, .v_dim = 128,             \
+      .rope_interleave = true, .experts = e, .experts_per_token = 8, .expert_ffn = 2048,           \
+      .shared_experts = 1, .dense_first = dense, .groups = all, .topk_groups = chosen,             \
+      .routed_scaling = times, .norm_topk = true, .rope.scaling = ROPE_YARN, .rope.factor = by,    \
+      .rope.beta_fast = fast, .rope.beta_slow = 1, .rope.truncate = true,                          \
+      .rope.original_positions = 4096, .mscale_all = 1}}
+
 static const struct model_preset presets[] = {
-    {"deepseek-v3",
-     671026404352,
-     {GATED(ARCH_DEEPSEEK_V3, 7168, 61, 128, 128, 64, 18432, 129280, 163840, 1e-6F, 1e4F),
-      .rotary_dim = 64,
-      .kv_lora = 512,
-      .q_lora = 1536,
-      .nope_dim = 128,
-      .v_dim = 128,
-      .rope_interleave = true,
-      .experts = 256,
-      .experts_per_token = 8,
-      .expert_ffn = 2048,
-      .shared_experts = 1,
-      .dense_first = 3,
-      .groups = 8,
-      .topk_groups = 4,
-      .routed_scaling = 2.5F,
-      .norm_topk = true,
-      .rope.scaling = ROPE_YARN,
-      .rope.factor = 40,
-      .rope.beta_fast = 32,
-      .rope.beta_slow = 1,
-      .rope.truncate = true,
-      .rope.original_positions = 4096,
-      .mscale_all = 1}},
+    V3("deepseek-v3", 671026404352,  128, 129280, 163840, 1e4F, 256, 3, 8, 4, 2.5F,   40, 32),
+    V3("kimi-k2",     1026408209408, 64,  163840, 131072, 5e4F, 384, 1, 1, 1, 2.827F, 32, 1),
 };
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
 
 static const struct preset_alias aliases[] = {
     {"deepseek-r1", "deepseek-v3"},
+    {"deepseek-r1-0528", "deepseek-v3"},
     {"deepseek-v3-0324", "deepseek-v3"},
+    {"deepseek-v3.1", "deepseek-v3"},
 };
 
 const struct family family_deepseek_v3 = {

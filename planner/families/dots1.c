@@ -42,10 +42,27 @@ static const struct key keys[] = {
     {FLAG("norm_topk_prob", norm_topk, false)},
 };
 
+/* rednote-hilab/dots.llm1.base, dots.llm1.inst. Dots1ForCausalLM. */
+static const struct model_preset presets[] = {
+    {"dots.llm1",
+     142774373888,
+     {GATED(ARCH_DOTS1, 4096, 62, 32, 32, 128, 10944, 152064, 32768, 1e-5F, 1e7F), .qk_norm = true,
+      .full_layers = 62, .experts = 128, .experts_per_token = 6, .expert_ffn = 1408,
+      .shared_experts = 2, .dense_first = 1, .norm_topk = true, .groups = 1, .topk_groups = 1,
+      .routed_scaling = 2.5F}},
+};
+
+static const struct preset_alias aliases[] = {
+    {"dots.llm1.base", "dots.llm1"},
+    {"dots.llm1.inst", "dots.llm1"},
+};
+
 const struct family family_dots1 = {
     .name = "dots1",
     .class_name = "Dots1ForCausalLM",
     .keys = KEY_TABLE(keys),
+    PRESETS(presets),
+    ALIASES(aliases),
     .rope = true,
     .check = experts_check_groups,
     .parameters = count_llama,

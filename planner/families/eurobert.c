@@ -30,10 +30,29 @@ static double parameters(const struct model_config *c)
     return count_llama(c) + (c->mlp_bias ? c->vocab : 0);
 }
 
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* EuroBERT/EuroBERT-210m, -610m, -2.1B. EuroBertForMaskedLM. */
+#define EUROBERT(title, count, h, l, a, k, f)                                                      \
+    {title, count,                                                                                 \
+     {GATED(ARCH_EUROBERT, h, l, a, k, h / a, f, 128256, 8192, 1e-5F, 2.5e5F),                     \
+      .padding = 128001 + 1}}
+
+static const struct model_preset presets[] = {
+    EUROBERT("eurobert-210m", 310266624,  768,  12, 12, 12, 3072),
+    EUROBERT("eurobert-610m", 755625600,  1152, 26, 18, 6,  4096),
+    EUROBERT("eurobert-2.1b", 2403092736, 2304, 32, 18, 6,  6144),
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
 const struct family family_eurobert = {
     .name = "eurobert",
     .class_name = "EuroBertForMaskedLM",
     .keys = KEY_TABLE(keys),
+    PRESETS(presets),
     .encoder = true,
     .heads_divide_hidden = true,
     .rope = true,

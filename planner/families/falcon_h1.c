@@ -70,10 +70,50 @@ static double parameters(const struct model_config *c)
     return count_llama(c) + c->layers * hf_mamba_count(c);
 }
 
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* tiiuae/Falcon-H1-0.5B-Base, -1.5B-Base, ... FalconH1ForCausalLM. Of the larger ones the
+ * instructed models have vocabularies of their own. Their multipliers are 1 here, as the class has
+ * them where a file does not: each is a product whatever it is, and no plan goes by it. */
+#define SIZES(title, count, h, l, a, k, d, f, v, positions, m, e, n, g)                            \
+    {title, count,                                                                                 \
+     {GATED(ARCH_FALCON_H1, h, l, a, k, d, f, v, positions, 1e-5F, 1e11F), .padding = 0 + 1,       \
+      .conv_width = 4, .conv_bias = true, .ssm_heads = m, .ssm_head_dim = e, .ssm_state = n,       \
+      .ssm_groups = g, .ssm_chunk = 128, .ssm_expand = 2,
+#define ONES                                                                                       \
+    .embedding_multiplier = 1, .logits_multiplier = 1, .key_multiplier = 1, .gate_multiplier = 1,  \
+    .down_multiplier = 1, .attention_in_multiplier = 1, .attention_out_multiplier = 1,             \
+    .ssm_in_multiplier = 1, .ssm_out_multiplier = 1, .ssm_multipliers = {1, 1, 1, 1, 1}
+#define ALL 0xffffffff
+
+static const struct model_preset presets[] = {
+    SIZES("falcon-h1-0.5b", 521411104, 1024, 36, 8, 2, 64, 2048, 32784, 16384, 24, 64, 128, 1)
+      .ssm_unnormed = true, .linear = {true, {ALL, 0xf}}, .embedding_multiplier = 5.65685425F,
+      .logits_multiplier = 0.0390625F, .key_multiplier = 0.390625F,
+      .gate_multiplier = 0.883883476F, .down_multiplier = 0.5859375F,
+      .attention_in_multiplier = 1, .attention_out_multiplier = 0.9375F,
+      .ssm_in_multiplier = 1.25F, .ssm_out_multiplier = 0.23570226F,
+      .ssm_multipliers = {0.353553391F, 0.25F, 0.353553391F, 0.5F, 0.353553391F}}},
+    SIZES("falcon-h1-1.5b-base", 1554859392, 2048, 24, 8, 2, 128, 4608, 65536, 131072, 48, 64, 256, 1)
+      .linear = {true, {0xffffff}}, ONES}},
+    SIZES("falcon-h1-1.5b-deep-base", 1554872208, 1280, 66, 6, 2, 128, 3072, 65536, 131072, 24, 64, 256, 1)
+      .linear = {true, {ALL, ALL, 0x3}}, ONES}},
+    SIZES("falcon-h1-3b-base", 3149387264, 2560, 32, 10, 2, 128, 6144, 65536, 131072, 32, 128, 256, 1)
+      .linear = {true, {ALL}}, ONES}},
+    SIZES("falcon-h1-7b-base", 7585648736, 3072, 44, 12, 2, 128, 12288, 130048, 262144, 24, 128, 256, 1)
+      .linear = {true, {ALL, 0xfff}}, ONES}},
+    SIZES("falcon-h1-34b-base", 33642516224, 5120, 72, 20, 4, 128, 21504, 261120, 262144, 32, 128, 256, 2)
+      .linear = {true, {ALL, ALL, 0xff}}, ONES}},
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
 const struct family family_falcon_h1 = {
     .name = "falcon_h1",
     .class_name = "FalconH1ForCausalLM",
     .keys = KEY_TABLE(keys),
+    PRESETS(presets),
     .rope = true,
     .padding = 0 + 1,
     .read = read,

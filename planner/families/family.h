@@ -26,6 +26,10 @@ struct family {
      * (Qwen3-VL's model inside never does). */
     struct key_table outer_keys;
 
+    /* model_type of what sees with it, where that is not its own less "_text": a note names it for
+     * a preset's name that ends in "-text". NULL: it is. */
+    const char *seeing;
+
     /* JSON: sizes that the class has where a file has none. They hold in a part of another model's
      * file, which is written without what is as the class has it; on its own a file without them is
      * more likely a mistake. NULL: they are asked for there, too. */
@@ -43,7 +47,7 @@ struct family {
     uint32_t preset_count;
 
     /* Names on Hugging Face that are not a preset's in another spelling, though their config.json
-     * says the same. */
+     * says the same, but for RoPE's numbers. */
     const struct preset_alias *aliases;
     uint32_t alias_count;
 

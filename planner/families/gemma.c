@@ -53,6 +53,13 @@ static const struct model_preset presets[] = {
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
+static const struct preset_alias aliases[] = {
+    {"codegemma-2b", "gemma-2b"},         {"codegemma-7b", "gemma-7b"},
+    {"codegemma-1.1-7b", "gemma-7b"},     {"gemma-1.1-2b", "gemma-2b"},
+    {"gemma-1.1-7b", "gemma-7b"},         {"zephyr-7b-gemma-sft-v0.1", "gemma-7b"},
+    {"zephyr-7b-gemma-v0.1", "gemma-7b"},
+};
+
 const struct family family_gemma = {
     .name = "gemma",
     .traced = true,
@@ -62,6 +69,7 @@ const struct family family_gemma = {
         "\"num_attention_heads\": 16, \"intermediate_size\": 24576, \"vocab_size\": 256000}",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
+    ALIASES(aliases),
     .rope = true,
     .parameters = count_llama,
     .padding = 0 + 1,

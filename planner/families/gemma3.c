@@ -44,7 +44,7 @@ static const struct key keys[] = {
 #define GEMMA3(h, l, a, k, d, f, v, positions, scalar, window)                                     \
     DECODER(ARCH_GEMMA3, h, l, a, k, d, f, v, positions, 1e-6F, 1e6F), .tied = true,               \
     .activation = "gelu_tanh", .qk_norm = true, .query_scalar = scalar, .sliding_window = window,  \
-    .window_period = 6, .window_theta = 1e4F
+    .window_period = 6, .window_theta = 1e4F, .padding = 0 + 1
 /* Made for 32,768 positions and stretched. */
 #define GEMMA3_LONG(title, count, h, l, a, k, d, f, scalar)                                        \
     {title, count,                                                                                 \
@@ -52,6 +52,8 @@ static const struct key keys[] = {
       .rope.scaling = ROPE_LINEAR, .rope.factor = 8}}
 
 static const struct model_preset presets[] = {
+    {"gemma-3-270m", 268098176,
+     {GEMMA3(640, 18, 4, 1, 256, 2048, 262144, 32768, 256, 512)}},
     {"gemma-3-1b", 999885952,
      {GEMMA3(1152, 26, 4, 1, 256, 6912, 262144, 32768, 256, 512)}},
     GEMMA3_LONG("gemma-3-4b-text",  3880263168,  2560, 34, 8,  4,  256, 10240, 256),

@@ -27,13 +27,22 @@ static const struct key keys[] = {
 /* NOLINTBEGIN(bugprone-macro-parentheses) */
 
 /* THUDM/GLM-4-9B-0414. Glm4ForCausalLM. */
+#define GLM4(title, count, h, l, a, k, f, positions, biased)                                       \
+    {title, count,                                                                                 \
+     {GATED(ARCH_GLM4, h, l, a, k, 128, f, 151552, positions, 1e-5F, 1e4F),                        \
+      .attention_bias = biased, .rotary_dim = 64, .padding = 151329 + 1}}
+
 static const struct model_preset presets[] = {
-    {"glm-4-9b-0414", 9400279040,
-     {GATED(ARCH_GLM4, 4096, 40, 32, 2, 128, 13696, 151552, 32768, 1e-5F, 1e4F),
-      .attention_bias = true, .rotary_dim = 64}},
+    GLM4("glm-4-9b-0414",               9400279040,  4096, 40, 32, 2, 13696, 32768,  true),
+    GLM4("glm-4-32b-0414",              32566081536, 6144, 61, 48, 2, 23040, 32768,  false),
+    GLM4("glm-z1-rumination-32b-0414",  33141749760, 6144, 61, 48, 8, 23040, 131072, false),
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
+
+static const struct preset_alias aliases[] = {
+    {"glm-z1-9b-0414", "glm-4-9b-0414"},
+};
 
 static double parameters(const struct model_config *c)
 {
@@ -45,6 +54,7 @@ const struct family family_glm4 = {
     .class_name = "Glm4ForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
+    ALIASES(aliases),
     .parameters = parameters,
     .padding = 151329 + 1,
     .code = CODE_HF,

@@ -20,10 +20,22 @@ static const struct key keys[] = {
     {FLAG("norm_topk_prob", norm_topk, true)},
 };
 
+/* zai-org/GLM-4.7-Flash. Glm4MoeLiteForCausalLM. */
+static const struct model_preset presets[] = {
+    {"glm-4.7-flash",
+     29943390976,
+     {GATED(ARCH_GLM4_MOE_LITE, 2048, 47, 20, 20, 64, 10240, 154880, 202752, 1e-5F, 1e6F),
+      .rotary_dim = 64, .kv_lora = 512, .q_lora = 768, .nope_dim = 192, .v_dim = 256,
+      .rope_interleave = true, .experts = 64, .experts_per_token = 4, .expert_ffn = 1536,
+      .shared_experts = 1, .dense_first = 1, .groups = 1, .topk_groups = 1, .routed_scaling = 1.8F,
+      .norm_topk = true}},
+};
+
 const struct family family_glm4_moe_lite = {
     .name = "glm4_moe_lite",
     .class_name = "Glm4MoeLiteForCausalLM",
     .keys = KEY_TABLE(keys),
+    PRESETS(presets),
     .check = mla_check_experts,
     .parameters = count_llama,
     .code = CODE_HF,

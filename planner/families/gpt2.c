@@ -17,19 +17,31 @@ static const struct key keys[] = {
 /* clang-format off */
 /* NOLINTBEGIN(bugprone-macro-parentheses) */
 
-/* GPT-2: openai-community/gpt2{,-medium,-large,-xl}. GPT2LMHeadModel. */
-#define GPT2(title, count, h, l, a)                                                                \
+/* GPT-2: openai-community/gpt2{,-medium,-large,-xl}, distilbert/distilgpt2;
+ * cerebras/Cerebras-GPT-111M ... -13B. GPT2LMHeadModel. */
+#define GPT2_OF(title, count, h, l, a, positions, act, drop)                                       \
     {title, count,                                                                                 \
      {.arch = ARCH_GPT2, .hidden = h, .layers = l, .heads = a, .kv_heads = a, .head_dim = h / a,   \
-      .ffn = 4 * h, .vocab = 50257, .max_positions = 1024, .tied = true, .attention_bias = true,   \
-      .mlp_bias = true, .activation = "gelu_new", .dropout = 0.1F, .embedding_dropout = 0.1F,      \
-      .attention_dropout = 0.1F, .norm_eps = 1e-5F, .init_std = 0.02F}}
+      .ffn = 4 * h, .vocab = 50257, .max_positions = positions, .tied = true,                      \
+      .attention_bias = true, .mlp_bias = true, .activation = act, .dropout = drop,                \
+      .embedding_dropout = drop, .attention_dropout = drop, .norm_eps = 1e-5F,                     \
+      .init_std = 0.02F}}
+#define GPT2(title, count, h, l, a) GPT2_OF(title, count, h, l, a, 1024, "gelu_new", 0.1F)
+#define CEREBRAS(title, count, h, l, a) GPT2_OF(title, count, h, l, a, 2048, "gelu", 0)
 
 static const struct model_preset presets[] = {
     GPT2("gpt2",        124439808,   768, 12, 12),
     GPT2("gpt2-medium", 354823168,  1024, 24, 16),
     GPT2("gpt2-large",  774030080,  1280, 36, 20),
     GPT2("gpt2-xl",     1557611200, 1600, 48, 25),
+    GPT2("distilgpt2",  81912576,    768,  6, 12),
+    CEREBRAS("cerebras-gpt-111m", 111050496,   768,  10, 12),
+    CEREBRAS("cerebras-gpt-256m", 255977024,   1088, 14, 17),
+    CEREBRAS("cerebras-gpt-590m", 590310912,   1536, 18, 12),
+    CEREBRAS("cerebras-gpt-1.3b", 1315723264,  2048, 24, 16),
+    CEREBRAS("cerebras-gpt-2.7b", 2651553280,  2560, 32, 32),
+    CEREBRAS("cerebras-gpt-6.7b", 6658404352,  4096, 32, 32),
+    CEREBRAS("cerebras-gpt-13b",  12853386240, 5120, 40, 40),
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */

@@ -206,6 +206,14 @@ static const struct model_preset presets[] = {
     NEOX("pythia-2.8b",  2775208960,  2560, 32, 32, 50304, "gelu"),
     NEOX("pythia-6.9b",  6857302016,  4096, 32, 32, 50432, "gelu"),
     NEOX("pythia-12b",   11846072320, 5120, 36, 40, 50688, "gelu"),
+    NEOX("dolly-v2-3b",  2775086080,  2560, 32, 32, 50280, "gelu"),
+    NEOX("dolly-v2-7b",  6856056832,  4096, 32, 32, 50280, "gelu"),
+    NEOX("dolly-v2-12b", 11841894400, 5120, 36, 40, 50280, "gelu"),
+    {"redpajama-incite-3b-v1", 2775864320, /* togethercomputer/RedPajama-INCITE-Base-3B-v1 */
+     {.arch = ARCH_GPT_NEOX, .hidden = 2560, .layers = 32, .heads = 32, .kv_heads = 32,
+      .head_dim = 80, .ffn = 10240, .vocab = 50432, .max_positions = 2048, .attention_bias = true,
+      .mlp_bias = true, .activation = "gelu", .norm_eps = 1e-5F, .init_std = 0.02F,
+      .rope.theta = 1e4F, .rope.attention_factor = 1, .rotary_dim = 80}},
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */

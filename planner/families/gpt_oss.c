@@ -50,6 +50,13 @@ static const struct model_preset presets[] = {
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
+static const struct preset_alias aliases[] = {
+    {"gpt-oss-safeguard-20b", "gpt-oss-20b"},
+    {"gpt-oss-safeguard-120b", "gpt-oss-120b"},
+    {"gpt-oss-20b-dequantized", "gpt-oss-20b"},
+    {"gpt-oss-120b-dequantized", "gpt-oss-120b"},
+};
+
 static enum err_code check(const struct key_table *table, const struct model_config *c,
                            const char *where, struct err *err)
 {
@@ -83,6 +90,7 @@ const struct family family_gpt_oss = {
     .class_name = "GptOssForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
+    ALIASES(aliases),
     .rope = true,
     .rope_absent = "{\"rope_type\": \"yarn\", \"factor\": 32, \"beta_fast\": 32, \"beta_slow\": 1, "
                    "\"truncate\": false, \"original_max_position_embeddings\": 4096}",

@@ -20,12 +20,22 @@ static const struct key keys[] = {
 /* clang-format off */
 /* NOLINTBEGIN(bugprone-macro-parentheses) */
 
-/* ibm-granite/granite-3.3-8b-instruct. GraniteForCausalLM. */
+/* ibm-granite/granite-3.3-8b-instruct, 3.0-2b-base, 3.0-8b-base, 3.1-8b-base, 3.2-8b-instruct: they
+ * differ in their vocabularies and in dropout. GraniteForCausalLM. */
+#define GRANITE(title, count, h, d, f, v, positions, base, drop, scores, logits)                   \
+    {title, count,                                                                                 \
+     {GATED(ARCH_GRANITE, h, 40, 32, 8, d, f, v, positions, 1e-5F, base), .tied = true,            \
+      .padding = 0 + 1, .attention_dropout = drop, .embedding_multiplier = 12,                     \
+      .attention_multiplier = scores, .residual_multiplier = 0.22F, .logits_scaling = logits}}
+#define GRANITE_8B(title, count, v, positions, base, drop)                                         \
+    GRANITE(title, count, 4096, 128, 12800, v, positions, base, drop, 0.0078125F, 16)
+
 static const struct model_preset presets[] = {
-    {"granite-3.3-8b", 8170864640,
-     {GATED(ARCH_GRANITE, 4096, 40, 32, 8, 128, 12800, 49159, 131072, 1e-5F, 1e7F), .tied = true,
-      .embedding_multiplier = 12, .attention_multiplier = 0.0078125F,
-      .residual_multiplier = 0.22F, .logits_scaling = 16}},
+    GRANITE_8B("granite-3.3-8b",          8170864640, 49159, 131072, 1e7F, 0),
+    GRANITE_8B("granite-3.2-8b-instruct", 8170848256, 49155, 131072, 1e7F, 0.1F),
+    GRANITE_8B("granite-3.1-8b-base",     8170835968, 49152, 131072, 1e7F, 0.1F),
+    GRANITE_8B("granite-3.0-8b-base",     8170835968, 49152, 4096,   1e4F, 0.1F),
+    GRANITE("granite-3.0-2b-base", 2533525504, 2048, 64, 8192, 49152, 4096, 1e4F, 0.1F, 0.015625F, 8),
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */

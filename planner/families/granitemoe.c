@@ -27,16 +27,26 @@ static const struct key keys[] = {
 /* clang-format off */
 /* NOLINTBEGIN(bugprone-macro-parentheses) */
 
-/* ibm-granite/granite-3.1-1b-a400m-base, -3b-a800m-base. GraniteMoeForCausalLM. */
-#define GRANITEMOE(title, count, h, l, a, e)                                                       \
+/* ibm-granite/granite-3.1-1b-a400m-instruct, -3b-a800m-instruct, and the base models of it and of
+ * 3.0. GraniteMoeForCausalLM. */
+#define GRANITEMOE_OF(title, count, h, l, a, e, v, positions, base, pads, drop)                    \
     {title, count,                                                                                 \
-     {GATED(ARCH_GRANITEMOE, h, l, a, 8, 64, 512, 49155, 131072, 1e-6F, 5e6F), .tied = true,       \
-      .embedding_multiplier = 12, .attention_multiplier = 0.015625F,                               \
-      .residual_multiplier = 0.22F, .logits_scaling = 6, .experts = e, .experts_per_token = 8}}
+     {GATED(ARCH_GRANITEMOE, h, l, a, 8, 64, 512, v, positions, 1e-6F, base), .tied = true,        \
+      .padding = pads, .attention_dropout = drop, .embedding_multiplier = 12,                      \
+      .attention_multiplier = 0.015625F, .residual_multiplier = 0.22F, .logits_scaling = 6,        \
+      .experts = e, .experts_per_token = 8}}
+#define GRANITEMOE(title, count, h, l, a, e)                                                       \
+    GRANITEMOE_OF(title, count, h, l, a, e, 49155, 131072, 5e6F, 0, 0)
+#define GRANITEMOE_BASE(title, count, h, l, a, e, positions, base, drop)                           \
+    GRANITEMOE_OF(title, count, h, l, a, e, 49152, positions, base, 0 + 1, drop)
 
 static const struct model_preset presets[] = {
     GRANITEMOE("granite-3.1-1b-a400m", 1334628352, 1024, 24, 16, 32),
     GRANITEMOE("granite-3.1-3b-a800m", 3298793472, 1536, 32, 24, 40),
+    GRANITEMOE_BASE("granite-3.1-1b-a400m-base", 1334625280, 1024, 24, 16, 32, 131072, 1.5e6F, 0.1F),
+    GRANITEMOE_BASE("granite-3.1-3b-a800m-base", 3298788864, 1536, 32, 24, 40, 131072, 1e7F,   0.1F),
+    GRANITEMOE_BASE("granite-3.0-1b-a400m-base", 1334625280, 1024, 24, 16, 32, 4096,   1e4F,   0),
+    GRANITEMOE_BASE("granite-3.0-3b-a800m-base", 3298788864, 1536, 32, 24, 40, 4096,   1e4F,   0),
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */

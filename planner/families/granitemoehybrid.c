@@ -82,10 +82,11 @@ static enum err_code check(const struct key_table *table, const struct model_con
 /* clang-format off */
 /* NOLINTBEGIN(bugprone-macro-parentheses) */
 
-/* ibm-granite/granite-4.0-h-350m, -micro, -tiny, -small. GraniteMoeHybridForCausalLM. */
+/* ibm-granite/granite-4.0-h-350m, -1b, -micro, -tiny, -small. GraniteMoeHybridForCausalLM. */
 #define GRANITE_H(title, count, h, l, a, k, d, f, m, e, scores, residual, logits)                  \
     {title, count,                                                                                 \
-     {GATED(ARCH_GRANITEMOEHYBRID, h, l, a, k, d, f, 100352, 131072, 1e-5F, 1e4F), .tied = true,   \
+     {DRAWN(ARCH_GRANITEMOEHYBRID, h, l, a, k, d, f, 100352, 131072, 1e-5F, 1e4F, 1, 0.1F),        \
+      .activation = "silu", .tied = true, .padding = 100256 + 1,                                   \
       .unturned = true, .embedding_multiplier = 12, .attention_multiplier = scores,                \
       .residual_multiplier = residual, .logits_scaling = logits, .shared_ffn = f, .ssm_heads = m,  \
       .ssm_head_dim = e, .ssm_state = 128, .ssm_groups = 1, .ssm_chunk = 256, .ssm_expand = 2,     \
@@ -95,6 +96,8 @@ static enum err_code check(const struct key_table *table, const struct model_con
 static const struct model_preset presets[] = {
     GRANITE_H("granite-4.0-h-350m", 340332224, 768, 32, 12, 4, 64, 2048, 48, 32, 0.015625F, 0.246F, 3)
       .expert_ffn = 2048, .linear = {true, {0xf7fddbff}}}},
+    GRANITE_H("granite-4.0-h-1b", 1461538368, 1536, 40, 12, 4, 128, 4096, 48, 64, 0.0078125F, 0.22F, 6)
+      .expert_ffn = 4096, MAMBA_OF_40}},
     GRANITE_H("granite-4.0-h-micro", 3191396096, 2048, 40, 32, 8, 64, 8192, 64, 64, 0.015625F, 0.22F, 8)
       .expert_ffn = 8192, MAMBA_OF_40}},
     GRANITE_H("granite-4.0-h-tiny", 6939037248, 1536, 40, 12, 4, 128, 1024, 48, 64, 0.0078125F, 0.22F, 6)

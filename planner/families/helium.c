@@ -36,10 +36,23 @@ static enum err_code check(const struct key_table *table, const struct model_con
     return ERR_OK;
 }
 
+/* kyutai/helium-1-preview-2b. HeliumForCausalLM. */
+static const struct model_preset presets[] = {
+    {"helium-1-preview-2b",
+     2172643840,
+     {GATED(ARCH_HELIUM, 2560, 24, 20, 20, 128, 7040, 48000, 4096, 1e-8F, 1e5F), .padding = 3 + 1}},
+};
+
+static const struct preset_alias aliases[] = {
+    {"helium-1-preview", "helium-1-preview-2b"},
+};
+
 const struct family family_helium = {
     .name = "helium",
     .class_name = "HeliumForCausalLM",
     .keys = KEY_TABLE(keys),
+    PRESETS(presets),
+    ALIASES(aliases),
     .rope = true,
     .padding = 3 + 1,
     .check = check,

@@ -26,10 +26,32 @@ static const struct key keys[] = {
     ATTENTION_BIASES(false),
 };
 
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* tencent/Hunyuan-0.5B-Pretrain, -1.8B-Instruct, -4B-Instruct, -7B-Instruct.
+ * HunYuanDenseV1ForCausalLM. */
+#define HUNYUAN(title, count, h, l, a, k, f, v, positions, pads, drop)                             \
+    {title, count,                                                                                 \
+     {GATED(ARCH_HUNYUAN_V1_DENSE, h, l, a, k, 128, f, v, positions, 1e-5F, 11158840),             \
+      .tied = true, .qk_norm = true, .rope_alpha = 1000, .padding = pads + 1,                      \
+      .attention_dropout = drop}}
+
+static const struct model_preset presets[] = {
+    HUNYUAN("hunyuan-0.5b", 539010048,  1024, 24, 16, 8, 3584,  120818, 262144, 120002, 0),
+    HUNYUAN("hunyuan-1.8b", 1791080448, 2048, 32, 16, 4, 6144,  120818, 262144, 120002, 0),
+    HUNYUAN("hunyuan-4b",   4221757440, 3072, 36, 32, 8, 8192,  120818, 262144, 120002, 0),
+    HUNYUAN("hunyuan-7b",   7504568320, 4096, 32, 32, 8, 14336, 128167, 32768,  127961, 0.1F),
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
 const struct family family_hunyuan_v1_dense = {
     .name = "hunyuan_v1_dense",
     .class_name = "HunYuanDenseV1ForCausalLM",
     .keys = KEY_TABLE(keys),
+    PRESETS(presets),
     .rope = true,
     .padding = 0 + 1,
     .parameters = count_llama,

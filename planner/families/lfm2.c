@@ -85,7 +85,9 @@ static const struct model_preset presets[] = {
 /* clang-format on */
 
 static const struct preset_alias aliases[] = {
-    {"lfm2.5-1.2b", "lfm2-1.2b"},
+    {"lfm2.5-350m", "lfm2-350m"},       {"lfm2.5-1.2b", "lfm2-1.2b"},
+    {"lfm2-vl-450m-text", "lfm2-350m"}, {"lfm2-vl-1.6b-text", "lfm2-1.2b"},
+    {"lfm2-vl-3b-text", "lfm2-2.6b"},
 };
 
 /* Of Lfm2VlConfig, whatever its text_config says. */

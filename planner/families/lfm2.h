@@ -37,12 +37,13 @@ extern const struct choice lfm2_layers[];
     {REAL("conv_L_cache", KEY_INT, conv_width, 3, CONV_WIDTH_MIN, CONV_WIDTH_MAX)}
 #define LFM2_LAYERS(rule)                                                                          \
     {LAYER_LIST("layer_types", KEY_LAYERS, linear, lfm2_layers, rule)}
-/* clang-format on */
 
-/* Fields of presets; `conv`: bits of layers with a convolution. */
-#define LFM2_SIZES(kind, h, l, a, f, conv)                                                         \
+/* Fields of presets; behind f bits of layers with a convolution. */
+#define LFM2_SIZES(kind, h, l, a, f, ...)                                                          \
     GATED(kind, h, l, a, 8, 64, f, 65536, 128000, 1e-5F, 1e6F),                                    \
-        .tied = true, .padding = 1, .qk_norm = true, .conv_width = 3, .linear = {true, {conv}}
+        .tied = true, .padding = 1, .qk_norm = true, .conv_width = 3,                              \
+        .linear = {true, {__VA_ARGS__}}
+/* clang-format on */
 
 /* Of a file without sizes that is part of another model's. */
 #define LFM2_ABSENT(h)                                                                             \

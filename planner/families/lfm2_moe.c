@@ -39,11 +39,15 @@ static const struct key keys[] = {
 };
 
 /* clang-format off */
-/* LiquidAI/LFM2-8B-A1B. Lfm2MoeForCausalLM. */
+/* LiquidAI/LFM2-8B-A1B, LFM2-24B-A2B. Lfm2MoeForCausalLM. */
 static const struct model_preset presets[] = {
     {"lfm2-8b-a1b", 8339929856,
      {LFM2_SIZES(ARCH_LFM2_MOE, 2048, 24, 32, 7168, 0xdbbbbb), .experts = 32,
       .experts_per_token = 4, .expert_ffn = 1792, .dense_first = 2, .norm_topk = true,
+      .routed_scaling = 1}},
+    {"lfm2-24b-a2b", 23843659008,
+     {LFM2_SIZES(ARCH_LFM2_MOE, 2048, 40, 32, 11776, 0xbbbbbbbb, 0xbb), .experts = 64,
+      .experts_per_token = 4, .expert_ffn = 1536, .dense_first = 2, .norm_topk = true,
       .routed_scaling = 1}},
 };
 /* clang-format on */

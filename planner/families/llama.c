@@ -30,6 +30,24 @@ static const struct key keys[] = {
       .rope.scaling = ROPE_LLAMA3, .rope.factor = by, .rope.original_positions = 8192,             \
       .rope.low_freq_factor = 1, .rope.high_freq_factor = 4}}
 
+/* Others' of the same class. */
+#define LLAMA(title, count, h, l, a, k, d, f, v, positions, eps, base, shared)                     \
+    {title, count, {GATED(ARCH_LLAMA, h, l, a, k, d, f, v, positions, eps, base), .tied = shared}}
+/* The first: huggyllama/llama-7b, -13b, -30b, -65b; openlm-research/open_llama_3b, _7b, _13b. */
+#define LLAMA1(title, count, h, l, a, f, eps)                                                      \
+    LLAMA(title, count, h, l, a, a, h / a, f, 32000, 2048, eps, 1e4F, false)
+/* codellama/CodeLlama-7b-hf, ... */
+#define CODE_LLAMA(title, count, h, l, a, k, f, v, positions, base)                                \
+    LLAMA(title, count, h, l, a, k, 128, f, v, positions, 1e-5F, base, false)
+/* HuggingFaceTB/SmolLM-135M, SmolLM2-135M, ... */
+#define SMOL(title, count, h, l, a, k, f, positions, base, std)                                    \
+    {title, count,                                                                                 \
+     {DRAWN(ARCH_LLAMA, h, l, a, k, 64, f, 49152, positions, 1e-5F, base, 1, std),                 \
+      .activation = "silu", .tied = true}}
+/* tiiuae/Falcon3-1B-Base, ... */
+#define FALCON3(title, count, h, l, a, f, positions)                                               \
+    LLAMA(title, count, h, l, a, 4, 256, f, 131072, positions, 1e-6F, 1000042, false)
+
 static const struct model_preset presets[] = {
     LLAMA2("llama-2-7b",  6738415616,  4096, 32, 32, 32, 11008),
     LLAMA2("llama-2-13b", 13015864320, 5120, 40, 40, 40, 13824),
@@ -42,14 +60,67 @@ static const struct model_preset presets[] = {
     LLAMA31("llama-3.2-1b",   1235814400,   2048,  16,  32,  64,  8192,  true,  32),
     LLAMA31("llama-3.2-3b",   3212749824,   3072,  28,  24,  128, 8192,  true,  32),
     LLAMA31("llama-3.3-70b",  70553706496,  8192,  80,  64,  128, 28672, false, 8),
+    LLAMA1("llama-7b",        6738415616,  4096, 32, 32, 11008, 1e-6F),
+    LLAMA1("llama-13b",       13015864320, 5120, 40, 40, 13824, 1e-6F),
+    LLAMA1("llama-30b",       32528943616, 6656, 60, 52, 17920, 1e-6F),
+    LLAMA1("llama-65b",       65285660672, 8192, 80, 64, 22016, 1e-5F),
+    LLAMA1("open-llama-3b",   3426473600,  3200, 26, 32, 8640,  1e-6F),
+    LLAMA1("open-llama-7b",   6738415616,  4096, 32, 32, 11008, 1e-6F),
+    LLAMA1("open-llama-13b",  13015864320, 5120, 40, 40, 13824, 1e-6F),
+    CODE_LLAMA("codellama-7b",           6738546688,  4096, 32, 32, 32, 11008, 32016, 16384, 1e6F),
+    CODE_LLAMA("codellama-7b-python",    6738415616,  4096, 32, 32, 32, 11008, 32000, 16384, 1e6F),
+    CODE_LLAMA("codellama-13b",          13016028160, 5120, 40, 40, 40, 13824, 32016, 16384, 1e6F),
+    CODE_LLAMA("codellama-13b-python",   13015864320, 5120, 40, 40, 40, 13824, 32000, 16384, 1e6F),
+    CODE_LLAMA("codellama-34b",          33743970304, 8192, 48, 64, 8,  22016, 32000, 16384, 1e6F),
+    CODE_LLAMA("codellama-70b",          68976910336, 8192, 80, 64, 8,  28672, 32016, 16384, 1e6F),
+    CODE_LLAMA("codellama-70b-instruct", 68976910336, 8192, 80, 64, 8,  28672, 32016, 4096,  1e4F),
+    LLAMA("tinyllama-1.1b", 1100048384,  2048, 22, 32, 4,  64,  5632,  32000,  2048, 1e-5F, 1e4F, false),
+    SMOL("smollm-135m",  134515008,  576,  30, 9,  3,  1536, 2048, 1e4F,   0.02F),
+    SMOL("smollm-360m",  361821120,  960,  32, 15, 5,  2560, 2048, 1e4F,   0.02F),
+    SMOL("smollm-1.7b",  1711376384, 2048, 24, 32, 32, 8192, 2048, 1e4F,   0.02F),
+    SMOL("smollm2-135m", 134515008,  576,  30, 9,  3,  1536, 8192, 1e5F,   0.0416666667F),
+    SMOL("smollm2-360m", 361821120,  960,  32, 15, 5,  2560, 8192, 1e5F,   0.02F),
+    SMOL("smollm2-1.7b", 1711376384, 2048, 24, 32, 32, 8192, 8192, 1.3e5F, 0.02F),
+    FALCON3("falcon3-1b",  1669408768,  2048, 18, 8,  8192,  4096),
+    FALCON3("falcon3-3b",  3227655168,  3072, 22, 12, 9216,  32768),
+    FALCON3("falcon3-7b",  7455550464,  3072, 28, 12, 23040, 32768),
+    FALCON3("falcon3-10b", 10305653760, 3072, 40, 12, 23040, 32768),
+    LLAMA("yi-6b",         6061035520,  4096, 32, 32, 4,  128, 11008, 64000,  4096, 1e-5F, 5e6F, false),
+    LLAMA("yi-34b",        34388917248, 7168, 60, 56, 8,  128, 20480, 64000,  4096, 1e-5F, 5e6F, false),
+    LLAMA("salamandra-2b", 2253490176,  2048, 24, 16, 16, 128, 5440,  256000, 8192, 1e-5F, 1e4F, false),
+    LLAMA("salamandra-7b", 7768117248,  4096, 32, 32, 8,  128, 11008, 256000, 8192, 1e-6F, 1e4F, false),
+    {"deepseek-coder-1.3b", 1346471936,
+     {GATED(ARCH_LLAMA, 2048, 24, 16, 16, 128, 5504, 32256, 16384, 1e-6F, 1e5F),
+      .rope.scaling = ROPE_LINEAR, .rope.factor = 4}},
+    {"hyperclovax-seed-text-0.5b", 566281216,
+     {GATED(ARCH_LLAMA, 1024, 24, 16, 8, 128, 4096, 110592, 8192, 1e-5F, 5e5F), .tied = true,
+      .padding = 100257 + 1}},
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
 static const struct preset_alias aliases[] = {
-    {"meta-llama-3-8b", "llama-3-8b"},         {"meta-llama-3-70b", "llama-3-70b"},
-    {"meta-llama-3.1-8b", "llama-3.1-8b"},     {"meta-llama-3.1-70b", "llama-3.1-70b"},
+    {"meta-llama-3-8b", "llama-3-8b"},
+    {"meta-llama-3-70b", "llama-3-70b"},
+    {"meta-llama-3.1-8b", "llama-3.1-8b"},
+    {"meta-llama-3.1-70b", "llama-3.1-70b"},
     {"meta-llama-3.1-405b", "llama-3.1-405b"},
+    {"deepseek-r1-distill-llama-8b", "llama-3.1-8b"},
+    {"deepseek-r1-distill-llama-70b", "llama-3.3-70b"},
+    {"sparse-llama-3.1-8b-2of4", "llama-3.1-8b"},
+    {"llama-3.1-nemotron-nano-8b-v1", "llama-3.1-8b"},
+    {"llama-3.1-nemotron-70b", "llama-3.1-70b"},
+    {"vicuna-7b-v1.3", "llama-7b"},
+    {"vicuna-13b-v1.3", "llama-13b"},
+    {"vicuna-7b-v1.5", "llama-2-7b"},
+    {"vicuna-13b-v1.5", "llama-2-13b"},
+    {"open-llama-3b-v2", "open-llama-3b"},
+    {"open-llama-7b-v2", "open-llama-7b"},
+    {"tinyllama", "tinyllama-1.1b"},
+    {"tinyllama-v1.1", "tinyllama-1.1b"},
+    {"tinyllama-1.1b-chat-v1.0", "tinyllama-1.1b"},
+    {"tinyllama-1.1b-intermediate-step-1431k-3t", "tinyllama-1.1b"},
+    {"codellama-34b-python", "codellama-34b"},
 };
 
 const struct family family_llama = {

@@ -47,9 +47,12 @@
     DECODER(kind, h, l, a, k, d, f, v, positions, eps, base), .activation = "silu"
 /* Of RoPE that is stretched: cos and sin times `by`. */
 #define STRETCHED(kind, h, l, a, k, d, f, v, positions, eps, base, by)                             \
+    DRAWN(kind, h, l, a, k, d, f, v, positions, eps, base, by, 0.02F)
+/* Of weights that are drawn within `std`. */
+#define DRAWN(kind, h, l, a, k, d, f, v, positions, eps, base, by, std)                            \
     .arch = kind, .hidden = h, .layers = l, .heads = a, .kv_heads = k, .head_dim = d, .ffn = f,    \
-    .vocab = v, .max_positions = positions, .norm_eps = eps, .init_std = 0.02F,                    \
-    .rope.theta = base, .rope.attention_factor = by
+    .vocab = v, .max_positions = positions, .norm_eps = eps, .init_std = std, .rope.theta = base,  \
+    .rope.attention_factor = by
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 

@@ -54,11 +54,17 @@ static const struct model_preset presets[] = {
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
+static const struct preset_alias aliases[] = {
+    {"minimax-m2.1", "minimax-m2"},
+    {"minimax-m2.5", "minimax-m2"},
+};
+
 const struct family family_minimax_m2 = {
     .name = "minimax_m2",
     .class_name = "MiniMaxM2ForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
+    ALIASES(aliases),
     .check = experts_check,
     .parameters = count_olmo,
     .code = CODE_HF,

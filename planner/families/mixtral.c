@@ -16,16 +16,27 @@ static const struct key keys[] = {
     NEUTRAL("router_jitter_noise", 0),
 };
 
-/* mistralai/Mixtral-8x7B-v0.1. MixtralForCausalLM. */
+/* mistralai/Mixtral-8x7B-v0.1, -8x22B-v0.1, -8x22B-Instruct-v0.1, which has more tokens.
+ * MixtralForCausalLM. */
 static const struct model_preset presets[] = {
     {"mixtral-8x7b",
      46702792704,
      {GATED(ARCH_MIXTRAL, 4096, 32, 32, 8, 128, 14336, 32000, 32768, 1e-5F, 1e6F), .experts = 8,
       .experts_per_token = 2, .norm_topk = true}},
+    {"mixtral-8x22b",
+     140620634112,
+     {GATED(ARCH_MIXTRAL, 6144, 56, 48, 8, 128, 16384, 32000, 65536, 1e-5F, 1e6F), .experts = 8,
+      .experts_per_token = 2, .norm_topk = true}},
+    {"mixtral-8x22b-instruct",
+     140630071296,
+     {GATED(ARCH_MIXTRAL, 6144, 56, 48, 8, 128, 16384, 32768, 65536, 1e-5F, 1e6F), .experts = 8,
+      .experts_per_token = 2, .norm_topk = true}},
 };
 
 static const struct preset_alias aliases[] = {
     {"mixtral-8x7b-v0.1", "mixtral-8x7b"},
+    {"mixtral-8x22b-v0.1", "mixtral-8x22b"},
+    {"mixtral-8x22b-instruct-v0.1", "mixtral-8x22b-instruct"},
 };
 
 static void build(struct graph *graph, const struct model_config *config,

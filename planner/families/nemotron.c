@@ -40,19 +40,31 @@ static const struct key keys[] = {
 /* NOLINTBEGIN(bugprone-macro-parentheses) */
 
 /* nvidia/Minitron-4B-Base. NemotronForCausalLM. */
+#define NEMOTRON(title, count, h, a, k, f, std)                                                    \
+    {title, count,                                                                                 \
+     {DRAWN(ARCH_NEMOTRON, h, 32, a, k, 128, f, 256000, 4096, 1e-5F, 1e4F, 1, std),                \
+      .activation = "relu2", .rotary_dim = 64}}
+
 static const struct model_preset presets[] = {
-    {"minitron-4b", 4190509056,
-     {DECODER(ARCH_NEMOTRON, 3072, 32, 24, 8, 128, 9216, 256000, 4096, 1e-5F, 1e4F),
-      .activation = "relu2", .rotary_dim = 64}},
+    NEMOTRON("minitron-4b",   4190509056, 3072, 24, 8,  9216,  0.0134F),
+    NEMOTRON("nemotron-3-8b", 8540135424, 4096, 32, 32, 16384, 0.01F),
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
+
+static const struct preset_alias aliases[] = {
+    {"nemotron-mini-4b", "minitron-4b"},
+    {"nemotron-4-mini-hindi-4b", "minitron-4b"},
+    {"nemotron-3-8b-base-4k", "nemotron-3-8b"},
+    {"nemotron3-8b", "nemotron-3-8b"},
+};
 
 const struct family family_nemotron = {
     .name = "nemotron",
     .class_name = "NemotronForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
+    ALIASES(aliases),
     .parameters = count_ungated_biased,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},

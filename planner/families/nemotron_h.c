@@ -236,16 +236,36 @@ static double parameters(const struct model_config *c)
 }
 
 /* clang-format off */
-/* nvidia/NVIDIA-Nemotron-Nano-9B-v2, NVIDIA-Nemotron-3-Nano-30B-A3B. NemotronHForCausalLM. */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+/* nvidia/NVIDIA-Nemotron-Nano-9B-v2, -12B-v2, Nemotron-H-4B-Base-8K ... -56B-Base-8K,
+ * NVIDIA-Nemotron-3-Nano-30B-A3B. NemotronHForCausalLM. */
+#define BITS(...) {true, {__VA_ARGS__}}
+/* Without experts, of which the class has numbers anyway. */
+#define DENSE(title, count, h, l, a, f, positions, m, d, n, chunk, mixing, feeding, all)           \
+    {title, count,                                                                                 \
+     {DECODER(ARCH_NEMOTRON_H, h, l, a, 8, 128, f, 131072, positions, 1e-5F, 1e4F),                \
+      .activation = "relu2", .unturned = true, .ssm_heads = m, .ssm_head_dim = d, .ssm_state = n,  \
+      .ssm_groups = 8, .ssm_chunk = chunk, .conv_width = 4, .conv_bias = true, .experts = 8,       \
+      .experts_per_token = 2, .expert_ffn = 7688, .shared_ffn = 7688, .groups = 1,                 \
+      .topk_groups = 1, .routed_scaling = 1, .norm_topk = true, .linear = mixing,                  \
+      .feeds = feeding, .dense = all}}
+#define ALL 0xffffffff
+
 static const struct model_preset presets[] = {
-    {"nemotron-nano-9b-v2", 8888227328,
-     {DECODER(ARCH_NEMOTRON_H, 4480, 56, 40, 8, 128, 15680, 131072, 131072, 1e-5F, 1e4F),
-      .activation = "relu2", .unturned = true, .ssm_heads = 128, .ssm_head_dim = 80,
-      .ssm_state = 128, .ssm_groups = 8, .ssm_chunk = 128, .conv_width = 4, .conv_bias = true,
-      .experts = 8, .experts_per_token = 2, .expert_ffn = 7688, .shared_ffn = 7688, .groups = 1,
-      .topk_groups = 1, .routed_scaling = 1, .norm_topk = true,
-      .linear = {true, {0x2a952ad5, 0x555a55}}, .feeds = {true, {0x954a952a, 0xaaa52a}},
-      .dense = {true, {0xffffffff, 0xffffff}}}},
+    DENSE("nemotron-nano-9b-v2", 8888227328, 4480, 56, 40, 15680, 131072, 128, 80, 128, 128,
+          BITS(0x2a952ad5, 0x555a55), BITS(0x954a952a, 0xaaa52a), BITS(ALL, 0xffffff)),
+    DENSE("nemotron-nano-12b-v2", 12310001152, 5120, 62, 40, 20480, 131072, 128, 80, 128, 128,
+          BITS(0xa954aa55, 0x154aa552), BITS(0x54aa552a, 0x2aa552a9), BITS(ALL, 0x3fffffff)),
+    DENSE("nemotron-h-4b", 4489223040, 3072, 52, 32, 12288, 8192, 112, 64, 128, 256,
+          BITS(0x9552aa55, 0x554aa), BITS(0x4aa9552a, 0xaaa55), BITS(ALL, 0xfffff)),
+    DENSE("nemotron-h-8b", 8100852736, 4096, 52, 32, 21504, 8192, 128, 64, 128, 128,
+          BITS(0x9552aa55, 0x554aa), BITS(0x4aa9552a, 0xaaa55), BITS(ALL, 0xfffff)),
+    DENSE("nemotron-h-47b", 46791554816, 8192, 98, 64, 30720, 131072, 256, 64, 256, 128,
+          BITS(0xaaa95555, 0x4aa9552a, 0x5528c555, 0x1), BITS(0x5554aaaa, 0xa554aa95, 0xaa973aaa, 0x2),
+          BITS(ALL, ALL, ALL, 0x3)),
+    DENSE("nemotron-h-56b", 56324350464, 8192, 118, 64, 32768, 8192, 256, 64, 256, 128,
+          BITS(0x9552aa55, 0x2aa554aa, 0x554aa955, 0x1552aa), BITS(0x4aa9552a, 0x9552aa55, 0x2aa554aa, 0x2aa955),
+          BITS(ALL, ALL, ALL, 0x3fffff)),
     {"nemotron-3-nano-30b-a3b", 31577937344,
      {DECODER(ARCH_NEMOTRON_H, 2688, 52, 32, 2, 128, 1856, 131072, 262144, 1e-5F, 1e4F),
       .activation = "relu2", .unturned = true, .ssm_heads = 64, .ssm_head_dim = 64,
@@ -255,10 +275,17 @@ static const struct model_preset presets[] = {
       .linear = {true, {0x52a54a95, 0x552a9}}, .feeds = {true, {0xa952a54a, 0xaa954}},
       .dense = {true, {0x56ad5ab5, 0x556ab}}}},
 };
+/* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
 static const struct preset_alias aliases[] = {
     {"nvidia-nemotron-nano-9b-v2", "nemotron-nano-9b-v2"},
+    {"nvidia-nemotron-nano-12b-v2", "nemotron-nano-12b-v2"},
+    {"nemotron-h-4b-base-8k", "nemotron-h-4b"},
+    {"nemotron-h-8b-base-8k", "nemotron-h-8b"},
+    {"nemotron-h-47b-base-8k", "nemotron-h-47b"},
+    {"nemotron-h-47b-reasoning-128k", "nemotron-h-47b"},
+    {"nemotron-h-56b-base-8k", "nemotron-h-56b"},
     {"nvidia-nemotron-3-nano-30b-a3b", "nemotron-3-nano-30b-a3b"},
     {"nvidia-nemotron-3-nano-30b-a3b-bf16", "nemotron-3-nano-30b-a3b"},
     {"nvidia-nemotron-3-nano-30b-a3b-base-bf16", "nemotron-3-nano-30b-a3b"},

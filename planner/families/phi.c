@@ -78,11 +78,16 @@ static double parameters(const struct model_config *c)
     return c->layers * block + (c->tied ? 1 : 2) * v * h + v + 2 * h;
 }
 
+static const struct preset_alias aliases[] = {
+    {"phi-1", "phi-1.5"},
+};
+
 const struct family family_phi = {
     .name = "phi",
     .class_name = "PhiForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
+    ALIASES(aliases),
     .parameters = parameters,
     .traced = true,
     .code = CODE_HF,

@@ -21,6 +21,15 @@ static const struct key keys[] = {
     {FLAG("norm_topk_prob", norm_topk, false)},
 };
 
+/* Qwen/Qwen1.5-MoE-A2.7B. Qwen2MoeForCausalLM. */
+static const struct model_preset presets[] = {
+    {"qwen1.5-moe-a2.7b",
+     14315784192,
+     {GATED(ARCH_QWEN2_MOE, 2048, 24, 16, 16, 128, 5632, 151936, 8192, 1e-6F, 1e6F),
+      .attention_bias = true, .experts = 60, .experts_per_token = 4, .expert_ffn = 1408,
+      .shared_ffn = 5632, .shared_gate = true, .sparse_step = 1}},
+};
+
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)
 {
@@ -42,6 +51,7 @@ const struct family family_qwen2_moe = {
     .name = "qwen2_moe",
     .class_name = "Qwen2MoeForCausalLM",
     .keys = KEY_TABLE(keys),
+    PRESETS(presets),
     .rope = true,
     .check = experts_check,
     .parameters = count_llama,

@@ -18,7 +18,7 @@ static const struct key keys[] = {
 /* clang-format off */
 /* NOLINTBEGIN(bugprone-macro-parentheses) */
 
-/* Qwen3: Qwen/Qwen3-0.6B ... -32B. Qwen3ForCausalLM. */
+/* Qwen3: Qwen/Qwen3-0.6B ... -32B, Qwen3-4B-Instruct-2507. Qwen3ForCausalLM. */
 #define QWEN3(title, count, h, l, a, f, shared)                                                    \
     {title, count,                                                                                 \
      {GATED(ARCH_QWEN3, h, l, a, 8, 128, f, 151936, 40960, 1e-6F, 1e6F), .qk_norm = true,          \
@@ -31,6 +31,9 @@ static const struct model_preset presets[] = {
     QWEN3("qwen3-8b",   8190735360,  4096, 36, 32, 12288, false),
     QWEN3("qwen3-14b",  14768307200, 5120, 40, 40, 17408, false),
     QWEN3("qwen3-32b",  32762123264, 5120, 64, 64, 25600, false),
+    {"qwen3-4b-2507", 4022468096,
+     {GATED(ARCH_QWEN3, 2560, 36, 32, 8, 128, 9728, 151936, 262144, 1e-6F, 5e6F), .qk_norm = true,
+      .tied = true}},
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */

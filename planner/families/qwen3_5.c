@@ -23,12 +23,20 @@ static const struct key keys[] = {
 };
 
 /* clang-format off */
-/* Text model of Qwen/Qwen3.5-9B: what Qwen3_5TextConfig is by default. */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+/* Text models of Qwen/Qwen3.5-9B (what Qwen3_5TextConfig is by default), -0.8B, -4B, -27B. */
+#define QWEN3_5(title, count, h, l, a, k, f, values, shared)                                       \
+    {title, count,                                                                                 \
+     {GATED(ARCH_QWEN3_5, h, l, a, k, 256, f, 248320, 262144, 1e-6F, 1e7F), DELTA_SIZES(values),   \
+      QWEN3_5_GRIDS, .tied = shared}}
+
 static const struct model_preset presets[] = {
-    {"qwen3.5-9b-text", 8953803264,
-     {GATED(ARCH_QWEN3_5, 4096, 32, 16, 4, 256, 12288, 248320, 262144, 1e-6F, 1e7F), DELTA_SIZES,
-      QWEN3_5_GRIDS}},
+    QWEN3_5("qwen3.5-9b-text",   8953803264,  4096, 32, 16, 4, 12288, 32, false),
+    QWEN3_5("qwen3.5-0.8b-text", 752393024,   1024, 24, 8,  2, 3584,  16, true),
+    QWEN3_5("qwen3.5-4b-text",   4205751296,  2560, 32, 16, 4, 9216,  32, true),
+    QWEN3_5("qwen3.5-27b-text",  26895998464, 5120, 64, 24, 4, 17408, 48, false),
 };
+/* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
 enum err_code delta_check(const struct key_table *table, const struct model_config *c,

@@ -41,11 +41,12 @@ extern const struct choice delta_layers[];
     {ALWAYS("shared_expert_gate", shared_gate)}
 /* clang-format on */
 
-/* Fields of presets: all have linear attention in three layers of four, of the same heads. */
-#define DELTA_SIZES                                                                                \
+/* Fields of presets: all have linear attention in three layers of four, of so many heads of
+ * values. */
+#define DELTA_SIZES(values)                                                                        \
     .rotary_dim = 64, .qk_norm = true, .gated_output = true, .linear_period = 4,                   \
-    .delta_key_heads = 16, .delta_key_dim = 128, .delta_value_heads = 32, .delta_value_dim = 128,  \
-    .conv_width = 4
+    .delta_key_heads = 16, .delta_key_dim = 128, .delta_value_heads = (values),                    \
+    .delta_value_dim = 128, .conv_width = 4
 #define QWEN3_5_GRIDS .grids = true, .rope_sections = {11, 11, 10}
 #define QWEN3_5_ROPE_LACKS "{\"mrope_section\": [11, 11, 10]}"
 

@@ -26,13 +26,21 @@ static const struct key keys[] = {
 };
 
 /* clang-format off */
-/* Text model of Qwen/Qwen3.5-35B-A3B: what Qwen3_5MoeTextConfig is by default. */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+/* Text models of Qwen/Qwen3.5-35B-A3B (what Qwen3_5MoeTextConfig is by default), -122B-A10B,
+ * -397B-A17B. */
+#define QWEN3_5_MOE(title, count, h, l, a, values, e, k, wide)                                     \
+    {title, count,                                                                                 \
+     {GATED(ARCH_QWEN3_5_MOE, h, l, a, 2, 256, 0, 248320, 262144, 1e-6F, 1e7F),                    \
+      DELTA_SIZES(values), QWEN3_5_GRIDS, .experts = e, .experts_per_token = k,                    \
+      .expert_ffn = wide, .shared_ffn = wide, .shared_gate = true, .norm_topk = true}}
+
 static const struct model_preset presets[] = {
-    {"qwen3.5-35b-a3b-text", 34660610688,
-     {GATED(ARCH_QWEN3_5_MOE, 2048, 40, 16, 2, 256, 0, 248320, 262144, 1e-6F, 1e7F), DELTA_SIZES,
-      QWEN3_5_GRIDS, .experts = 256, .experts_per_token = 8, .expert_ffn = 512,
-      .shared_ffn = 512, .shared_gate = true, .norm_topk = true}},
+    QWEN3_5_MOE("qwen3.5-35b-a3b-text",   34660610688,  2048, 40, 16, 32, 256, 8,  512),
+    QWEN3_5_MOE("qwen3.5-122b-a10b-text", 122111526912, 3072, 48, 32, 64, 256, 8,  1024),
+    QWEN3_5_MOE("qwen3.5-397b-a17b-text", 396346350336, 4096, 60, 32, 64, 512, 10, 1024),
 };
+/* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
 const struct family family_qwen3_5_moe = {

@@ -25,16 +25,20 @@ static const struct key keys[] = {
 /* clang-format off */
 /* NOLINTBEGIN(bugprone-macro-parentheses) */
 
-/* Qwen/Qwen3-30B-A3B, Qwen/Qwen3-235B-A22B. Qwen3MoeForCausalLM. */
-#define QWEN3_MOE(title, count, h, l, a, k, f, wide)                                               \
+/* Qwen/Qwen3-30B-A3B, -235B-A22B, both again in July 2025 (-Instruct-2507, -Thinking-2507),
+ * Qwen3-Coder-480B-A35B-Instruct. Qwen3MoeForCausalLM. */
+#define QWEN3_MOE(title, count, h, l, a, k, f, e, wide, positions, base)                           \
     {title, count,                                                                                 \
-     {GATED(ARCH_QWEN3_MOE, h, l, a, k, 128, f, 151936, 40960, 1e-6F, 1e6F), .qk_norm = true,      \
-      .experts = 128, .experts_per_token = 8, .expert_ffn = wide, .sparse_step = 1,               \
+     {GATED(ARCH_QWEN3_MOE, h, l, a, k, 128, f, 151936, positions, 1e-6F, base), .qk_norm = true,  \
+      .experts = e, .experts_per_token = 8, .expert_ffn = wide, .sparse_step = 1,                 \
       .norm_topk = true}}
 
 static const struct model_preset presets[] = {
-    QWEN3_MOE("qwen3-30b-a3b",   30532122624,  2048, 48, 32, 4, 6144,  768),
-    QWEN3_MOE("qwen3-235b-a22b", 235093634560, 4096, 94, 64, 4, 12288, 1536),
+    QWEN3_MOE("qwen3-30b-a3b",         30532122624,  2048, 48, 32, 4, 6144,  128, 768,  40960,  1e6F),
+    QWEN3_MOE("qwen3-235b-a22b",       235093634560, 4096, 94, 64, 4, 12288, 128, 1536, 40960,  1e6F),
+    QWEN3_MOE("qwen3-30b-a3b-2507",    30532122624,  2048, 48, 32, 4, 6144,  128, 768,  262144, 1e7F),
+    QWEN3_MOE("qwen3-235b-a22b-2507",  235093634560, 4096, 94, 64, 4, 12288, 128, 1536, 262144, 5e6F),
+    QWEN3_MOE("qwen3-coder-480b-a35b", 480154875392, 6144, 62, 96, 8, 8192,  160, 2560, 262144, 1e7F),
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */

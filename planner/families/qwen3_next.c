@@ -28,13 +28,20 @@ static const struct key keys[] = {
 };
 
 /* clang-format off */
-/* Qwen/Qwen3-Next-80B-A3B-Instruct. Qwen3NextForCausalLM. */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+/* Qwen/Qwen3-Next-80B-A3B-Instruct, Qwen3-Coder-Next. Qwen3NextForCausalLM. */
+#define NEXT(title, base)                                                                          \
+    {title, 79674391296,                                                                           \
+     {GATED(ARCH_QWEN3_NEXT, 2048, 48, 16, 2, 256, 5120, 151936, 262144, 1e-6F, base),             \
+      DELTA_SIZES(32), .joint_delta = true, .experts = 512, .experts_per_token = 10,               \
+      .expert_ffn = 512, .shared_ffn = 512, .shared_gate = true, .sparse_step = 1,                 \
+      .norm_topk = true}}
+
 static const struct model_preset presets[] = {
-    {"qwen3-next-80b-a3b", 79674391296,
-     {GATED(ARCH_QWEN3_NEXT, 2048, 48, 16, 2, 256, 5120, 151936, 262144, 1e-6F, 1e7F), DELTA_SIZES,
-      .joint_delta = true, .experts = 512, .experts_per_token = 10, .expert_ffn = 512,
-      .shared_ffn = 512, .shared_gate = true, .sparse_step = 1, .norm_topk = true}},
+    NEXT("qwen3-next-80b-a3b", 1e7F),
+    NEXT("qwen3-coder-next",   5e6F),
 };
+/* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
 static enum err_code check(const struct key_table *table, const struct model_config *c,

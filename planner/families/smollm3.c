@@ -42,11 +42,16 @@ static const struct model_preset presets[] = {
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
+static const struct preset_alias aliases[] = {
+    {"smollm3-3b-checkpoints", "smollm3-3b"},
+};
+
 const struct family family_smollm3 = {
     .name = "smollm3",
     .class_name = "SmolLM3ForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
+    ALIASES(aliases),
     .rope = true,
     .parameters = count_llama,
     .padding = 128004 + 1,

@@ -48,6 +48,15 @@ static const struct model_preset presets[] = {
      2795443200,
      {GATED(ARCH_STABLELM, 2560, 32, 32, 32, 80, 6912, 50304, 4096, 1e-5F, 1e4F),
       .rotary_dim = 20}},
+    {"stablelm-2-1.6b", /* stabilityai/stablelm-2-1_6b */
+     1644515328,
+     {GATED(ARCH_STABLELM, 2048, 24, 32, 32, 64, 5632, 100352, 4096, 1e-5F, 1e4F),
+      .attention_bias = true, .rotary_dim = 16}},
+};
+
+static const struct preset_alias aliases[] = {
+    {"stablelm-zephyr-3b", "stablelm-3b-4e1t"},
+    {"stablelm-2-zephyr-1.6b", "stablelm-2-1.6b"},
 };
 
 /* Llama's, where each norm has biases, too, or one norm is all that a layer has. */
@@ -62,6 +71,7 @@ const struct family family_stablelm = {
     .class_name = "StableLmForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
+    ALIASES(aliases),
     .heads_divide_hidden = true,
     .parameters = parameters,
     .traced = true,

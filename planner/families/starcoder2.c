@@ -51,10 +51,37 @@ static double parameters(const struct model_config *c)
     return c->layers * block + (c->tied ? 1 : 2) * (double)c->vocab * h + 2 * h;
 }
 
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* bigcode/starcoder2-3b, -7b, -15b, -15b-instruct-v0.1. Starcoder2ForCausalLM. */
+#define STARCODER2(title, count, h, l, a, k, f, base, std, drop, shared)                           \
+    {title, count,                                                                                 \
+     {DRAWN(ARCH_STARCODER2, h, l, a, k, 128, f, 49152, 16384, 1e-5F, base, 1, std),               \
+      .activation = "gelu_tanh", .tied = shared, .attention_bias = true, .output_bias = true,      \
+      .mlp_bias = true, .sliding_window = 4096, .dropout = drop, .embedding_dropout = drop,        \
+      .attention_dropout = drop}}
+
+static const struct model_preset presets[] = {
+    STARCODER2("starcoder2-3b",  3030371328,  3072, 30, 24, 2, 12288, 999999.4420358813F, 0.018042F, 0.1F, true),
+    STARCODER2("starcoder2-7b",  7173923840,  4608, 32, 36, 4, 18432, 1e6F, 0.018042F, 0.1F, true),
+    STARCODER2("starcoder2-15b", 15957889024, 6144, 40, 48, 4, 24576, 1e5F, 0.01275F,  0.1F, false),
+    STARCODER2("starcoder2-15b-instruct", 15957889024, 6144, 40, 48, 4, 24576, 1e5F, 0.01275F, 0, false),
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
+static const struct preset_alias aliases[] = {
+    {"starcoder2-15b-instruct-v0.1", "starcoder2-15b-instruct"},
+};
+
 const struct family family_starcoder2 = {
     .name = "starcoder2",
     .class_name = "Starcoder2ForCausalLM",
     .keys = KEY_TABLE(keys),
+    PRESETS(presets),
+    ALIASES(aliases),
     .rope = true,
     .parameters = parameters,
     .traced = true,

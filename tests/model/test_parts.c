@@ -173,6 +173,10 @@ static void a_model_that_sees_is_found_by_its_name(void **state)
         {"Qwen/Qwen2.5-VL-7B-Instruct", "qwen2.5-vl-7b-text", "\"qwen2_5_vl\""},
         {"Qwen3-VL-30B-A3B-Thinking", "qwen3-vl-30b-a3b-text", "\"qwen3_vl_moe\""},
         {"Qwen/Qwen3.5-9B", "qwen3.5-9b-text", "\"qwen3_5\""},
+        {"mistralai/Mistral-Small-3.2-24B-Instruct-2506", "mistral-small-3.1-24b-2503-text",
+         "\"mistral3\""},
+        {"mistralai/Ministral-3-3B-Reasoning-2512", "ministral-3-3b-2512-text", "\"mistral3\""},
+        {"LiquidAI/LFM2-VL-450M", "lfm2-350m", "\"lfm2_vl\""},
     };
     char text[512];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
