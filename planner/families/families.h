@@ -37,10 +37,15 @@ const struct model_preset *model_preset_of(const char *name);
 
 /* The same of what may be the path of a copy, "./assets/hf/Llama-3.1-8B/": its last part is a name
  * then. A copy is not looked into, and may be another model: for files that name both alike.
- * `called`: what model_find takes for it, the preset's name; of a model that sees that last part,
- * so that notes say what is not counted. Unset where none is found. */
+ * `called`: what model_find takes for it, the preset's name; of a model that sees, or whose weights
+ * are bitsandbytes', that last part, so that notes say so. Unset where none is found. */
 enum { PRESET_NAME_SIZE = 128 };
 const struct model_preset *model_preset_of_path(const char *path, char called[PRESET_NAME_SIZE]);
+
+/* Of a name that no preset has: which are near, or that its weights are quantized in a way that is
+ * not planned and which model it is otherwise. */
+enum { PRESET_MISSING_SIZE = 256 };
+void model_preset_missing(const char *name, char *text, size_t size);
 
 /* Checks ranges and divisibility; `where` goes in front of the message. */
 enum err_code model_config_check(const struct model_config *config, const char *where,

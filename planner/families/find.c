@@ -1,36 +1,32 @@
 /* find.c - which model a text means: a preset by any of its names, or a file. */
 #include "base/names.h"
+#include "families/called.h"
 #include "families/family.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 enum { NEAREST = 3 };
-
-/* "meta-llama/Llama-3.1-8B" is a name many people have at hand. A path has other slashes. */
-static const char *without_owner(const char *name)
-{
-    const char *slash = strchr(name, '/');
-    const bool owned = slash && slash != name && name[0] != '.' && !strchr(slash + 1, '/');
-    return owned ? slash + 1 : name;
-}
 
 struct nearest { /* "llama-3-8b, llama-3-70b and llama-2-7b" */
     char text[192];
 };
 
-/* The presets nearest to `name`; of those as near the first of the list. */
+/* The presets nearest to `name` of those that are near; of as near ones the first of the list.
+ * Empty: none is. */
 static struct nearest nearest_presets(const char *name)
 {
     const struct model_preset *nearest[NEAREST + 1] = {NULL}, *preset; /* one place to fall off */
-    const char *own = without_owner(name);
+    const struct called called = called_read(name);
+    const struct stem stem = called_stem(&called, called.count);
     uint32_t found = 0;
     for (uint32_t i = 0; (preset = model_preset_at(i)) != NULL; i++) {
+        if (!names_near(stem.text, preset->name))
+            continue;
         uint32_t at = found;
-        for (; at > 0 && names_nearer(own, preset->name, nearest[at - 1]->name); at--)
+        for (; at > 0 && names_nearer(stem.text, preset->name, nearest[at - 1]->name); at--)
             nearest[at] = nearest[at - 1];
         nearest[at] = preset;
         found += found < NEAREST;
@@ -56,38 +52,6 @@ static const char *without_alias(const char *text)
     return text;
 }
 
-/* What names of Hugging Face call the same shape with other weights. */
-static bool is_variant(const char *word, size_t length)
-{
-    static const char *const variants[] = {"base", "instruct", "chat",     "it",  "pt",
-                                           "hf",   "sft",      "thinking", "dpo", "pretrain"};
-    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
-        if (strlen(variants[i]) == length && strncasecmp(word, variants[i], length) == 0)
-            return true;
-    return false;
-}
-
-struct stem { /* "qwen2.5-7b" of "Qwen2.5-7B-Instruct"; empty where nothing is left out */
-    char text[128];
-};
-
-static struct stem without_variants(const char *name)
-{
-    struct stem stem = {""};
-    size_t used = 0;
-    bool shorter = false;
-    for (const char *word = name; *word && strlen(name) < sizeof stem.text;) {
-        const size_t length = strcspn(word, "-_");
-        if (is_variant(word, length))
-            shorter = true;
-        else
-            used += (size_t)snprintf(stem.text + used, sizeof stem.text - used, "%s%.*s",
-                                     used ? "-" : "", (int)length, word);
-        word += length + (word[length] != '\0');
-    }
-    return shorter ? stem : (struct stem){""};
-}
-
 static const struct model_preset *preset_called(const char *name)
 {
     const char *text = without_alias(name);
@@ -106,27 +70,52 @@ static const struct model_preset *text_model_of(const char *name)
     return length < (int)sizeof text ? preset_called(text) : NULL;
 }
 
-/* *seeing: it is the text model of what goes by the name. */
-static const struct model_preset *preset_of(const char *name, bool *seeing)
+typedef const struct model_preset *finder(const char *name);
+
+/* By the name with as many words as finds one. */
+static const struct model_preset *by_stem(const struct called *called, finder *find)
 {
-    const char *own = without_owner(name);
-    const struct stem stem = without_variants(own);
-    const struct model_preset *preset = preset_called(own);
-    if (!preset && stem.text[0])
-        preset = preset_called(stem.text);
-    *seeing = preset == NULL;
-    return preset ? preset : text_model_of(stem.text[0] ? stem.text : own);
+    const struct model_preset *preset = NULL;
+    for (uint32_t dropped = 0; dropped <= called->count && !preset; dropped++) {
+        const struct stem stem = called_stem(called, dropped);
+        preset = stem.text[0] ? find(stem.text) : NULL;
+    }
+    return preset;
+}
+
+struct match {
+    const struct model_preset *preset; /* NULL: there is none */
+    bool seeing;                       /* it is the text model of what goes by the name */
+    bool bits4;                        /* whose weights are bitsandbytes' */
+};
+
+/* Whatever the weights are quantized for. */
+static struct match match_shape(const struct called *called)
+{
+    struct match out = {.bits4 = called->bits4};
+    out.preset = by_stem(called, preset_called);
+    out.seeing = !out.preset;
+    if (!out.preset)
+        out.preset = by_stem(called, text_model_of);
+    return out;
+}
+
+static struct match match_of(const char *name)
+{
+    const struct called called = called_read(name);
+    const struct model_preset *exact = called.format[0] ? preset_called(called.text) : NULL;
+    if (called.format[0])
+        return (struct match){.preset = exact};
+    return match_shape(&called);
 }
 
 const struct model_preset *model_preset_of(const char *name)
 {
-    bool seeing;
-    return preset_of(name, &seeing);
+    return match_of(name).preset;
 }
 
 const struct model_preset *model_preset_of_path(const char *path, char called[PRESET_NAME_SIZE])
 {
-    bool seeing;
     size_t end = strlen(path);
     while (end > 0 && path[end - 1] == '/')
         end--;
@@ -136,33 +125,52 @@ const struct model_preset *model_preset_of_path(const char *path, char called[PR
     if (end - start >= PRESET_NAME_SIZE)
         return NULL; /* no preset's */
     snprintf(called, PRESET_NAME_SIZE, "%.*s", (int)(end - start), path + start);
-    const struct model_preset *preset = preset_of(called, &seeing);
-    if (preset && !seeing)
-        snprintf(called, PRESET_NAME_SIZE, "%s", preset->name);
-    return preset;
+    const struct match match = match_of(called);
+    if (match.preset && !match.seeing && !match.bits4)
+        snprintf(called, PRESET_NAME_SIZE, "%s", match.preset->name);
+    return match.preset;
 }
 
 /* "gemma3", of whose parts "gemma3_text" is one. */
 static void put_outer(enum arch arch, char *out, size_t size)
 {
     static const char part[] = "_text";
-    const char *name = arch_name(arch);
+    const struct family *family = family_of(arch);
+    const char *name = family->seeing ? family->seeing : family->outer;
+    if (!name)
+        name = family->name;
     const size_t length = strlen(name), less = sizeof part - 1;
     const bool is_part = length > less && strcmp(name + length - less, part) == 0;
     snprintf(out, size, "%.*s", (int)(is_part ? length - less : length), name);
 }
 
+void model_preset_missing(const char *name, char *text, size_t size)
+{
+    const struct called called = called_read(name);
+    const struct model_preset *plain = called.format[0] ? match_shape(&called).preset : NULL;
+    const struct nearest nearest = nearest_presets(name);
+    if (plain)
+        snprintf(text, size, "weights in %s are not planned; %s is the same model without",
+                 called.format, plain->name);
+    else if (nearest.text[0])
+        snprintf(text, size, "the nearest are %s", nearest.text);
+    else
+        snprintf(text, size, "none is near, `shardplan models` lists them");
+}
+
 enum err_code model_preset_find(const char *name, struct model_config *out, struct err *err)
 {
-    bool seeing;
-    const struct model_preset *preset = preset_of(name, &seeing);
-    *out = preset ? preset->config : (struct model_config){.layers = 0};
-    if (preset && seeing)
-        put_outer(preset->config.arch, out->stated.outer, sizeof out->stated.outer);
-    if (preset)
+    const struct match match = match_of(name);
+    char why[PRESET_MISSING_SIZE];
+    *out = match.preset ? match.preset->config : (struct model_config){.layers = 0};
+    if (match.preset && match.seeing)
+        put_outer(out->arch, out->stated.outer, sizeof out->stated.outer);
+    if (match.preset && match.bits4)
+        snprintf(out->stated.quantized, sizeof out->stated.quantized, "bitsandbytes");
+    if (match.preset)
         return ERR_OK;
-    return err_set(err, ERR_INVALID, "no preset is called \"%.200s\"; the nearest are %s", name,
-                   nearest_presets(name).text);
+    model_preset_missing(name, why, sizeof why);
+    return err_set(err, ERR_INVALID, "no preset is called \"%.200s\"; %s", name, why);
 }
 
 enum err_code model_find(const char *text, struct model_config *out, struct err *err)
@@ -181,10 +189,11 @@ enum err_code model_find(const char *text, struct model_config *out, struct err 
         return model_preset_find(text, out, err);
 
     const int reason = errno;
+    char why[PRESET_MISSING_SIZE];
     *out = (struct model_config){.layers = 0};
-    return err_set(err, ERR_INVALID,
-                   "\"%.200s\" is no file or folder (%s) and no preset; the nearest presets are %s",
-                   text, strerror(reason), nearest_presets(text).text);
+    model_preset_missing(text, why, sizeof why);
+    return err_set(err, ERR_INVALID, "\"%.200s\" is no file or folder (%s) and no preset: %s", text,
+                   strerror(reason), why);
 }
 
 void model_release(struct model_config *config)

@@ -146,10 +146,11 @@ bool model_note(const struct model_config *config, uint32_t index, char *text, s
         return true;
     }
     if (s->quantized[0] && index-- == 0) {
+        const bool bits = strcmp(s->quantized, "bitsandbytes") == 0;
         snprintf(text, size,
-                 "the file has a quantization_config (%s): planned are parameters in the dtypes of "
-                 "the settings, as if it had none",
-                 s->quantized);
+                 "the checkpoint has a quantization_config (%s): planned are parameters in the "
+                 "dtypes of the settings, %s",
+                 s->quantized, bits ? "in 4 bits with --load-in-4bit" : "as if it had none");
         return true;
     }
     return false;

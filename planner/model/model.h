@@ -129,7 +129,7 @@ struct model_stated {
     char class_name[48]; /* of `architectures`, where it is not what is planned; else "" */
     char outer[32];      /* model_type of the file whose text_config is planned; else "" */
     char kin[32];        /* model_type of what the family is planned in the place of; else "" */
-    char quantized[32];  /* quant_method of its quantization_config; else "" */
+    char quantized[32];  /* quant_method of its quantization_config, or its name's; else "" */
 };
 
 /* A list of config.json that says of each layer whether it is of a kind; where the file has none,

@@ -1,4 +1,4 @@
-/* test_model.c - config.json files good and bad, and presets. */
+/* test_model.c - config.json files good and bad. */
 #include "families/config.h"
 #include "families/families.h"
 #include "tests/support/folder.h"
@@ -656,92 +656,11 @@ static void no_prefix_of_a_config_is_a_config(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* Presets */
-
-static void every_preset_passes_the_checks_of_a_file(void **state)
-{
-    (void)state;
-    const struct model_preset *preset;
-    uint32_t count = 0;
-    for (; (preset = model_preset_at(count)) != NULL; count++) {
-        struct err err = {0};
-        if (model_config_check(&preset->config, preset->name, &err) != ERR_OK)
-            fail_msg("%s", err.text);
-        for (uint32_t j = 0; j < count; j++)
-            assert_string_not_equal(preset->name, model_preset_at(j)->name);
-    }
-    assert_true(count > 50);
-}
-
-static void an_unknown_preset_is_answered_with_the_nearest(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *asked, *nearest;
-    } cases[] = {
-        {"lama-3.1-8b", "the nearest are llama-3.1-8b,"},
-        {"meta-llama/Llama-3.1-71B", "the nearest are llama-3.1-70b,"},
-        {"GPT2-XXL", "the nearest are gpt2-xl,"},
-        {"qwen2.5-7", "the nearest are qwen2.5-7b,"},
-        {"", "no preset is called \"\""},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct model_config config;
-        struct err err = {0};
-        assert_int_equal(model_preset_find(cases[i].asked, &config, &err), ERR_INVALID);
-        assert_non_null(strstr(err.text, cases[i].nearest));
-        assert_all_zero(&config);
-    }
-}
-
-/* The left ones are names on Hugging Face, or how people write them. */
-static void a_preset_is_found_by_the_names_people_have_for_it(void **state)
-{
-    (void)state;
-    static const char *const names[][2] = {
-        {"Llama-3.1-8B", "llama-3.1-8b"},
-        {"llama3.1-8b", "llama-3.1-8b"},
-        {"meta-llama/Llama-3.1-8B", "llama-3.1-8b"},
-        {"meta-llama/Meta-Llama-3.1-8B", "llama-3.1-8b"},
-        {"meta-llama/Meta-Llama-3-70B", "llama-3-70b"},
-        {"meta-llama/Llama-2-7b-hf", "llama-2-7b"},
-        {"meta-llama/Llama-3.3-70B-Instruct", "llama-3.3-70b"},
-        {"mistralai/Mixtral-8x7B-v0.1", "mixtral-8x7b"},
-        {"Qwen/Qwen2.5-7B", "qwen2.5-7b"},
-        {"openai-community/gpt2-xl", "gpt2-xl"},
-        {"gpt-2", "gpt2"},
-        {"EleutherAI/pythia-1.4b", "pythia-1.4b"},
-        {"google-bert/bert-base-uncased", "bert-base"},
-    };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const struct model_preset *found = model_preset_of(names[i][0]);
-        if (!found || strcmp(found->name, names[i][1]) != 0)
-            fail_msg("%s: %s", names[i][0], found ? found->name : "nothing");
-    }
-    assert_null(model_preset_of("/models/llama-3.1-8b"));
-    assert_null(model_preset_of("./llama-3.1-8b"));
-    assert_null(model_preset_of("a/b/llama-3.1-8b"));
-    assert_null(model_preset_of("llama-27b"));
-    static const char *const copies[] = {"/models/llama-3.1-8b", "./Meta-Llama-3.1-8B/",
-                                         "a/b/llama-3.1-8b", "meta-llama/Llama-3.1-8B",
-                                         "llama-3.1-8b"};
-    char name[PRESET_NAME_SIZE];
-    for (size_t i = 0; i < sizeof copies / sizeof *copies; i++) {
-        const struct model_preset *found = model_preset_of_path(copies[i], name);
-        if (!found || strcmp(found->name, name) != 0 || strcmp(name, "llama-3.1-8b") != 0)
-            fail_msg("%s: %s", copies[i], found ? found->name : "nothing");
-    }
-    assert_null(model_preset_of_path("llama-3.1-8b/checkpoint-500", name));
-    assert_null(model_preset_of_path("/", name));
-    assert_non_null(model_preset_of_path("/models/gemma-3-4b-it", name));
-    assert_string_equal(name, "gemma-3-4b-it");
-}
-
 static void what_is_neither_preset_nor_path_is_told_both(void **state)
 {
     (void)state;
     assert_refused("lama-3.1-8b", "\"lama-3.1-8b\" is no file or folder (No such file or "
-                                  "directory) and no preset; the nearest presets are llama-3.1-8b");
+                                  "directory) and no preset: the nearest are llama-3.1-8b");
     assert_refused("Makefile/config.json", "(Not a directory) and no preset");
     char name[5000];
     memset(name, 'x', sizeof name - 1);
@@ -788,9 +707,6 @@ int main(void)
         cmocka_unit_test(what_is_no_config_file_is_refused),
         cmocka_unit_test(no_value_of_any_key_gets_past_the_limits),
         cmocka_unit_test(no_prefix_of_a_config_is_a_config),
-        cmocka_unit_test(every_preset_passes_the_checks_of_a_file),
-        cmocka_unit_test(an_unknown_preset_is_answered_with_the_nearest),
-        cmocka_unit_test(a_preset_is_found_by_the_names_people_have_for_it),
         cmocka_unit_test(what_is_neither_preset_nor_path_is_told_both),
         cmocka_unit_test(a_check_catches_a_config_made_by_hand),
     };
