@@ -217,10 +217,14 @@ static enum err_code read_compile(struct import *im, const struct key_row *row,
 static enum err_code read_model(struct import *im, const struct key_row *row,
                                 const struct node *node, struct err *err)
 {
-    char name[PRESET_NAME_SIZE];
+    char name[PRESET_NAME_SIZE], why[PRESET_MISSING_SIZE];
     const struct model_preset *preset = node ? model_preset_of_path(node->text, name) : NULL;
-    if (node && !preset && !import_has(im, "model"))
+    if (node && !preset && !import_has(im, "model")) {
         import_list(im, node, row->path, "no preset has this name: give MODEL");
+        model_preset_missing(node->text, why, sizeof why);
+        im->settings->no_preset =
+            import_text(im, "no preset is called \"%.200s\"; %s", node->text, why);
+    }
     return preset ? import_set(im, "model", import_text(im, "%s", name), row, node, err) : ERR_OK;
 }
 

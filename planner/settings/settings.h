@@ -103,6 +103,7 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
     const char *from;      /* a framework's file that settings were taken from; NULL */
     const char *unplanned; /* what it asks for beyond any plan, in lines: whoever gives a verdict
                               says it beside that; NULL: nothing */
+    const char *no_preset; /* what it says of a model that no preset is, a sentence; NULL */
     const char *misspelt;  /* the same of keys that nobody knows but that nearly are known ones */
     struct job job;        /* `config` is empty; batch, seq, code, dtypes as asked */
     uint32_t frozen;       /* of what is not trained: enum frozen_dtype, else an enum dtype */

@@ -385,9 +385,11 @@ static void set_given(struct parse *parse)
     if (source_path(parse) && parse->source)
         set_source(parse, source_path(parse));
     set_all(parse);
-    if (!parse->settings->model && parse->source && source_path(parse))
-        refuse(parse, NULL, "%s does not say which model it is for: give MODEL",
-               source_path(parse));
+    if (parse->settings->model || !parse->source || !source_path(parse))
+        return;
+    if (parse->settings->no_preset)
+        refuse(parse, NULL, "%s: %s: give MODEL", source_path(parse), parse->settings->no_preset);
+    refuse(parse, NULL, "%s does not say which model it is for: give MODEL", source_path(parse));
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)

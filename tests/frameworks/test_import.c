@@ -355,6 +355,29 @@ static void an_unknown_flavor_is_no_other_model(void **state)
     import_free(&f.import);
 }
 
+/* A model that no preset is, with what is near it; the command then asks for one. */
+static void a_model_without_a_preset_is_said(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *says;
+    } cases[] = {
+        {"Qwen/Qwen3-5B", "no preset is called \"Qwen/Qwen3-5B\"; the nearest are qwen3-"},
+        {"TheBloke/Llama-2-7B-GPTQ", "weights in GPTQ are not planned; llama-2-7b is the same"},
+        {"nobody/unheard-of", "none is near"},
+    };
+    struct fixture f;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[128];
+        snprintf(text, sizeof text, "base_model: %s\nmicro_batch_size: 1\n", cases[i].name);
+        take_text(&f, SYNTAX_YAML, text);
+        expect_note(&f, NOTE_UNPLANNED, "base_model", 1, "give MODEL");
+        if (!f.settings.no_preset || !strstr(f.settings.no_preset, cases[i].says))
+            fail_msg("%s: %s", cases[i].name, f.settings.no_preset ? f.settings.no_preset : "-");
+        import_free(&f.import);
+    }
+}
+
 /* ---- accelerate ---- */
 
 static void accelerates_file_gives_its_job(void **state)
@@ -548,6 +571,7 @@ int main(void)
         cmocka_unit_test(slips_are_answered_with_the_key_that_is_meant),
         cmocka_unit_test(accelerates_file_gives_its_job),
         cmocka_unit_test(an_unknown_flavor_is_no_other_model),
+        cmocka_unit_test(a_model_without_a_preset_is_said),
         cmocka_unit_test(options_override_and_are_listed),
         cmocka_unit_test(another_system_leaves_out_what_it_has_not),
         cmocka_unit_test(a_file_carries_options),
