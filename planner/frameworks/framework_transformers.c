@@ -242,6 +242,20 @@ static enum err_code read_objective(struct import *im, const struct key_row *row
     return ERR_OK;
 }
 
+/* axolotl's model_type: a class of transformers. A language model's is what is planned. */
+static enum err_code read_class(struct import *im, const struct key_row *row,
+                                const struct node *node, struct err *err)
+{
+    static const char language[] = "ForCausalLM";
+    const size_t length = node ? strlen(node->text) : 0, tail = sizeof language - 1;
+    (void)err;
+    if (length >= tail && strcmp(node->text + length - tail, language) == 0)
+        import_idle(im, node, row->path);
+    else if (length)
+        import_list(im, node, row->path, "another class: planned as a language model");
+    return ERR_OK;
+}
+
 /* axolotl's mesh. */
 static enum err_code read_dp_shards(struct import *im, const struct key_row *row,
                                     const struct node *node, struct err *err)
@@ -258,10 +272,12 @@ static enum err_code read_dp_shards(struct import *im, const struct key_row *row
 /* clang-format off */
 /* NOLINTBEGIN(bugprone-macro-parentheses): what the macros hold are initialisers */
 #define IDLE(key) {.path = key, .kind = KEY_ANY}
+#define IDLE_SECTION(key) {.path = key, .kind = KEY_SECTION}
 #define ELSEWHERE(key, of_kind) {.path = key, .kind = of_kind, .read = import_elsewhere}
 #define OFF(key, what) {.path = key, .kind = KEY_BOOL, .neutral = "false", .why = what}
 #define WITH(key, what) {.path = key, .kind = KEY_SECTION, .why = what}
 #define DEGREE(key, what) {.path = key, .kind = KEY_INTEGER, .least = 1, .neutral = "1", .why = what}
+#define REENTRANT "reentrant checkpoints, which compute all of a block again: planned as the others"
 #define KERNELS "axolotl's kernels of adapters: planned as peft's own"
 #define LIGER TRANSFORMERS_LIGER
 #define LIGER_ALL "Liger's kernels, and its loss together with the head: planned as the model's own"
@@ -323,16 +339,16 @@ static const struct key_row rows[] = {
     {.path = "gradient_checkpointing", .kind = KEY_ANY, .read = transformers_read_checkpoints},
     ELSEWHERE("disable_gradient_checkpointing", KEY_BOOL),
     OFF("use_unsloth_gc", "checkpoints on the host: planned on the GPU"),
-    OFF("use_reentrant_gc",
-        "reentrant checkpoints, which compute all of a block again: planned as the others"),
+    OFF("use_reentrant_gc", REENTRANT), OFF("gradient_checkpointing_kwargs.use_reentrant", REENTRANT),
     {.path = "activation_offloading", .kind = KEY_ANY, .neutral = "false",
      .why = "activations on the host: planned on the GPU"},
     OFF("layer_offloading", "layers on the host: planned on the GPU"),
     {.path = "selective_checkpointing", .kind = KEY_ANY, .neutral = "false",
      .why = "attention is kept: planned as full, of which --checkpointing selective keeps more"},
-    IDLE("gradient_checkpointing_kwargs"),
+    IDLE_SECTION("gradient_checkpointing_kwargs"),
 
     {.path = "model_name_or_path", .kind = KEY_TEXT, .setting = "model", .read = read_model},
+    {.path = "model_type", .kind = KEY_TEXT, .read = read_class},
     {.path = "load_in_4bit", .kind = KEY_BOOL, .setting = "load-in-4bit",
      .read = transformers_read_bits, .why = "frozen weights in 4 bits"},
     {.path = "load_in_8bit", .kind = KEY_BOOL, .read = transformers_read_bits,
@@ -441,7 +457,7 @@ static const struct key_row rows[] = {
     {.path = "torch_compile_backend", .kind = KEY_TEXT, .read = import_elsewhere},
     {.path = "torch_compile_mode", .kind = KEY_TEXT, .read = import_elsewhere},
     IDLE("learning_rate"), IDLE("weight_decay"), IDLE("adam_beta1"), IDLE("adam_beta2"),
-    IDLE("adam_epsilon"), IDLE("lr_scheduler_type"), IDLE("lr_scheduler_kwargs"),
+    IDLE("adam_epsilon"), IDLE("lr_scheduler_type"), IDLE_SECTION("lr_scheduler_kwargs"),
     IDLE("warmup_ratio"), IDLE("warmup_steps"), IDLE("num_train_epochs"), IDLE("max_steps"),
     IDLE("output_dir"), IDLE("overwrite_output_dir"), IDLE("do_train"), IDLE("do_eval"),
     IDLE("do_predict"), IDLE("eval_strategy"), IDLE("evaluation_strategy"), IDLE("eval_steps"),
@@ -453,11 +469,15 @@ static const struct key_row rows[] = {
     IDLE("val_set_size"), IDLE("val_size"), IDLE("num_epochs"), IDLE("lr_scheduler"),
     IDLE("wandb_project"), IDLE("wandb_entity"), IDLE("wandb_watch"), IDLE("wandb_name"),
     IDLE("wandb_log_model"), IDLE("saves_per_epoch"), IDLE("evals_per_epoch"),
-    IDLE("special_tokens"), IDLE("template"), IDLE("max_samples"), IDLE("overwrite_cache"),
+    IDLE_SECTION("special_tokens"), IDLE_SECTION("dataset_mixture"), IDLE("template"), IDLE("max_samples"), IDLE("overwrite_cache"),
     IDLE("preprocessing_num_workers"), IDLE("plot_loss"), IDLE("save_only_model"),
     IDLE("trust_remote_code"), IDLE("remove_unused_columns"), IDLE("resume_from_checkpoint"), IDLE("push_to_hub"),
     IDLE("disable_tqdm"), IDLE("logging_first_step"), IDLE("bf16_full_eval"), IDLE("fp16_full_eval"),
-    IDLE("local_rank"),
+    IDLE("local_rank"), IDLE("strict"), IDLE("model_revision"), IDLE("tokenizer_type"),
+    IDLE("tokenizer_use_mistral_common"), IDLE("processor_type"), IDLE("chat_template"),
+    IDLE("eot_tokens"), IDLE("train_on_inputs"), IDLE("early_stopping_patience"),
+    IDLE("eval_batch_size"), IDLE("push_dataset_to_hub"), IDLE("wandb_run_id"), IDLE("debug"),
+    IDLE("eos_token"), IDLE("hub_strategy"), IDLE("log_level"), IDLE("dataset_num_proc"),
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
@@ -533,6 +553,7 @@ const struct framework framework_transformers = {
     .versions = "transformers 5",
     .syntax = SYNTAX_JSON,
     .prepare = prepare,
+    .renamed = transformers_renamed,
     .other_name = transformers_other_name,
     .named = "deepspeed",
     .named_framework = &framework_deepspeed,

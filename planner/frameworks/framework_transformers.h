@@ -10,6 +10,7 @@ void transformers_others(struct document *document);
 
 /* The i-th of those names; NULL: there are no more. */
 const char *transformers_other_name(uint32_t i);
+const char *transformers_renamed(const char *path);
 
 /* Whose file it is, as it stands: "a configuration of axolotl". */
 const char *transformers_about(const struct document *document);

@@ -24,6 +24,14 @@ const char *transformers_other_name(uint32_t i)
     return i < sizeof names / sizeof *names ? names[i].was : NULL;
 }
 
+const char *transformers_renamed(const char *path)
+{
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i].was, path) == 0)
+            return names[i].is;
+    return NULL;
+}
+
 /* "auto" of axolotl: wherever the GPU can. */
 static void settle_bf16(struct document *document)
 {

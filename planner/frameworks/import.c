@@ -263,8 +263,9 @@ static bool has_rows_below(const struct import *im, const char *path)
 static void note_unknown(struct import *im, const char *path, const struct node *node)
 {
     const char *now = im->framework->renamed ? im->framework->renamed(path) : NULL;
-    const char *nearest = now ? NULL : import_meant(im, path);
-    if (now)
+    const bool said = now && import_node(im, now);
+    const char *nearest = said ? NULL : import_meant(im, path);
+    if (said)
         import_note(im, NOTE_OVERRIDDEN, path, node,
                     import_text(im, "its later name %s says it", now));
     else if (nearest)

@@ -6,7 +6,7 @@
 
 static void keep_nearer(const char *path, const char *name, const char **nearest)
 {
-    if (names_misspelt(path, name) && names_nearer(path, name, *nearest))
+    if (strcmp(path, name) != 0 && names_misspelt(path, name) && names_nearer(path, name, *nearest))
         *nearest = name;
 }
 

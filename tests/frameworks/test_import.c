@@ -198,7 +198,8 @@ static void torchtitans_older_keys_are_read(void **state)
               "data_parallel_shard_degree = 4\n");
     expect(&f, "micro-batch 2");
     expect_note(&f, NOTE_OVERRIDDEN, "training.batch_size", 3, "training.local_batch_size");
-    expect_note(&f, NOTE_OVERRIDDEN, "training.data_parallel_shard_degree", 5, "parallelism.");
+    expect_note(&f, NOTE_MISSPELT, "training.data_parallel_shard_degree", 5,
+                "did you mean parallelism.data_parallel_shard_degree?");
     import_free(&f.import);
     take_text(&f, SYNTAX_TOML, /* train_configs/debug_model.toml of July 2024 (69fe8defc) */
               "[model]\nname = \"llama3\"\nnorm_type = \"fused_rmsnorm\"\n[training]\n"
@@ -332,9 +333,9 @@ static void slips_are_answered_with_the_key_that_is_meant(void **state)
     }
     take_text(&f, SYNTAX_YAML, /* of TrainingArguments, and of others */
               "base_model: Qwen/Qwen3-8B\nlocal_rank: 0\nfp16_full_eval: false\n"
-              "hub_strategy: end\ntorch_compile_mode: default\nmystery: 1\n");
+              "average_tokens_across_devices: true\ntorch_compile_mode: default\nmystery: 1\n");
     assert_null(f.settings.misspelt);
-    assert_non_null(find_note(&f, NOTE_UNKNOWN, "hub_strategy"));
+    assert_non_null(find_note(&f, NOTE_UNKNOWN, "average_tokens_across_devices"));
     import_free(&f.import);
     take_text(&f, SYNTAX_TOML, /* the file has the key where it belongs */
               "[training]\nseq_len = 64\n[model]\nseq_len = 8192\n");

@@ -272,6 +272,19 @@ static void other_trainers_have_their_names(void **state)
     expect(&f, "strategy fsdp2, model qwen3-8b, offload none, reshard never");
     expect_note(&f, NOTE_UNPLANNED, "optimizer", 2, "planned as AdamW");
     import_free(&f.import);
+    take_text(&f, SYNTAX_YAML, /* both spellings: axolotl's FSDPConfig reads the later */
+              "base_model: Qwen/Qwen3-8B\nfsdp_version: 2\nfsdp_config:\n"
+              "  sharding_strategy: FULL_SHARD\n  reshard_after_forward: false\n");
+    expect(&f, "strategy fsdp2, reshard never");
+    expect_note(&f, NOTE_OVERRIDDEN, "fsdp_config.sharding_strategy", 4,
+                "its later name fsdp_config.reshard_after_forward says it");
+    assert_null(f.settings.misspelt);
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML, /* a table, which is no other spelling of a word */
+              "base_model: Qwen/Qwen3-8B\noptimizer:\n  name: sgd\n");
+    assert_null(find_note(&f, NOTE_OVERRIDDEN, "optimizer.name"));
+    assert_null(f.settings.misspelt);
+    import_free(&f.import);
     take_text(&f, SYNTAX_YAML,
               "model_name_or_path: meta-llama/Llama-3.1-8B\nstage: sft\ncutoff_len: 2048\n"
               "per_device_train_batch_size: 1\ngradient_accumulation_steps: 2\nbf16: true\n"
@@ -616,6 +629,9 @@ static void other_trainers_steps_are_listed(void **state)
         {"packing: false", "packing", NULL},
         {"use_unsloth: true", "use_unsloth", "Unsloth"},
         {"enable_liger_kernel: true", "enable_liger_kernel", "Liger"},
+        {"model_type: LlamaForCausalLM", "model_type", NULL},
+        {"model_type: AutoModelForSequenceClassification", "model_type", "another class"},
+        {"strict: false", "strict", NULL},
     };
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -632,6 +648,22 @@ static void other_trainers_steps_are_listed(void **state)
     take_text(&f, SYNTAX_YAML, "base_model: Qwen/Qwen3-8B\neager_attention: true\nrl:\n");
     expect(&f, "attention eager");
     assert_null(find_note(&f, NOTE_UNPLANNED, "rl"));
+    import_free(&f.import);
+}
+
+/* A table of which no key has an effect, and one of which a key has. */
+static void what_trains_alike_is_not_unknown(void **state)
+{
+    (void)state;
+    struct fixture f;
+    take_text(&f, SYNTAX_YAML,
+              "model_name_or_path: Qwen/Qwen3-8B\ngradient_checkpointing: true\n"
+              "gradient_checkpointing_kwargs:\n  use_reentrant: true\n"
+              "dataset_mixture:\n  datasets:\n    - id: a/b\n  seed: 0\n");
+    expect_note(&f, NOTE_UNPLANNED, "gradient_checkpointing_kwargs.use_reentrant", 4,
+                "compute all of a block again");
+    assert_non_null(find_note(&f, NOTE_IDLE, "dataset_mixture.datasets"));
+    assert_null(f.settings.misspelt);
     import_free(&f.import);
 }
 
@@ -739,6 +771,7 @@ int main(void)
         cmocka_unit_test(a_value_is_quoted_as_the_file_has_it),
         cmocka_unit_test(adapters_and_checkpoints_are_refused_with_a_way_out),
         cmocka_unit_test(what_is_not_planned_goes_with_the_settings),
+        cmocka_unit_test(what_trains_alike_is_not_unknown),
         cmocka_unit_test(an_empty_key_says_nothing),
         cmocka_unit_test(gradients_add_up_in_a_dtype),
         cmocka_unit_test(units_by_size_are_fsdp1s),
