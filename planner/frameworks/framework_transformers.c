@@ -372,7 +372,7 @@ static const struct key_row rows[] = {
      .words = KEY_WORDS(O("lora"), O("full"), O("freeze"), O("oft")),
      .read = transformers_read_adapters},
     {.path = "use_peft", .kind = KEY_BOOL, .syntaxes = FOR_SYNTAX(YAML), .read = import_elsewhere},
-    ELSEWHERE("dtype", KEY_TEXT),
+    {.path = "dtype", .kind = KEY_TEXT, .setting = "store-dtype", .read = transformers_read_loaded},
     {.path = "adapter", .kind = KEY_TEXT, .syntaxes = FOR_SYNTAX(YAML),
      .read = transformers_read_adapter, .words = KEY_WORDS(O("lora"), O("qlora"), O("llama-adapter"))},
     {.path = "plugins", .kind = KEY_ANY, .read = transformers_read_plugins},
@@ -478,6 +478,9 @@ static const struct key_row rows[] = {
     IDLE("eot_tokens"), IDLE("train_on_inputs"), IDLE("early_stopping_patience"),
     IDLE("eval_batch_size"), IDLE("push_dataset_to_hub"), IDLE("wandb_run_id"), IDLE("debug"),
     IDLE("eos_token"), IDLE("hub_strategy"), IDLE("log_level"), IDLE("dataset_num_proc"),
+    IDLE("hub_model_id"), IDLE("eval_sample_packing"), IDLE("tokens.bos_token"),
+    IDLE("tokens.eos_token"), IDLE("tokens.unk_token"), IDLE("tokens.pad_token"),
+    IDLE("loss_watchdog_threshold"), IDLE("loss_watchdog_patience"),
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */

@@ -31,6 +31,11 @@ bool transformers_is_trl(const struct import *import);
 /* The 16 bits that the model is loaded in; NULL: it is in fp32. */
 const char *transformers_half(const struct import *import);
 
+/* `dtype` of TRL, which a model without adapters is trained in where each rank has it whole:
+ * accelerate's FSDP casts it to fp32 first beside bf16 or fp16, DeepSpeed to a dtype of its own,
+ * and axolotl loads it as those say. */
+key_reader transformers_read_loaded;
+
 /* Whether the chosen system has parameters whole on each rank. */
 bool transformers_is_whole(const struct import *import);
 

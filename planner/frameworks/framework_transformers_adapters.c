@@ -122,6 +122,20 @@ bool transformers_is_whole(const struct import *im)
     return system == SYSTEM_DDP || system == SYSTEM_SINGLE;
 }
 
+enum err_code transformers_read_loaded(struct import *im, const struct key_row *row,
+                                       const struct node *node, struct err *err)
+{
+    const struct node *model = import_node(im, "model_name_or_path");
+    const bool axolotl = model && model->was && strcmp(model->was, "base_model") == 0;
+    if (!node || transformers_is_trl(im)) /* adapters' frozen weights are in it */
+        return ERR_OK;
+    const bool cast = import_has_named(im) || transformers_half(im);
+    if ((transformers_is_whole(im) || !cast) && loaded_half(im) && !axolotl)
+        return import_set(im, "store-dtype", loaded_half(im), row, node, err);
+    import_idle(im, node, row->path);
+    return ERR_OK;
+}
+
 /* Whether adapters stay in the model's dtype where nothing casts them but peft: axolotl's
  * peft_autocast_adapter_dtype; and TRL's, which it casts to bf16 beside weights in 4 bits. */
 static bool keeps_dtype(const struct import *im)

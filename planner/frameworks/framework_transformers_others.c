@@ -13,6 +13,8 @@ static const struct {
     {"micro_batch_size", "per_device_train_batch_size"}, /* axolotl */
     {"optimizer", "optim"},                              /* axolotl */
     {"max_length", "cutoff_len"},                        /* TRL */
+    {"max_seq_length", "cutoff_len"},                    /* TRL, once */
+    {"torch_dtype", "dtype"},                            /* TRL, once */
     {"lora_r", "lora_rank"},                             /* axolotl, TRL */
     {"fsdp_version", "fsdp_config.version"},             /* axolotl */
     {"fsdp_config.offload_params", "fsdp_config.cpu_offload"},
@@ -96,7 +98,7 @@ static void imply_trl(struct document *document)
         document_put(document, "lora_r", NODE_INTEGER, "16");
     if (!document_find(document, "gradient_checkpointing"))
         document_put(document, "gradient_checkpointing", NODE_BOOL, "true");
-    if (!document_find(document, "max_length"))
+    if (!document_find(document, "max_length") && !document_find(document, "max_seq_length"))
         document_put(document, "max_length", NODE_INTEGER, "1024");
     if (!document_find(document, "bf16") && !(fp16 && strcmp(fp16->text, "true") == 0))
         document_put(document, "bf16", NODE_BOOL, "true");

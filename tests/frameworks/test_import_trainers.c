@@ -651,22 +651,6 @@ static void other_trainers_steps_are_listed(void **state)
     import_free(&f.import);
 }
 
-/* A table of which no key has an effect, and one of which a key has. */
-static void what_trains_alike_is_not_unknown(void **state)
-{
-    (void)state;
-    struct fixture f;
-    take_text(&f, SYNTAX_YAML,
-              "model_name_or_path: Qwen/Qwen3-8B\ngradient_checkpointing: true\n"
-              "gradient_checkpointing_kwargs:\n  use_reentrant: true\n"
-              "dataset_mixture:\n  datasets:\n    - id: a/b\n  seed: 0\n");
-    expect_note(&f, NOTE_UNPLANNED, "gradient_checkpointing_kwargs.use_reentrant", 4,
-                "compute all of a block again");
-    assert_non_null(find_note(&f, NOTE_IDLE, "dataset_mixture.datasets"));
-    assert_null(f.settings.misspelt);
-    import_free(&f.import);
-}
-
 /* An older file keeps "fsdp:" with nothing in it beside the fsdp_config that shards. */
 static void an_empty_key_says_nothing(void **state)
 {
@@ -771,7 +755,6 @@ int main(void)
         cmocka_unit_test(a_value_is_quoted_as_the_file_has_it),
         cmocka_unit_test(adapters_and_checkpoints_are_refused_with_a_way_out),
         cmocka_unit_test(what_is_not_planned_goes_with_the_settings),
-        cmocka_unit_test(what_trains_alike_is_not_unknown),
         cmocka_unit_test(an_empty_key_says_nothing),
         cmocka_unit_test(gradients_add_up_in_a_dtype),
         cmocka_unit_test(units_by_size_are_fsdp1s),
