@@ -99,6 +99,8 @@ struct buffer {
     bool resident;      /* allocated before the first step or in it, and there between steps */
     bool carried;       /* lives from one step into the next */
     bool pinned;        /* of LANE_HOST's: page-locked */
+    bool paged;         /* likewise: managed memory, whose pages are on the device while there is
+                           room for them */
     struct shape shape; /* at birth */
     uint32_t local;     /* parameter + 1 of whose updated part it has the shape, which is another on
                            every rank; 0: alike on all */

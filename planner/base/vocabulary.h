@@ -175,6 +175,9 @@
     X(FOREACH_COPY_, "_foreach_copy_")                                                             \
     X(ADAMW, "adamw")                                                                              \
     X(FUSED_ADAMW_, "_fused_adamw_")                                                               \
+    X(BNB_UPDATE_8BIT, "bitsandbytes.optimizer_update_8bit_blockwise")                             \
+    X(BNB_UPDATE_32BIT, "bitsandbytes.optimizer_update_32bit")                                     \
+    X(SINGLE_PARAM_ADAM, "single_param_adam")                                                      \
     X(FOREACH_ADD_, "_foreach_add_.List")                                                          \
     X(FOREACH_MUL_, "_foreach_mul_.Tensor")                                                        \
     X(SCALED_MM, "_scaled_mm")                                                                     \
@@ -496,6 +499,11 @@ const char *const *aten_names(void);
     X(ADAMW, "adamw",                                                                              \
       "gradients ..., parameters ..., exp_avgs ..., exp_avg_sqs ... -> all but the gradients ...") \
     X(ADAMW_FUSED, "adamw_fused", "as adamw, in one pass over its operands")                       \
+    X(ADAMW_ALONE, "adamw_alone",                                                                  \
+      "gradient, parameter, exp_avg, exp_avg_sq -> all but the gradient")                          \
+    X(ADAMW_CODED, "adamw_coded",                                                                  \
+      "gradient, parameter, codes of exp_avg and exp_avg_sq (n) uint8, scales of both (n/256), "   \
+      "tables of both (256) -> parameter, codes, scales")                                          \
     X(SGD, "sgd", "gradients ..., parameters ... -> parameters ...")                               \
     X(NORMS, "norms", "gradients ... -> scalars ...: 2-norm of each")                              \
     X(STACK, "stack", "scalars ... -> y (n)")                                                      \

@@ -43,6 +43,30 @@ static void copy_of(const struct kernel *kernel, enum plan_op op, const struct p
     out->use[op == PLAN_HOST_TO_DEVICE ? RESOURCE_FROM_HOST : RESOURCE_TO_HOST] = 1;
 }
 
+/* An update reads the pages of its states, of which none are there: what was used before them, in a
+ * cycle over more than there is room for, has taken their place, and they that of what was used
+ * longest ago. What goes was written. One after the other, as a fault is served. */
+static void add_pages(const struct plan *plan, const struct kernel *kernel,
+                      const struct profile *profile, struct cost *out)
+{
+    double bytes = 0;
+    for (uint32_t i = 0; i < kernel->ins && !kernel->summed; i++) {
+        const uint32_t place = kernel->operands[i].place;
+        if ((place & PLACE_MASK) == PLACE_BUFFER && plan->buffers[place & ~PLACE_MASK].paged)
+            bytes += (double)plan->buffers[place & ~PLACE_MASK].bytes;
+    }
+    if (bytes <= 0)
+        return;
+    const double paged_s = 2 * bytes / profile_value(profile, PROFILE_PCIE);
+    const double own = out->device_s / (out->device_s + paged_s);
+    for (int i = 0; i < RESOURCE_COUNT; i++)
+        out->use[i] *= (float)own;
+    out->use[RESOURCE_FROM_HOST] = out->use[RESOURCE_TO_HOST] = (float)((1 - own) / 2);
+    out->device_s += paged_s;
+    out->class = COST_COPY;
+    out->spread = (float)profile->of[PROFILE_PCIE].spread;
+}
+
 static enum err_code cost_of(const struct plan_collectives *collectives,
                              const struct plan_instruction *in, struct cost *out, struct err *err)
 {
@@ -63,6 +87,8 @@ static enum err_code cost_of(const struct plan_collectives *collectives,
             kernel_traffic(kernel) * ranks / profile_value(profile, PROFILE_HOST_MEMORY);
     } else {
         kernel_cost(kernel, profile, out);
+        if (plan->pages_move && in->op == PLAN_OPTIMIZER)
+            add_pages(plan, kernel, profile, out);
     }
     out->host_s = host_seconds(in, kernel, profile);
     return ERR_OK;

@@ -173,7 +173,8 @@ static enum err_code read_train_batch(struct import *im, const struct key_row *r
 /* An optimizer of the file is DeepSpeed's fused one; any other is built by the script. */
 static bool has_own_optimizer(const struct settings *s)
 {
-    return s->job.strategy.impl != IMPL_FUSED;
+    const enum optimizer_kind kind = s->job.strategy.optimizer;
+    return s->job.strategy.impl != IMPL_FUSED || (kind != OPTIMIZER_ADAMW && kind != OPTIMIZER_SGD);
 }
 
 static const char *write_optimizer(const struct settings *s, char text[NUMBER_TEXT])

@@ -164,18 +164,24 @@ static enum err_code read_checkpointing(struct import *im, const struct key_row 
     return import_set(im, "checkpointing", blocks, row, node, err);
 }
 
-/* An optimizer of DeepSpeed's own file is DeepSpeed's fused one, whatever is said here. */
+/* torch's AdamW in one of its implementations, or another optimizer (trainer_optimizer.py). One of
+ * DeepSpeed's own file is DeepSpeed's fused one, whatever is said here. */
 static enum err_code read_optim(struct import *im, const struct key_row *row,
                                 const struct node *node, struct err *err)
 {
-    const char *impl = key_to_setting(row, node ? node->text : row->initial);
+    const char *name = node ? node->text : row->initial, *value = key_to_setting(row, name);
     if (document_find(&im->named, "optimizer.type")) {
         import_idle(im, node, row->path);
         return ERR_OK;
     }
-    if (!impl)
+    if (!value) {
         import_list(im, node, row->path, row->why);
-    return impl ? import_set(im, "optimizer-impl", impl, row, node, err) : ERR_OK;
+        return ERR_OK;
+    }
+    if (strcmp(value, "adamw") != 0)
+        return import_set(im, "optimizer", value, row, node, err);
+    return import_set(im, "optimizer-impl", strcmp(name, "adamw_torch") == 0 ? "foreach" : "fused",
+                      row, node, err);
 }
 
 /* Trainer._build_accelerator_args: without the key they are looked for, unless blocks are
@@ -288,11 +294,13 @@ static enum err_code read_dp_shards(struct import *im, const struct key_row *row
 #define PACKING "attention within each of the samples of a sequence: planned over all of it"
 /* OptimizerNames, and some that were */
 #define OPTIMS \
-    KEY_WORDS({"adamw_torch_fused", "fused"}, {"adamw_torch", "foreach"}, O("sgd"), \
+    KEY_WORDS({"adamw_torch_fused", "adamw"}, {"adamw_torch", "adamw"}, O("sgd"), \
               O("adafactor"), O("adamw_hf"), O("adamw_apex_fused"), O("adamw_anyprecision"), \
-              O("adamw_torch_xla"), O("adamw_torch_npu_fused"), O("adamw_torch_4bit"), \
-              O("adamw_torch_8bit"), O("adamw_8bit"), O("adamw_bnb_8bit"), \
-              O("paged_adamw_8bit"), O("paged_adamw_32bit"), O("ademamix"), O("ademamix_8bit"), \
+              O("adamw_torch_xla"), O("adamw_torch_npu_fused"), \
+              {"adamw_torch_4bit", "adamw-torch-4bit"}, {"adamw_torch_8bit", "adamw-torch-8bit"}, \
+              {"adamw_8bit", "adamw-8bit"}, {"adamw_bnb_8bit", "adamw-8bit"}, \
+              {"paged_adamw_8bit", "paged-adamw-8bit"}, \
+              {"paged_adamw_32bit", "paged-adamw-32bit"}, O("ademamix"), O("ademamix_8bit"), \
               O("paged_ademamix_32bit"), O("paged_ademamix_8bit"), O("adagrad"), \
               O("lion_8bit"), O("lion_32bit"), O("paged_lion_32bit"), O("paged_lion_8bit"), \
               O("rmsprop"), O("rmsprop_bnb"), O("rmsprop_bnb_8bit"), O("rmsprop_bnb_32bit"), \
@@ -421,13 +429,8 @@ static const struct key_row rows[] = {
      .setting = "accumulate", .initial = "1", .twin = "gradient_accumulation_steps"},
     {.path = "max_grad_norm", .kind = KEY_REAL, .setting = "clip", .initial = "1.0",
      .words = KEY_WORDS({"0", "off"}, {"0.0", "off"}), .twin = "gradient_clipping"},
-    {.path = "optim", .kind = KEY_WORD, .setting = "optimizer-impl",
-     .words = OPTIMS,
-     .initial = "adamw_torch_fused", .why = "this optimizer: planned as AdamW",
-     .systems = FSDP | DDP | SINGLE},
-    {.path = "optim", .kind = KEY_WORD, .setting = "optimizer-impl", .read = read_optim,
-     .words = OPTIMS, .initial = "adamw_torch_fused", .why = "this optimizer: planned as AdamW",
-     .systems = ZERO},
+    {.path = "optim", .kind = KEY_WORD, .setting = "optimizer", .read = read_optim,
+     .words = OPTIMS, .initial = "adamw_torch_fused", .why = "this optimizer: planned as AdamW"},
     {.path = "ddp_bucket_cap_mb", .kind = KEY_REAL, .setting = "bucket-cap-mb", .systems = DDP},
     {.path = "ddp_find_unused_parameters", .kind = KEY_BOOL, .setting = "find-unused-parameters",
      .words = KEY_WORDS({"true", "on"}, {"false", "off"}), .systems = DDP, .read = read_unused},

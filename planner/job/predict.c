@@ -168,9 +168,10 @@ enum err_code job_on_machine(const struct job *job, const struct machine *machin
     return ERR_OK;
 }
 
-static bool keeps_host_apart(const struct job *job)
+static bool keeps_host_apart(const struct job *job, const struct prediction *p)
 {
-    return strategy_offloads(&job->strategy) && job->model.autograd == AUTOGRAD_GPU;
+    return (strategy_offloads(&job->strategy) || p->paged_bytes > 0) &&
+           job->model.autograd == AUTOGRAD_GPU;
 }
 
 enum err_code predict(const struct job *job, const struct machine *machine, struct prediction *out,
@@ -184,7 +185,7 @@ enum err_code predict(const struct job *job, const struct machine *machine, stru
     TRY(job_plan(&there, &plan, &parameters, err));
     const enum err_code rc = predict_plan(plan, machine, out, err);
     out->parameters = parameters;
-    out->host_apart = keeps_host_apart(job);
+    out->host_apart = keeps_host_apart(job, out);
     return rc;
 }
 
@@ -220,7 +221,7 @@ enum err_code predict_few(const struct job *job, const struct machine *machine,
         few.strategy.accumulate = count;
         TRY(try_few(&few, job->strategy.accumulate - count, machine, out, &done, err));
         if (done) {
-            out->host_apart = keeps_host_apart(job);
+            out->host_apart = keeps_host_apart(job, out);
             return ERR_OK;
         }
     }
@@ -293,9 +294,27 @@ static enum err_code predict_gpu(const struct machine *machine, struct predictio
     return ERR_OK;
 }
 
+static uint64_t paged_bytes_of(const struct plan *plan)
+{
+    uint64_t bytes = 0;
+    for (uint32_t b = 0; b < plan->buffer_count; b++)
+        bytes += plan->buffers[b].paged ? plan->buffers[b].bytes : 0;
+    return bytes;
+}
+
+/* Pages stay where there is room: cudaMalloc takes the device's memory before they do. */
+static void place_pages(const struct machine *machine, struct prediction *out)
+{
+    const uint64_t capacity = profile_bytes(&machine->profile, PROFILE_CAPACITY);
+    const uint64_t free = capacity > out->device_bytes ? capacity - out->device_bytes : 0;
+    out->paged_bytes = paged_bytes_of(out->plan);
+    out->paged_out_bytes = out->paged_bytes > free ? out->paged_bytes - free : 0;
+    out->plan->pages_move = out->paged_out_bytes > 0;
+}
+
 static void judge_host(const struct machine *machine, struct prediction *out)
 {
-    const uint64_t held = out->memory.host_held_bytes;
+    const uint64_t held = out->memory.host_held_bytes - (out->paged_bytes - out->paged_out_bytes);
     out->host_capacity_bytes = profile_bytes(&machine->profile, PROFILE_HOST_CAPACITY);
     out->host_ranks =
         profile_host_ranks(&machine->profile, out->plan->world, machine->gpus_per_node);
@@ -308,6 +327,7 @@ enum err_code predict_plan(struct plan *plan, const struct machine *machine, str
 {
     *out = (struct prediction){.plan = plan};
     TRY(predict_gpu(machine, out, err));
+    place_pages(machine, out);
     judge_host(machine, out);
     out->fits = out->fits_gpu && out->fits_host;
     out->tight = out->tight && out->fits;

@@ -17,8 +17,9 @@ struct prediction {
     struct memory memory;
     uint64_t parameters;
     bool host_apart;        /* requested bytes are told of the device's tensors alone: something is
-                               offloaded. Not on fake tensors (--autograd recorded), where both are one
-                               memory; otherwise all tensors count, as recordings count them */
+                               offloaded, or in managed memory. Not on fake tensors (--autograd
+                               recorded), where both are one memory; otherwise all tensors count, as
+                               recordings count them */
     uint64_t outside_bytes; /* context and communicators */
     uint64_t context_bytes, nccl_bytes;
     uint64_t workspace_bytes; /* cuBLAS, inside the allocator */
@@ -32,6 +33,9 @@ struct prediction {
      * and nothing is set aside for them. */
     uint64_t host_needed_bytes, host_capacity_bytes; /* of a host; capacity 0: not known */
     uint32_t host_ranks;
+    /* Managed memory (buffer.paged), and how much of it finds no room on the device beside what
+     * PyTorch reserves: that is on the host. */
+    uint64_t paged_bytes, paged_out_bytes;
     bool fits;                /* both of: */
     bool fits_gpu, fits_host; /* the second also where the capacity is not known */
     bool tight; /* fits, with less free than predictions of reserved memory have been off by */

@@ -152,6 +152,8 @@ static enum err_code check(const struct job *job, const struct plan *plan, struc
                        : s->experts_replicate  ? "with --experts-replicate"
                        : s->columns            ? "for parameters sharded by columns"
                        : s->zero_redundancy    ? "with ZeroRedundancyOptimizer"
+                       : s->optimizer > OPTIMIZER_SGD
+                           ? "with optimizers of bitsandbytes and torchao"
                        : s->system == SYSTEM_ZERO1 && s->grad_accum_fp32
                            ? "with --grad-accum-dtype fp32 under zero1"
                        : s->system == SYSTEM_ZERO2 && s->grad_accum_fp32 && s->zero.optimizer.on

@@ -5,6 +5,7 @@
  * the system's. */
 #include "graph/op_table.h"
 #include "lower/gradients.h"
+#include "lower/states.h"
 #include "lower/tally.h"
 
 #include <stdlib.h>
@@ -423,6 +424,7 @@ enum err_code lower_check_with(const struct system *system, const struct graph *
         return err_set(err, ERR_INVALID, "--rank %u: allowed are 0 ... %u", s->rank, s->world - 1);
     if (!trains(graph))
         return err_set(err, ERR_INVALID, "nothing is trained: no parameter that is has an element");
+    TRY(check_optimizer(system, s, err));
     return system->check ? system->check(s, graph, stream, err) : ERR_OK;
 }
 
@@ -444,6 +446,7 @@ static void lower(const struct system *system, const struct graph *graph,
         .here = {.group = PLAN_NO_GROUP},
         .norm_group = PLAN_NO_GROUP,
         .incoming = NONE,
+        .tables = {NONE, NONE},
     };
     low.state = arena_alloc(&low.scratch, system->state_bytes);
     low.grad = arena_lend(&low.scratch, (graph->param_count + 1) * sizeof *low.grad);
@@ -467,6 +470,7 @@ static void lower(const struct system *system, const struct graph *graph,
     declare_outputs(&low);
     if (!low.optimized)
         optimize_params(&low, NULL, graph->param_count);
+    low.plan->own_programs |= strategy->world > 1 && states_differ_by_rank(&low);
     if (tally && tally->gaps)
         tally->beyond = gaps_begin_beyond(tally->gaps, plan);
     if (system->settles && !is_beyond(&low))

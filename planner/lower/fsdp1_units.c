@@ -7,6 +7,7 @@
  *
  * Without sharding the flat parameter itself is stored. */
 #include "lower/fsdp1.h"
+#include "lower/states.h"
 
 #include "graph/borders.h"
 #include "graph/ops.h"
@@ -431,8 +432,8 @@ static void optimize_flat(struct lowering *low, const struct handle *handle)
         .on_host = low->strategy->offload,
     };
     add_states(low, o);
-    declare_pieces(low, handle, PIECE_EXP_AVG, o->state[0]);
-    declare_pieces(low, handle, PIECE_EXP_AVG_SQ, o->state[1]);
+    declare_pieces(low, handle, PIECE_EXP_AVG, state_piece(low, o, 0));
+    declare_pieces(low, handle, PIECE_EXP_AVG_SQ, state_piece(low, o, 1));
     for (uint32_t i = 0; i < handle->part_count; i++)
         if (handle->parts[i].param != NONE)
             low->plan->params[handle->parts[i].param].step_buffer = o->step;

@@ -66,7 +66,16 @@ enum reshard_kind {
     RESHARD_INT, /* to groups of reshard_ranks */
 };
 
-enum optimizer_kind { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
+enum optimizer_kind {
+    OPTIMIZER_ADAMW,
+    OPTIMIZER_SGD,
+    OPTIMIZER_BNB_8BIT, /* bitsandbytes' AdamW: optim_bits=8, also with is_paged=True; of 32 paged
+                         */
+    OPTIMIZER_BNB_PAGED_8BIT,
+    OPTIMIZER_BNB_PAGED,
+    OPTIMIZER_AO_8BIT, /* torchao.optim.AdamW8bit, AdamW4bit */
+    OPTIMIZER_AO_4BIT,
+};
 enum optimizer_impl { IMPL_FOREACH, IMPL_FUSED, IMPL_LOOP };
 
 /* torch's hooks of that name: allreduce_hook, bf16_compress_hook, fp16_compress_hook. */
@@ -103,8 +112,10 @@ struct strategy {
     bool accumulate_sync; /* reduce after each micro-batch, not only the last */
     enum optimizer_kind optimizer;
     enum optimizer_impl impl;
-    float max_norm; /* clip_grad_norm_ to this; 0: no clipping */
-    bool offload;   /* sharded parameters, gradients and states on the CPU */
+    bool coded_embeddings; /* of bitsandbytes' 8 bits: embeddings' states, too, which transformers'
+                              Trainer has in 32 (GlobalOptimManager.register_module_override) */
+    float max_norm;        /* clip_grad_norm_ to this; 0: no clipping */
+    bool offload;          /* sharded parameters, gradients and states on the CPU */
     /* fully_shard's set_is_last_backward, set_requires_all_reduce, set_reshard_after_backward: true
      * for the last micro-batch only; else for each */
     bool finalize_last, all_reduce_last, reshard_last;

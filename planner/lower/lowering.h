@@ -104,6 +104,9 @@ struct optimized {
     bool on_host;            /* it and its states: the CPU updates it */
     bool updated;            /* the update changes something of it on this rank */
     uint32_t state[2], step; /* buffers: exp_avg, exp_avg_sq, the step counter */
+    uint32_t scale[2];       /* of states that are codes: their scales, a block of elements each */
+    uint32_t table[2];       /* likewise: the values that they stand for */
+    bool makes_tables;       /* its tables are made with its states */
 };
 
 /* Of works of one kind, the one that was issued last: as one like it costs as much where nobody
@@ -165,8 +168,10 @@ struct lowering {
     struct optimized *optimized; /* in the optimizer's order: one a parameter, unless set_up made
                                     others */
     uint32_t optimized_count;
-    uint32_t second_group;     /* of the optimizer's: begins with this one; 0: there is one group */
-    const char **module_names; /* (modules) of the plan's life */
+    uint32_t tables[2];    /* of codes, the latest that were made; NONE */
+    bool *embedding;       /* (params) whose weight is an nn.Embedding's; NULL: nobody has asked */
+    uint32_t second_group; /* of the optimizer's: begins with this one; 0: there is one group */
+    const char **module_names;            /* (modules) of the plan's life */
     uint32_t inside[MODULES_DEEP], depth; /* modules that the host is in, the innermost last */
     struct scope_entry *scopes;           /* hash of the scopes so far */
     uint32_t scope_slots;

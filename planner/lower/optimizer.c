@@ -5,21 +5,12 @@
  *     fused     nothing, but the step counters are on the device (512 bytes each when allocated)
  *     loop      sqrt and denominator of one parameter, the previous denominator still alive
  *
- * Plain SGD has no state and no transient. Python frees a list from its end. */
-#include "lower/lowering.h"
+ * What there is of states, and bitsandbytes' optimizers, is states.h's. Plain SGD has no state and
+ * no transient. Python frees a list from its end. */
+#include "lower/update.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* Whether there is nothing of it on any rank that is like this one. Of flat parameters, which are
- * cut anywhere, some rank has something of each. */
-static bool is_empty(const struct lowering *low, const struct optimized *o)
-{
-    if (shape_elements(&o->value.shape) != 0)
-        return false;
-    return o->param == NONE ||
-           plan_updated_piece(low->plan, o->param)->placement.kind != PLACEMENT_FLAT;
-}
 
 static enum dtype dtype_of(const struct optimized *o)
 {
@@ -27,39 +18,6 @@ static enum dtype dtype_of(const struct optimized *o)
 }
 
 /* ---- what is optimized ---- */
-
-/* Updated by DeepSpeedCPUAdam: in one pass. */
-static bool is_cpu_adam(const struct lowering *low, const struct optimized *o)
-{
-    return o->on_host && !low->strategy->offload;
-}
-
-static uint32_t new_state(struct lowering *low, const struct optimized *o, uint8_t pool)
-{
-    const uint32_t buffer =
-        new_resident(low, CATEGORY_OPTIMIZER, pool, ATEN_ZEROS_LIKE, dtype_of(o), o->value.shape);
-    low->plan->buffers[buffer].local = o->value.local;
-    return buffer;
-}
-
-void add_states(struct lowering *low, struct optimized *o)
-{
-    const struct strategy *s = low->strategy;
-    const uint8_t pool = o->on_host ? LANE_HOST : LANE_COMPUTE;
-    const uint8_t step_pool = s->impl == IMPL_FUSED && !o->on_host ? LANE_COMPUTE : LANE_HOST;
-    o->step = o->state[0] = o->state[1] = NONE;
-    if (s->optimizer != OPTIMIZER_ADAMW || !o->trained)
-        return;
-    const struct shape one = {.rank = 0};
-    o->step = new_resident(low, CATEGORY_OPTIMIZER, step_pool, ATEN_ZEROS, DTYPE_FP32,
-                           o->param == NONE ? one : plan_step_shape(low->plan, o->param));
-    low->plan->buffers[o->step].local = o->value.local;
-    low->plan->buffers[o->step].scratch = is_cpu_adam(low, o); /* which counts in Python */
-    if (is_empty(low, o))
-        return;
-    for (uint32_t i = 0; i < 2; i++)
-        o->state[i] = new_state(low, o, pool);
-}
 
 static void add_state_pieces(struct lowering *low, const struct optimized *o,
                              const struct plan_piece *updated)
@@ -69,18 +27,19 @@ static void add_state_pieces(struct lowering *low, const struct optimized *o,
     if (placement.kind == PLACEMENT_FLAT) /* each in a buffer of its own */
         placement.kind = PLACEMENT_RUN;
     low->plan->params[o->param].step_buffer = o->step;
-    if (o->state[0] != NONE)
+    if (state_piece(low, o, 0) != NONE)
         new_piece(low, o->param, PIECE_EXP_AVG, o->state[0], 0, placement, group);
-    if (o->state[1] != NONE)
+    if (state_piece(low, o, 1) != NONE)
         new_piece(low, o->param, PIECE_EXP_AVG_SQ, o->state[1], 0, placement, group);
 }
 
 /* Of an outline: states that stand for so many parameters' more. */
 static void again_states(struct lowering *low, const struct optimized *o, uint32_t times)
 {
-    again_resident(low, o->step, times);
-    again_resident(low, o->state[0], times);
-    again_resident(low, o->state[1], times);
+    uint32_t buffers[STATE_BUFFERS];
+    const uint32_t count = state_buffers(low, o, buffers);
+    for (uint32_t i = 0; i < count; i++)
+        again_resident(low, buffers[i], times);
 }
 
 void optimize_param(struct lowering *low, struct optimized *o, uint32_t param)
@@ -307,12 +266,6 @@ void emit_clip(struct lowering *low)
 
 /* ---- the update ---- */
 
-/* Those that one call of the optimizer updates. */
-struct updated {
-    const struct optimized *of;
-    uint32_t count;
-};
-
 static void find_updated(const struct lowering *low, struct optimized *optimized, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -320,13 +273,13 @@ static void find_updated(const struct lowering *low, struct optimized *optimized
         const bool there = o->param == NONE
                                ? o->gradient.place != NONE
                                : plan_piece(low->plan, o->param, PIECE_GRADIENT) != NULL;
-        o->updated = there && !is_empty(low, o);
+        o->updated = there && optimized_has_elements(low, o);
     }
 }
 
 /* plan_updated_operand of the gradient: where it is spread as the parameter is, the part is known.
  */
-static void set_gradient_of(const struct plan *plan, const struct optimized *o, struct operand *out)
+void set_gradient_of(const struct plan *plan, const struct optimized *o, struct operand *out)
 {
     if (o->param == NONE) {
         *out = o->gradient;
@@ -364,8 +317,7 @@ static void add_updates(const struct lowering *low, const struct optimized *o, u
     sums->out_bytes += (double)(times * (1 + states) * bytes);
 }
 
-/* The tensor of an update whose sizes are those of `index`: it or an earlier one. */
-static inline uint32_t updated_like(const struct lowering *low, struct updated u, uint32_t index)
+uint32_t updated_like(const struct lowering *low, struct updated u, uint32_t index)
 {
     const uint32_t param = u.of[index].param;
     if (!low->like || param == NONE || low->like[param] == param)
@@ -425,11 +377,10 @@ static void create_states(struct lowering *low, struct updated u)
         return;
     low->here.flags |= PLAN_FIRST_STEP;
     for (uint32_t i = 0; i < u.count; i++) {
-        const struct optimized *o = &u.of[i];
-        const uint32_t buffers[] = {o->step, o->state[0], o->state[1]};
-        for (uint32_t b = 0; b < 3; b++)
-            if (buffers[b] != NONE)
-                emit_alloc(low, buffers[b]);
+        uint32_t buffers[STATE_BUFFERS];
+        const uint32_t count = state_buffers(low, &u.of[i], buffers);
+        for (uint32_t b = 0; b < count; b++)
+            emit_alloc(low, buffers[b]);
     }
     low->here.flags &= (uint8_t)~PLAN_FIRST_STEP;
 }
@@ -544,7 +495,10 @@ void emit_update_of(struct lowering *low, uint32_t first, uint32_t count)
     if (on_host && strategy->max_norm > 0) /* clipping ran on the device's stream */
         emit_sync(low, LANE_HOST, LANE_COMPUTE);
     create_states(low, u);
-    if (strategy->optimizer == OPTIMIZER_SGD)
+    const struct optimizer_rule *rule = optimizer_rule(strategy->optimizer);
+    if (updates_each(rule))
+        emit_update_each(low, u, rule);
+    else if (strategy->optimizer == OPTIMIZER_SGD)
         emit_update(low, u, WORK_SGD, ATEN_FOREACH_ADD_);
     else if (strategy->impl == IMPL_FUSED || is_cpu_adam(low, u.of))
         emit_update(low, u, WORK_ADAMW_FUSED, ATEN_FUSED_ADAMW_);

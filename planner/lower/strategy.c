@@ -29,6 +29,8 @@ void strategy_simplify(struct strategy *s, uint32_t blocks)
         s->unit_bytes = 0;
     if (s->units != UNITS_BLOCKS)
         s->per_unit = 1;
+    if (s->optimizer != OPTIMIZER_ADAMW && s->optimizer != OPTIMIZER_SGD) /* they have but one */
+        s->impl = IMPL_FOREACH;
     s->per_unit = least(s->per_unit, blocks);
     s->per_unit += s->per_unit == 0;
     const uint32_t units = (blocks + s->per_unit - 1) / s->per_unit;

@@ -14,6 +14,7 @@
  * What a rank keeps are whole parameters: those that touch its partition. Ranks differ in that, so
  * each has a program of its own. */
 #include "lower/zero12.h"
+#include "lower/states.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -155,8 +156,8 @@ static void declare_optimized(struct lowering *low)
     for (uint32_t i = 0; i < z->count; i++) {
         const struct placement placement = {PLACEMENT_FLAT, z->at[z->order[i]], z->total};
         low->plan->params[z->order[i]].step_buffer = o->step;
-        for (int s = 0; s < 2; s++)
-            if (o->state[s] != NONE)
+        for (uint32_t s = 0; s < 2; s++)
+            if (state_piece(low, o, s) != NONE)
                 new_piece(low, z->order[i], roles[s], o->state[s], 0, placement, z->group);
     }
 }

@@ -11,6 +11,7 @@
  *
  * Also always there: the bucket, and small parameters, which are whole between steps. */
 #include "lower/zero3.h"
+#include "lower/states.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -201,8 +202,8 @@ static void declare_group(struct lowering *low, struct zero3_group *group, struc
         new_piece(low, p, PIECE_STORE, group->shard, at, zero3_placement(low, p), z->shard_group);
         new_piece(low, p, PIECE_MASTER, group->master, at, zero3_placement(low, p), z->shard_group);
         low->plan->params[p].step_buffer = o->step;
-        for (int s = 0; s < 2; s++)
-            if (o->state[s] != NONE)
+        for (uint32_t s = 0; s < 2; s++)
+            if (state_piece(low, o, s) != NONE)
                 new_piece(low, p, roles[s], o->state[s], at, zero3_placement(low, p),
                           z->shard_group);
     }

@@ -239,6 +239,9 @@ struct plan {
     /* Of gathered parameters that were released while nodes held views of them: most bytes at once,
      * and of the largest one. Not in a file. */
     uint64_t saved_views_bytes, saved_view_bytes;
+    /* Where the plan is run, managed memory has not room on the device for all its pages: an update
+     * takes them from the host, and others go there (predict.h). Not in a file. */
+    bool pages_move;
     bool own_programs; /* each rank has a program of its own: others do not follow from this one */
 };
 

@@ -420,6 +420,7 @@ static void put_buffers(struct writer *w)
         member_true(w, "carried", buffer->carried);
         member_true(w, "scratch", buffer->scratch);
         member_true(w, "pinned", buffer->pinned);
+        member_true(w, "paged", buffer->paged);
         if (buffer->local)
             member_uint(w, "local", buffer->local - 1);
         put(w, "}");

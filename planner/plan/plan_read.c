@@ -314,9 +314,10 @@ static enum err_code read_buffer(struct object *o, struct buffer *buffer)
     TRY(take_bool(o, "carried", &buffer->carried));
     TRY(take_bool(o, "scratch", &buffer->scratch));
     TRY(take_bool(o, "pinned", &buffer->pinned));
+    TRY(take_bool(o, "paged", &buffer->paged));
     TRY(take_local(o, &buffer->local));
-    return finish(o,
-                  "id bytes dtype shape category pool what resident carried scratch pinned local");
+    return finish(o, "id bytes dtype shape category pool what resident carried scratch pinned "
+                     "paged local");
 }
 
 static enum err_code read_buffers(struct object *top)

@@ -260,6 +260,10 @@ json_t *result_json(const struct settings *settings, const struct job *job,
                               m->host.bytes);
     json_object_set_new(host, "pinned_bytes", bytes_json(m->host_pinned_bytes));
     json_object_set_new(host, "held_bytes", bytes_json(m->host_held_bytes));
+    if (p->paged_bytes) {
+        json_object_set_new(host, "paged_bytes", bytes_json(p->paged_bytes));
+        json_object_set_new(host, "paged_out_bytes", bytes_json(p->paged_out_bytes));
+    }
     json_object_set_new(host, "ranks", json_integer(p->host_ranks));
     json_object_set_new(host, "needed_bytes", bytes_json(p->host_needed_bytes));
     json_object_set_new(host, "capacity_bytes",
@@ -432,32 +436,61 @@ static void print_categories(FILE *file, const struct style *s, const struct job
             gib(m->reserved_bytes));
     fprintf(file, "  %-24s %9.2f  CUDA context %.2f, NCCL %.2f\n", "outside the allocator",
             gib(p->outside_bytes), gib(p->context_bytes), gib(p->nccl_bytes));
-    fprintf(file, "  %s%-24s %9.2f%s  what nvidia-smi shows\n", s->bold, "device",
-            gib(p->device_bytes), s->off);
+    fprintf(file, "  %s%-24s %9.2f%s  what nvidia-smi shows%s\n", s->bold, "device",
+            gib(p->device_bytes), s->off, p->paged_bytes ? ", pages aside" : "");
+}
+
+/* Of what a plan has on the host, pages that are on the GPU. */
+static uint64_t pages_there(const struct prediction *p)
+{
+    return p->paged_bytes - p->paged_out_bytes;
 }
 
 /* More than step counters. */
 static bool has_host(const struct prediction *p)
 {
-    return p->memory.host.bytes >> 20;
+    return (p->memory.host.bytes - pages_there(p)) >> 20;
+}
+
+/* Managed memory is where there is room, and counts as the host's where there is none. */
+static void print_pages(FILE *file, const struct prediction *p)
+{
+    if (p->paged_bytes == 0)
+        return;
+    fprintf(file, "\n  %-24s %9.2f  managed memory: ", "paged states", gib(p->paged_bytes));
+    if (p->paged_out_bytes == 0)
+        fputs("on the GPU, in what is free of it\n", file);
+    else
+        fprintf(file,
+                "%.2f of it on the host, as the GPU has no more room: every update\n"
+                "                                      moves its pages out and in\n",
+                gib(p->paged_out_bytes));
+}
+
+static uint64_t host_bytes(const struct prediction *p, enum category category)
+{
+    return p->memory.host_categories[category] -
+           (category == CATEGORY_OPTIMIZER ? pages_there(p) : 0);
 }
 
 static void print_host(FILE *file, const struct style *s, const struct machine *machine,
                        const struct prediction *p)
 {
     const struct memory *m = &p->memory;
+    print_pages(file, p);
     if (!has_host(p))
         return;
     fprintf(file, "\n  %son the host, a rank           GiB%s\n", s->dim, s->off);
     for (int i = 0; i <= CATEGORY_WORKSPACE; i++)
-        if (m->host_categories[i] >> 20) {
-            put_gib(file, palette_category((enum category)i).name, m->host_categories[i]);
+        if (host_bytes(p, (enum category)i) >> 20) {
+            put_gib(file, palette_category((enum category)i).name, host_bytes(p, (enum category)i));
             fputc('\n', file);
         }
-    fprintf(file, "  %-24s %9.2f  %.2f pinned, %.2f pageable\n", "host", gib(m->host.bytes),
-            gib(m->host_pinned_bytes), gib(m->host.bytes - m->host_pinned_bytes));
+    const uint64_t all = m->host.bytes - pages_there(p);
+    fprintf(file, "  %-24s %9.2f  %.2f pinned, %.2f pageable\n", "host", gib(all),
+            gib(m->host_pinned_bytes), gib(all - m->host_pinned_bytes));
     fprintf(file, "  %-24s %9.2f  pinned memory comes in powers of two, and is kept\n", "held",
-            gib(m->host_held_bytes));
+            gib(m->host_held_bytes - pages_there(p)));
     fprintf(file, "  %-24s %9.2f  ", "a host", gib(p->host_needed_bytes));
     if (p->host_capacity_bytes)
         fprintf(file, "of %.2f, %u ranks (%s)\n", gib(p->host_capacity_bytes), p->host_ranks,

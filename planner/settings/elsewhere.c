@@ -43,7 +43,7 @@ static const struct {
     {{"cpu-offload", "offload-params", "offload-optimizer"},
      "offload",
      "none or cpu; of DeepSpeed's also optimizer"},
-    {{"optim", "optimizer-name"}, "optimizer", "adamw or sgd"},
+    {{"optim", "optimizer-name"}, "optimizer", "adamw, sgd, adamw-8bit, ..."},
     {{"clip-grad", "gradient-clipping", "max-grad-norm", "max-norm"}, "clip", "MAXNORM or off"},
     {{"fsdp", "sharding-strategy", "stage", "zero-stage"},
      "strategy",
@@ -98,7 +98,7 @@ const char *elsewhere_say(const char *name, const char **setting)
 }
 
 /* Optimizers of TrainingArguments (OptimizerNames), of axolotl, and what else people train with:
- * states of other sizes than AdamW's and SGD's. */
+ * states of other sizes than those that are planned. */
 static const char *const optimizers[] = {
     "8bit-adam",
     "adafactor",
@@ -107,10 +107,6 @@ static const char *const optimizers[] = {
     "adam-8bit",
     "adam-mini",
     "adamw-4bit",
-    "adamw-8bit",
-    "adamw-bnb-8bit",
-    "adamw-torch-4bit",
-    "adamw-torch-8bit",
     "adan",
     "ademamix",
     "ademamix-8bit",
@@ -131,7 +127,6 @@ static const char *const optimizers[] = {
     "muon",
     "optimi-adamw",
     "paged-adamw",
-    "paged-adamw-8bit",
     "paged-lion",
     "paged-lion-8bit",
     "prodigy",
@@ -142,7 +137,6 @@ static const char *const optimizers[] = {
     "sophia",
     "stable-adamw",
     "q-galore",
-    "paged-adamw-32bit",
     "paged-ademamix-8bit",
 };
 
@@ -152,7 +146,8 @@ static const struct {
     size_t count;
     const char *planned;
 } values[] = {
-    {"optimizer", optimizers, sizeof optimizers / sizeof *optimizers, "adamw and sgd are"},
+    {"optimizer", optimizers, sizeof optimizers / sizeof *optimizers,
+     "AdamW's of torch, bitsandbytes and torchao and sgd are"},
 };
 
 const char *elsewhere_value(const char *setting, const char *text)

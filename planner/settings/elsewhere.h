@@ -8,7 +8,7 @@
 const char *elsewhere_say(const char *name, const char **setting);
 
 /* What is planned in the place of a value that other programs' setting of that kind has and this
- * one's has not: "adamw and sgd are"; NULL: nobody is known to have it. Lent. */
+ * one's has not: "sgd is"; NULL: nobody is known to have it. Lent. */
 const char *elsewhere_value(const char *setting, const char *text);
 
 #endif

@@ -269,8 +269,8 @@ static void other_trainers_have_their_names(void **state)
               "base_model: Qwen/Qwen3-8B\noptimizer: adamw_torch_8bit\nbf16: true\nfsdp_version: "
               "2\nfsdp_config:\n"
               "  offload_params: false\n  reshard_after_forward: false\n");
-    expect(&f, "strategy fsdp2, model qwen3-8b, offload none, reshard never");
-    expect_note(&f, NOTE_UNPLANNED, "optimizer", 2, "planned as AdamW");
+    expect(&f, "strategy fsdp2, model qwen3-8b, optimizer adamw-torch-8bit, offload none, reshard "
+               "never");
     import_free(&f.import);
     take_text(&f, SYNTAX_YAML, /* both spellings: axolotl's FSDPConfig reads the later */
               "base_model: Qwen/Qwen3-8B\nfsdp_version: 2\nfsdp_config:\n"
@@ -292,6 +292,32 @@ static void other_trainers_have_their_names(void **state)
     expect(&f, "strategy zero2, model llama-3.1-8b, seq 2048, micro-batch 1, accumulate 2, "
                "param-dtype bf16, clip 1");
     import_free(&f.import);
+}
+
+static void optimizers_are_planned_as_they_are(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *optim, *holds;
+    } cases[] = {
+        {"adamw_bnb_8bit", "optimizer adamw-8bit"},
+        {"adamw_8bit", "optimizer adamw-8bit"},
+        {"paged_adamw_8bit", "optimizer paged-adamw-8bit"},
+        {"paged_adamw_32bit", "optimizer paged-adamw-32bit"},
+        {"adamw_torch_8bit", "optimizer adamw-torch-8bit"},
+        {"adamw_torch_4bit", "optimizer adamw-torch-4bit"},
+        {"adamw_torch", "optimizer adamw, optimizer-impl foreach"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fixture f;
+        char text[256];
+        snprintf(text, sizeof text,
+                 "base_model: Qwen/Qwen3-8B\noptimizer: %s\nbf16: true\nmicro_batch_size: 1\n",
+                 cases[i].optim);
+        take_text(&f, SYNTAX_YAML, text);
+        expect(&f, cases[i].holds);
+        import_free(&f.import);
+    }
 }
 
 /* The dtype of the model is the naming file's, where DeepSpeed's leaves it open or has no key of
@@ -748,6 +774,7 @@ int main(void)
         cmocka_unit_test(what_two_files_say_otherwise_is_refused),
         cmocka_unit_test(a_file_that_is_named_has_to_be_there),
         cmocka_unit_test(other_trainers_have_their_names),
+        cmocka_unit_test(optimizers_are_planned_as_they_are),
         cmocka_unit_test(gradients_add_up_in_the_naming_files_dtype),
         cmocka_unit_test(other_trainers_steps_are_listed),
         cmocka_unit_test(adapters_are_the_trainers_own),

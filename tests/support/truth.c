@@ -79,7 +79,7 @@ static bool read_zero(const json_t *s, struct strategy *t)
         "optimizer",        "ac",           "ac_early_stop", "ac_blocks",  "param_dtype",
         "grad_accum_dtype", "no_sync",      "code",          "freeze",     "lora",
         "keep_outputs",     "lora_dropout", "lora_dtype",    "loss",       "flatten",
-        "gpus_per_node",    "attention",    "compile",       "around",
+        "gpus_per_node",    "attention",    "compile",       "around",     "embedding_bits",
     };
     struct err err = {0};
     json_t *object = json_copy((json_t *)(uintptr_t)s);
@@ -206,6 +206,17 @@ enum float8_gather truth_float8_gather(const char *scales)
                                                 : FLOAT8_GATHER_NOT;
 }
 
+static enum optimizer_kind optimizer_named(const char *name)
+{
+    return strcmp(name, "sgd") == 0                 ? OPTIMIZER_SGD
+           : strcmp(name, "adamw_bnb_8bit") == 0    ? OPTIMIZER_BNB_8BIT
+           : strcmp(name, "paged_adamw_8bit") == 0  ? OPTIMIZER_BNB_PAGED_8BIT
+           : strcmp(name, "paged_adamw_32bit") == 0 ? OPTIMIZER_BNB_PAGED
+           : strcmp(name, "adamw_torch_8bit") == 0  ? OPTIMIZER_AO_8BIT
+           : strcmp(name, "adamw_torch_4bit") == 0  ? OPTIMIZER_AO_4BIT
+                                                    : OPTIMIZER_ADAMW;
+}
+
 /* Weights in 4 bits; `kbit`: what else is frozen was cast to fp32. */
 static void read_bits4(const json_t *s, struct job *job)
 {
@@ -288,7 +299,8 @@ static void read_strategy(const json_t *row, struct job *job)
     t->max_norm = clips || json_is_real(json_object_get(s, "clip")) ? 1.0F : 0.0F;
     t->offload = strcmp(truth_text(s, "offload", ""), "cpu") == 0;
     const char *optimizer = truth_text(s, "optimizer", "adamw_foreach");
-    t->optimizer = strcmp(optimizer, "sgd") == 0 ? OPTIMIZER_SGD : OPTIMIZER_ADAMW;
+    t->optimizer = optimizer_named(optimizer);
+    t->coded_embeddings = truth_number(s, "embedding_bits", 32) == 8;
     t->impl = strcmp(optimizer, "adamw_fused") == 0  ? IMPL_FUSED
               : strcmp(optimizer, "adamw_loop") == 0 ? IMPL_LOOP
                                                      : IMPL_FOREACH;
@@ -570,6 +582,46 @@ size_t truth_compare_events(const json_t *row, const struct plan *plan)
     return wrong;
 }
 
+/* Whether a plan's first step makes a state of the optimizer there. */
+static bool is_state(const struct plan *plan, const struct plan_instruction *i)
+{
+    return i->op == PLAN_ALLOC && (i->flags & PLAN_FIRST_STEP) && i->phase == PLAN_STEP &&
+           plan->buffers[i->arg].bytes > 0 && !plan->buffers[i->arg].paged;
+}
+
+static bool is_born_in_update(const json_t *event)
+{
+    return json_integer_value(json_array_get(event, 0)) > 0 &&
+           strcmp(json_string_value(json_array_get(event, 2)), "opt") == 0;
+}
+
+size_t truth_compare_states(const json_t *row, const struct plan *plan)
+{
+    const json_t *list = json_object_get(row, "event_list");
+    const size_t count = json_array_size(list);
+    size_t next = 0, wrong = 0, states = 0;
+    char ours[TRUTH_EVENT], theirs[TRUTH_EVENT];
+    for (uint32_t n = 0; n < plan->instruction_count; n++) {
+        const struct plan_instruction *i = &plan->instructions[n];
+        if (!is_state(plan, i))
+            continue;
+        while (next < count && !is_born_in_update(json_array_get(list, next)))
+            next++;
+        states++;
+        if (!truth_same_event(row, json_array_get(list, next++), plan, i, ours, theirs) &&
+            wrong++ < 3)
+            print_error("%s: state %zu\n  recorded %s\n  planned  %s\n",
+                        truth_text(row, "name", ""), states, theirs, ours);
+    }
+    while (next < count && !is_born_in_update(json_array_get(list, next)))
+        next++;
+    if (next < count || states == 0) {
+        print_error("%s: %zu states, and others recorded\n", truth_text(row, "name", ""), states);
+        wrong++;
+    }
+    return wrong;
+}
+
 enum { NUMBER_BYTES = 16 }; /* record_real.py leaves out what is no larger */
 
 size_t truth_compare_bytes(const json_t *row, const struct plan *plan)
@@ -641,6 +693,15 @@ static uint64_t place_peak(const struct plan *plan, bool on_host)
     return peak;
 }
 
+/* Of managed memory, which is no tensor's to torch's allocator: there between steps. */
+static uint64_t paged_bytes(const struct plan *plan)
+{
+    uint64_t bytes = 0;
+    for (uint32_t b = 0; b < plan->buffer_count; b++)
+        bytes += plan->buffers[b].paged ? plan->buffers[b].bytes : 0;
+    return bytes;
+}
+
 /* Largest relative error over all numbers of the row. */
 static double compare_numbers(const json_t *row, const struct plan *plan, size_t *unequal,
                               uint64_t *peak)
@@ -650,9 +711,9 @@ static double compare_numbers(const json_t *row, const struct plan *plan, size_t
     const struct memory_options options = {.without_allocator = true};
     const char *name = truth_text(row, "name", "");
     assert_int_equal(memory_replay(plan, &options, NULL, NULL, &memory, &err), ERR_OK);
-    *peak = memory.requested.bytes;
-    double worst = check_number(name, "peak", memory.requested.bytes,
-                                json_object_get(row, "peak_bytes"), unequal);
+    const uint64_t paged = paged_bytes(plan);
+    *peak = memory.requested.bytes - paged;
+    double worst = check_number(name, "peak", *peak, json_object_get(row, "peak_bytes"), unequal);
     worst = fmax(worst, check_number(name, "device", place_peak(plan, false),
                                      json_object_get(row, "device_peak_bytes"), unequal));
     worst = fmax(worst, check_number(name, "host", place_peak(plan, true),
@@ -666,14 +727,14 @@ static double compare_numbers(const json_t *row, const struct plan *plan, size_t
     const json_t *live = json_object_get(row, "live");
     for (int i = 0; i < PLAN_MARK_COUNT; i++) {
         const char *mark = plan_mark_name((enum plan_mark)i);
-        worst = fmax(
-            worst, check_number(name, mark, memory.live[i], json_object_get(live, mark), unequal));
+        worst = fmax(worst, check_number(name, mark, memory.live[i] - paged,
+                                         json_object_get(live, mark), unequal));
     }
     const json_t *peaks = json_object_get(row, "segment_peaks");
     for (int i = 0; i < PART_COUNT; i++)
         worst =
             fmax(worst,
-                 check_number(name, step_part_name((enum step_part)i), memory.part_peaks[i],
+                 check_number(name, step_part_name((enum step_part)i), memory.part_peaks[i] - paged,
                               json_object_get(peaks, step_part_name((enum step_part)i)), unequal));
     /* Without a list of buckets the events of their rebuilding are not known. */
     const bool countable = !truth_bool(json_object_get(row, "strategy"), "static_graph", false) ||

@@ -47,6 +47,9 @@ bool truth_same_event(const json_t *row, const json_t *event, const struct plan 
 /* Number of events that differ from the recorded ones; prints the first. */
 size_t truth_compare_events(const json_t *row, const struct plan *plan);
 
+/* The same for a row of a first step: of the states that its optimizer makes there, in order. */
+size_t truth_compare_states(const json_t *row, const struct plan *plan);
+
 /* The same for a row of record_real.py, which knows bytes and signs and leaves out the smallest. */
 size_t truth_compare_bytes(const json_t *row, const struct plan *plan);
 

@@ -652,5 +652,8 @@ def make_optimizer(model, s):
     params = [p for p in model.parameters() if p.requires_grad]
     if name == "sgd":
         return torch.optim.SGD(params, lr=1e-3, foreach=True)
+    if name.endswith("bit"):
+        import optimizers
+        return optimizers.make(model, params, name, s.get("embedding_bits", 32))
     return torch.optim.AdamW(params, lr=1e-3, foreach=name == "adamw_foreach", fused=name == "adamw_fused")
 

@@ -111,6 +111,11 @@ class Log:
         if size:
             self.change(size, cat, label)
 
+    def outside(self, tensor):
+        """Its storage is none of the allocator's: views of it are no births."""
+        st = tensor.untyped_storage()
+        self.refs[id(st)] = weakref.ref(st, lambda _, key=id(st): self.death(key))
+
     def death(self, key):
         self.refs.pop(key, None)
         entry = self.alive.pop(key, None)
@@ -189,6 +194,11 @@ def op_name(func):
     return str(func).removeprefix("aten.").removesuffix(".default")
 
 
+def is_of_codes(tensor):
+    """torchao's states, which look like the tensors that they stand for and have no memory but that of their parts."""
+    return type(tensor).__module__.startswith("torchao.optim")
+
+
 class Births(TorchDispatchMode):
     """Every storage that an ATen call returns for the first time is a birth."""
 
@@ -206,7 +216,7 @@ class Births(TorchDispatchMode):
         log = Log.current
         name, born = older_torch.births(op_name(func), out, log.place[0])
         for i, t in enumerate(born if isinstance(born, (tuple, list)) else (born,)):
-            if isinstance(t, torch.Tensor) and not isinstance(t, DTensor):
+            if isinstance(t, torch.Tensor) and not isinstance(t, DTensor) and not is_of_codes(t):
                 called = older_torch.KERNELS[name][i] if name in older_torch.KERNELS else name
                 log.birth(t, f"{called} {list(t.shape)} {str(t.dtype).removeprefix('torch.')}")
         return out
@@ -423,6 +433,8 @@ def run(config, system, log):
     if s.get("code") == "hf":
         out["parameter_list"] = parameter_list
     out["torch"] = torch.__version__
+    if "step" in config:
+        out["step"] = config["step"]
     for field in system.extra:
         if getattr(system, field) is not None:
             out[field] = getattr(system, field)

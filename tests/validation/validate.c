@@ -60,6 +60,13 @@ static void print_random(struct sums *sums)
                    true, truth_read_either, sums);
 }
 
+static void print_optimizers(struct sums *sums)
+{
+    print_file("optimizers_events.jsonl",
+               "Whole event lists with bitsandbytes' and torchao's AdamW.", true,
+               truth_read_either, sums);
+}
+
 static void print_direct(struct sums *sums)
 {
     print_file("direct_events.jsonl",
@@ -124,6 +131,7 @@ static void print_fsdp2(struct sums *sums)
     print_direct(sums);
     print_attention(sums);
     print_random(sums);
+    print_optimizers(sums);
     print_file(
         "recorded_events.jsonl",
         "Whole event lists of models that no builder knows, or knew when they were recorded: "
@@ -159,6 +167,7 @@ static void print_ddp(struct sums *sums)
     print_attention(sums);
     print_drawn_linear(sums);
     print_random(sums);
+    print_optimizers(sums);
 }
 
 static void print_zero(struct sums *sums)
@@ -190,6 +199,7 @@ static void print_zero(struct sums *sums)
     print_drawn_linear(sums);
     if (sums->system != SYSTEM_ZERO1)
         print_random(sums);
+        print_optimizers(sums);
     if (sums->system != SYSTEM_ZERO3)
         return;
     print_file("zero_moe_events.jsonl",
@@ -232,6 +242,7 @@ static void print_fsdp1(struct sums *sums)
     print_attention(sums);
     print_drawn_linear(sums);
     print_random(sums);
+    print_optimizers(sums);
 }
 
 int main(int argc, char **argv)
