@@ -168,10 +168,9 @@ enum err_code job_on_machine(const struct job *job, const struct machine *machin
     return ERR_OK;
 }
 
-static bool keeps_host_apart(const struct job *job, const struct prediction *p)
+static bool keeps_host_apart(const struct job *job)
 {
-    return (strategy_offloads(&job->strategy) || p->paged_bytes > 0) &&
-           job->model.autograd == AUTOGRAD_GPU;
+    return strategy_offloads(&job->strategy) && job->model.autograd == AUTOGRAD_GPU;
 }
 
 enum err_code predict(const struct job *job, const struct machine *machine, struct prediction *out,
@@ -185,7 +184,7 @@ enum err_code predict(const struct job *job, const struct machine *machine, stru
     TRY(job_plan(&there, &plan, &parameters, err));
     const enum err_code rc = predict_plan(plan, machine, out, err);
     out->parameters = parameters;
-    out->host_apart = keeps_host_apart(job, out);
+    out->host_apart = keeps_host_apart(job);
     return rc;
 }
 
@@ -221,7 +220,7 @@ enum err_code predict_few(const struct job *job, const struct machine *machine,
         few.strategy.accumulate = count;
         TRY(try_few(&few, job->strategy.accumulate - count, machine, out, &done, err));
         if (done) {
-            out->host_apart = keeps_host_apart(job, out);
+            out->host_apart = keeps_host_apart(job);
             return ERR_OK;
         }
     }
@@ -314,7 +313,7 @@ static void place_pages(const struct machine *machine, struct prediction *out)
 
 static void judge_host(const struct machine *machine, struct prediction *out)
 {
-    const uint64_t held = out->memory.host_held_bytes - (out->paged_bytes - out->paged_out_bytes);
+    const uint64_t held = out->memory.host_held_bytes + out->paged_out_bytes;
     out->host_capacity_bytes = profile_bytes(&machine->profile, PROFILE_HOST_CAPACITY);
     out->host_ranks =
         profile_host_ranks(&machine->profile, out->plan->world, machine->gpus_per_node);

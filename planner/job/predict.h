@@ -17,9 +17,8 @@ struct prediction {
     struct memory memory;
     uint64_t parameters;
     bool host_apart;        /* requested bytes are told of the device's tensors alone: something is
-                               offloaded, or in managed memory. Not on fake tensors (--autograd
-                               recorded), where both are one memory; otherwise all tensors count, as
-                               recordings count them */
+                               offloaded. Not on fake tensors (--autograd recorded), where both are one
+                               memory; otherwise all tensors count, as recordings count them */
     uint64_t outside_bytes; /* context and communicators */
     uint64_t context_bytes, nccl_bytes;
     uint64_t workspace_bytes; /* cuBLAS, inside the allocator */

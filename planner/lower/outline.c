@@ -10,7 +10,7 @@
 static inline struct outline_bytes bytes_of(const struct buffer *buffer)
 {
     return (struct outline_bytes){
-        .requested = buffer->scratch ? 0 : (int64_t)buffer->bytes,
+        .requested = buffer->scratch || buffer->paged ? 0 : (int64_t)buffer->bytes,
         .rounded = ledger_has(buffer) ? (int64_t)ledger_round(buffer->bytes) : 0,
     };
 }

@@ -102,13 +102,20 @@ static uint64_t rounded(const struct buffer *buffer)
     return buffer->bytes ? allocator_round(buffer->bytes) : 0;
 }
 
+/* A tensor of PyTorch's, in memory that PyTorch asked for. */
+static bool is_requested(const struct buffer *buffer)
+{
+    return !buffer->scratch && !buffer->paged;
+}
+
 /* A buffer of the host's comes, or goes: `sign` 1 or -1 (as unsigned numbers wrap around). */
 static void count_on_host(struct replay *r, const struct buffer *buffer, uint64_t sign)
 {
     const uint64_t bytes = sign * buffer->bytes;
-    if (!buffer->scratch)
+    if (is_requested(buffer))
         r->host += bytes;
-    r->host_categories[buffer->scratch ? CATEGORY_WORKSPACE : buffer->category] += bytes;
+    if (!buffer->paged)
+        r->host_categories[buffer->scratch ? CATEGORY_WORKSPACE : buffer->category] += bytes;
     r->pinned += buffer->pinned ? bytes : 0;
     if (sign == 1)
         host_held_alloc(&r->held, buffer, 1);
@@ -120,7 +127,7 @@ static enum err_code alloc_buffer(struct replay *r, uint32_t index)
 {
     const struct buffer *buffer = &r->plan->buffers[index];
     assert(!r->blocks[index]); /* plan_verify: nothing is born twice before it dies */
-    if (!buffer->scratch) {
+    if (is_requested(buffer)) {
         r->requested += buffer->bytes;
         r->rounded += rounded(buffer);
         r->categories[buffer->category] += buffer->bytes;
@@ -138,7 +145,7 @@ static void free_buffer(struct replay *r, bool first)
     const struct plan_instruction *instruction = &r->plan->instructions[r->instruction];
     const uint32_t index = instruction->arg;
     const struct buffer *buffer = &r->plan->buffers[index];
-    if (!buffer->scratch) {
+    if (is_requested(buffer)) {
         assert(r->requested >= buffer->bytes); /* nothing dies unborn */
         r->requested -= buffer->bytes;
         r->rounded -= rounded(buffer);

@@ -4,8 +4,9 @@
  * (ATen/core/CachingHostAllocator.h): each takes the next power of two; when it is freed, its block
  * goes to a list of blocks of that size, from which the next of that size is taken; blocks are
  * neither split nor given back to the system. So of each size as many blocks are held as were in
- * use at once, ever. A block comes back once the copies from and to it are done: later than here,
- * so that this is the least. */
+ * use at once, ever. Of managed memory (buffer.paged) it depends on the device how much is here,
+ * which is for who knows it (predict.h). A block comes back once the copies from and to it are
+ * done: later than here, so that this is the least. */
 #ifndef SHARDPLAN_HOST_HELD_H
 #define SHARDPLAN_HOST_HELD_H
 
@@ -34,6 +35,8 @@ static inline bool host_is_block(const struct buffer *buffer)
 static inline void host_held_alloc(struct host_held *h, const struct buffer *buffer, uint32_t times)
 {
     const uint32_t size = host_size_of(buffer->bytes);
+    if (buffer->paged)
+        return;
     if (!host_is_block(buffer)) {
         h->pageable += (int64_t)(times * buffer->bytes);
         h->pageable_most = h->pageable > h->pageable_most ? h->pageable : h->pageable_most;
@@ -49,6 +52,8 @@ static inline void host_held_alloc(struct host_held *h, const struct buffer *buf
 
 static inline void host_held_free(struct host_held *h, const struct buffer *buffer)
 {
+    if (buffer->paged)
+        return;
     if (host_is_block(buffer))
         h->used[host_size_of(buffer->bytes)]--;
     else

@@ -259,7 +259,7 @@ json_t *result_json(const struct settings *settings, const struct job *job,
     json_t *host = place_json(&m->host, m->host_categories, CATEGORY_WORKSPACE + 1, m->host.bytes,
                               m->host.bytes);
     json_object_set_new(host, "pinned_bytes", bytes_json(m->host_pinned_bytes));
-    json_object_set_new(host, "held_bytes", bytes_json(m->host_held_bytes));
+    json_object_set_new(host, "held_bytes", bytes_json(m->host_held_bytes + p->paged_out_bytes));
     if (p->paged_bytes) {
         json_object_set_new(host, "paged_bytes", bytes_json(p->paged_bytes));
         json_object_set_new(host, "paged_out_bytes", bytes_json(p->paged_out_bytes));
@@ -440,16 +440,10 @@ static void print_categories(FILE *file, const struct style *s, const struct job
             gib(p->device_bytes), s->off, p->paged_bytes ? ", pages aside" : "");
 }
 
-/* Of what a plan has on the host, pages that are on the GPU. */
-static uint64_t pages_there(const struct prediction *p)
-{
-    return p->paged_bytes - p->paged_out_bytes;
-}
-
 /* More than step counters. */
 static bool has_host(const struct prediction *p)
 {
-    return (p->memory.host.bytes - pages_there(p)) >> 20;
+    return (p->memory.host.bytes + p->paged_out_bytes) >> 20;
 }
 
 /* Managed memory is where there is room, and counts as the host's where there is none. */
@@ -469,8 +463,8 @@ static void print_pages(FILE *file, const struct prediction *p)
 
 static uint64_t host_bytes(const struct prediction *p, enum category category)
 {
-    return p->memory.host_categories[category] -
-           (category == CATEGORY_OPTIMIZER ? pages_there(p) : 0);
+    return p->memory.host_categories[category] +
+           (category == CATEGORY_OPTIMIZER ? p->paged_out_bytes : 0);
 }
 
 static void print_host(FILE *file, const struct style *s, const struct machine *machine,
@@ -486,11 +480,11 @@ static void print_host(FILE *file, const struct style *s, const struct machine *
             put_gib(file, palette_category((enum category)i).name, host_bytes(p, (enum category)i));
             fputc('\n', file);
         }
-    const uint64_t all = m->host.bytes - pages_there(p);
+    const uint64_t all = m->host.bytes + p->paged_out_bytes;
     fprintf(file, "  %-24s %9.2f  %.2f pinned, %.2f pageable\n", "host", gib(all),
             gib(m->host_pinned_bytes), gib(all - m->host_pinned_bytes));
     fprintf(file, "  %-24s %9.2f  pinned memory comes in powers of two, and is kept\n", "held",
-            gib(m->host_held_bytes - pages_there(p)));
+            gib(m->host_held_bytes + p->paged_out_bytes));
     fprintf(file, "  %-24s %9.2f  ", "a host", gib(p->host_needed_bytes));
     if (p->host_capacity_bytes)
         fprintf(file, "of %.2f, %u ranks (%s)\n", gib(p->host_capacity_bytes), p->host_ranks,

@@ -158,6 +158,19 @@ static void choose_fsdp1(struct strategy *s, uint32_t i)
     s->max_norm = 0;
 }
 
+static enum optimizer_kind choose_optimizer(const struct strategy *s, uint32_t i)
+{
+    static const enum optimizer_kind kinds[] = {
+        OPTIMIZER_AO_8BIT,
+        OPTIMIZER_AO_4BIT,
+        OPTIMIZER_BNB_8BIT,
+        OPTIMIZER_BNB_PAGED_8BIT,
+    };
+    if (i % 3 != 1 || strategy_offloads(s))
+        return OPTIMIZER_ADAMW;
+    return kinds[i / 3 % (s->system == SYSTEM_FSDP2 || s->keep_low_precision_grads ? 2 : 4)];
+}
+
 static void choose(struct strategy *s, uint32_t i)
 {
     static const uint32_t micro_batches[] = {1, 2, 5, 16, 40}; /* many of them are not simulated */
@@ -181,6 +194,7 @@ static void choose(struct strategy *s, uint32_t i)
         choose_zero(s, i);
     if (s->system == SYSTEM_FSDP1)
         choose_fsdp1(s, i);
+    s->optimizer = choose_optimizer(s, i);
 }
 
 /* One estimator after another strategy, as a search does: nothing of the one before is left. The

@@ -223,6 +223,9 @@ static void choose(struct strategy *s, uint32_t i)
     s->offload = fsdp2 && i % 7 == 3;
     s->bucket_view = s->system == SYSTEM_DDP && i % 3 == 1;
     s->sharding = s->system == SYSTEM_FSDP1 && i % 3 == 1 ? SHARDING_NONE : SHARDING_FULL;
+    s->optimizer = i % 5 != 2 || s->offload ? OPTIMIZER_ADAMW
+                   : fsdp2                  ? OPTIMIZER_AO_4BIT
+                                            : OPTIMIZER_BNB_8BIT;
 }
 
 /* A model large enough for collectives to take long beside its kernels; small batches, so that the

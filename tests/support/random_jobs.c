@@ -61,6 +61,8 @@ static void random_strategy(gsl_rng *rng, struct strategy *s)
     s->impl = (enum optimizer_impl)below(rng, 3);
     s->max_norm = below(rng, 2) ? 1.0F : 0.0F;
     s->offload = below(rng, 8) == 0;
+    if (!s->offload && s->impl == IMPL_LOOP && s->max_norm > 0) /* of what is drawn already */
+        s->optimizer = s->accumulate_sync ? OPTIMIZER_AO_8BIT : OPTIMIZER_AO_4BIT;
 }
 
 struct job random_job(gsl_rng *rng)

@@ -693,15 +693,6 @@ static uint64_t place_peak(const struct plan *plan, bool on_host)
     return peak;
 }
 
-/* Of managed memory, which is no tensor's to torch's allocator: there between steps. */
-static uint64_t paged_bytes(const struct plan *plan)
-{
-    uint64_t bytes = 0;
-    for (uint32_t b = 0; b < plan->buffer_count; b++)
-        bytes += plan->buffers[b].paged ? plan->buffers[b].bytes : 0;
-    return bytes;
-}
-
 /* Largest relative error over all numbers of the row. */
 static double compare_numbers(const json_t *row, const struct plan *plan, size_t *unequal,
                               uint64_t *peak)
@@ -711,8 +702,7 @@ static double compare_numbers(const json_t *row, const struct plan *plan, size_t
     const struct memory_options options = {.without_allocator = true};
     const char *name = truth_text(row, "name", "");
     assert_int_equal(memory_replay(plan, &options, NULL, NULL, &memory, &err), ERR_OK);
-    const uint64_t paged = paged_bytes(plan);
-    *peak = memory.requested.bytes - paged;
+    *peak = memory.requested.bytes;
     double worst = check_number(name, "peak", *peak, json_object_get(row, "peak_bytes"), unequal);
     worst = fmax(worst, check_number(name, "device", place_peak(plan, false),
                                      json_object_get(row, "device_peak_bytes"), unequal));
@@ -727,14 +717,14 @@ static double compare_numbers(const json_t *row, const struct plan *plan, size_t
     const json_t *live = json_object_get(row, "live");
     for (int i = 0; i < PLAN_MARK_COUNT; i++) {
         const char *mark = plan_mark_name((enum plan_mark)i);
-        worst = fmax(worst, check_number(name, mark, memory.live[i] - paged,
-                                         json_object_get(live, mark), unequal));
+        worst = fmax(
+            worst, check_number(name, mark, memory.live[i], json_object_get(live, mark), unequal));
     }
     const json_t *peaks = json_object_get(row, "segment_peaks");
     for (int i = 0; i < PART_COUNT; i++)
         worst =
             fmax(worst,
-                 check_number(name, step_part_name((enum step_part)i), memory.part_peaks[i] - paged,
+                 check_number(name, step_part_name((enum step_part)i), memory.part_peaks[i],
                               json_object_get(peaks, step_part_name((enum step_part)i)), unequal));
     /* Without a list of buckets the events of their rebuilding are not known. */
     const bool countable = !truth_bool(json_object_get(row, "strategy"), "static_graph", false) ||

@@ -7,9 +7,11 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATTERNS = {"adamw_foreach": ("adamw", "foreach"), "adamw_fused": ("adamw", "fused"), "adamw_loop": ("adamw", "loop"),
-            "sgd": ("sgd", "foreach")}
+            "sgd": ("sgd", "foreach"), "adamw_bnb_8bit": ("adamw-8bit", "foreach"), "paged_adamw_32bit": ("paged-adamw-32bit", "foreach"),
+            "adamw_torch_8bit": ("adamw-torch-8bit", "foreach")}
 ZERO = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
-        "grad_accum_dtype", "no_sync", "code", "freeze", "keep_outputs", "lora", "lora_dropout", "lora_dtype", "gpus_per_node", "attention"}
+        "grad_accum_dtype", "no_sync", "code", "freeze", "keep_outputs", "lora", "lora_dropout", "lora_dtype", "gpus_per_node", "attention",
+        "embedding_bits"}
 DEFAULT = 14    # 2.x: what is planned without --torch
 
 
@@ -114,6 +116,7 @@ def options(row, folder):
     yield "early-stop", on(s.get("ac_early_stop", True))
     optimizer, impl = PATTERNS[s.get("optimizer", "adamw_foreach")]
     yield "optimizer", optimizer
+    yield "embedding-states", s.get("embedding_bits", 32)
     yield "optimizer-impl", impl
     yield "clip", 1 if s.get("clip", system == "deepspeed") else "off"
     if system == "deepspeed":

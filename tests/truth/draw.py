@@ -22,6 +22,11 @@ def common(rng, m, s):
     if rng.random() < 0.3:
         s["clip"] = True
     s["optimizer"] = rng.choice(["adamw_foreach", "adamw_foreach", "adamw_fused", "adamw_loop", "sgd"])
+    if rng.random() < 0.15:
+        bitsandbytes = [] if s.get("system", "fsdp2") == "fsdp2" else ["adamw_bnb_8bit", "adamw_bnb_8bit", "paged_adamw_32bit"]
+        s["optimizer"] = rng.choice(["adamw_torch_8bit", *bitsandbytes])
+        if rng.random() < 0.2:
+            s["embedding_bits"] = 8
     return s
 
 
@@ -118,7 +123,7 @@ def ddp(rng, m):
         s["find_unused_parameters"] = True
     if rng.random() < 0.1:
         s["broadcast_buffers"] = False
-    if rng.random() < 0.2 and s["optimizer"] != "sgd":      # the recorder's is AdamW
+    if rng.random() < 0.2 and s["optimizer"].startswith("adamw") and not s["optimizer"].endswith("bit"):   # the recorder's is AdamW
         s["zero_redundancy"] = rng.choice(["plain", "bucket_view"])
         s["optimizer"] = s["optimizer"].replace("adamw_loop", "adamw_foreach")
     how = rng.choice(["plain", "plain", "bf16", "autocast", "autocast"])
@@ -242,6 +247,8 @@ def computed(config):
     """The same, by record_real.py."""
     m, s = config["model"], config["strategy"]
     s.pop("offload", None)      # one memory there
+    if s["optimizer"].endswith("bit"):      # their kernels are not left out there
+        s["optimizer"] = "adamw_foreach"
     if m["kind"] != "hf" and s.get("param_dtype") not in ("bf16", "fp16"):
         s.update(param_dtype="bf16", reduce_dtype="fp32")   # its attention is flash's, which no GPU has in fp32
     return {**config, "autograd": "gpu"}

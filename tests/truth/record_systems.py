@@ -13,7 +13,7 @@ Usage
 
 model: as record.py, and buffers: [[dtype, [shape]], ...] registered on the model as buffer_0, ...
 strategy.system: ddp | fsdp1 | single (nothing around the model; world 1).  For all: world, rank, accumulate,
-no_sync (default true: only the last micro-batch synchronises), clip, optimizer (adamw_foreach | adamw_fused | adamw_loop | sgd), ac, store_dtype,
+no_sync (default true: only the last micro-batch synchronises), clip, optimizer (adamw_foreach | adamw_fused | adamw_loop | sgd, or of optimizers.py; there embedding_bits), ac, store_dtype,
 store_fp32 (glob patterns of parameters kept in fp32),
 autocast (bf16: the forward runs under it, with CUDA's lists of operators), outputs (fp32: both that and
 accelerate's cast of what is returned are the model's forward's own, models.prepared), freeze (comma-separated

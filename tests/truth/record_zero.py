@@ -8,7 +8,7 @@ CPU one with streams and events that do nothing, so it takes its CUDA paths.
 Usage: as record_systems.py.  Needs deepspeed 0.19.8.
 
 strategy.system: deepspeed.  world, rank, accumulate, clip (gradient_clipping 1), optimizer (adamw_foreach |
-adamw_fused | adamw_loop, torch's own), ac, stage, param_dtype (bf16 | fp16, with a loss scale of 1),
+adamw_fused | adamw_loop, torch's own, or of optimizers.py), ac, stage, param_dtype (bf16 | fp16, with a loss scale of 1),
 grad_accum_dtype, code (recorded: models of tools/record.py; hf), freeze, lora and lora_dropout (as record.py has them), and the keys of DeepSpeed's `zero_optimization` by name.
 """
 import os
@@ -30,7 +30,7 @@ from recorder import Log, placed    # noqa: E402
 
 COMMON = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
           "grad_accum_dtype", "no_sync", "code", "freeze", "keep_outputs", "lora", "lora_dropout", "lora_dtype", "attention",
-          "compile", "around"}
+          "compile", "around", "embedding_bits"}
 
 
 # --------------------------------------------------------------------------------------------

@@ -63,8 +63,8 @@ static void print_random(struct sums *sums)
 static void print_optimizers(struct sums *sums)
 {
     print_file("optimizers_events.jsonl",
-               "Whole event lists with bitsandbytes' and torchao's AdamW.", true,
-               truth_read_either, sums);
+               "Whole event lists with bitsandbytes' and torchao's AdamW.", true, truth_read_either,
+               sums);
 }
 
 static void print_direct(struct sums *sums)
@@ -199,7 +199,7 @@ static void print_zero(struct sums *sums)
     print_drawn_linear(sums);
     if (sums->system != SYSTEM_ZERO1)
         print_random(sums);
-        print_optimizers(sums);
+    print_optimizers(sums);
     if (sums->system != SYSTEM_ZERO3)
         return;
     print_file("zero_moe_events.jsonl",
