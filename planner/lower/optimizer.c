@@ -277,26 +277,6 @@ static void find_updated(const struct lowering *low, struct optimized *optimized
     }
 }
 
-/* plan_updated_operand of the gradient: where it is spread as the parameter is, the part is known.
- */
-void set_gradient_of(const struct plan *plan, const struct optimized *o, struct operand *out)
-{
-    if (o->param == NONE) {
-        *out = o->gradient;
-        return;
-    }
-    const struct plan_piece *updated = plan_updated_piece(plan, o->param);
-    const struct plan_piece *gradient = plan_piece(plan, o->param, PIECE_GRADIENT);
-    if (gradient->placement.kind != updated->placement.kind)
-        *out = plan_updated_operand(plan, o->param, PIECE_GRADIENT);
-    else {
-        *out = o->value;
-        out->place = PLACE_BUFFER | gradient->buffer;
-        out->offset += gradient->offset - updated->offset;
-        out->dtype = plan->buffers[gradient->buffer].dtype;
-    }
-}
-
 /* What the updates of so many tensors like one add to an outline's kernel. States are as large as
  * what they are of. */
 static void add_updates(const struct lowering *low, const struct optimized *o, uint32_t times,
@@ -315,19 +295,6 @@ static void add_updates(const struct lowering *low, const struct optimized *o, u
     sums->outs += times * (1 + states);
     sums->in_bytes += (double)(times * (of_gradient + (1 + states) * bytes));
     sums->out_bytes += (double)(times * (1 + states) * bytes);
-}
-
-uint32_t updated_like(const struct lowering *low, struct updated u, uint32_t index)
-{
-    const uint32_t param = u.of[index].param;
-    if (!low->like || param == NONE || low->like[param] == param)
-        return index;
-    const struct plan_param *params = low->plan->params;
-    const uint32_t like = low->like[param];
-    return like < index && u.of[like].param == like &&
-                   params[like].piece[PIECE_GRADIENT] == params[param].piece[PIECE_GRADIENT]
-               ? like
-               : index;
 }
 
 static void emit_update_sums(struct lowering *low, struct updated u, enum work_kind work,

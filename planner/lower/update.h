@@ -1,4 +1,4 @@
-/* update.h - what optimizer.c and update_each.c share: an update of tensors. */
+/* update.h - an update of tensors: what optimizer.c and update_each.c share. */
 #ifndef SHARDPLAN_UPDATE_H
 #define SHARDPLAN_UPDATE_H
 

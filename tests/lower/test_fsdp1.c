@@ -185,6 +185,8 @@ static struct job random_fsdp1_job(gsl_rng *rng)
     s->keep_low_precision_grads = below(rng, 3) == 0;
     s->offload = below(rng, 4) == 0 && !s->use_orig_params && !s->keep_low_precision_grads &&
                  (s->accumulate == 1 || !s->accumulate_sync);
+    if (s->offload || s->use_orig_params) /* not planned; each rank has its own program */
+        s->optimizer = OPTIMIZER_ADAMW;
     job.model.autocast = s->compute == DTYPE_FP32 && below(rng, 2);
     return job;
 }
