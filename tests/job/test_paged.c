@@ -58,11 +58,12 @@ static void pages_stay_where_there_is_room(void **state)
     assert_int_equal(p.host_needed_bytes, 0);
     assert_true(p.fits);
 
-    machine.profile.of[PROFILE_CAPACITY].value = (double)(p.device_bytes + p.paged_bytes / 2);
+    const uint64_t half = p.paged_bytes / 2;
+    machine.profile.of[PROFILE_CAPACITY].value = (double)(p.device_bytes + half);
     assert_int_equal(predict(&job, &machine, &less, &err), ERR_OK);
     assert_true(less.fits_gpu);
     assert_int_equal(less.device_bytes, p.device_bytes);
-    assert_in_range(less.paged_out_bytes, p.paged_bytes / 2 - 1, p.paged_bytes / 2 + 1);
+    assert_in_range(less.paged_out_bytes, half - 1, half + 1);
     assert_int_equal(less.host_needed_bytes, less.paged_out_bytes);
     /* what does not stay goes in and out, all of it */
     const double moved_s =
