@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { MOST = 128 };
+enum { MOST = 256 };
 
 struct names {
     char at[MOST][48];
