@@ -60,6 +60,7 @@ static void pre_forward(struct lowering *low, uint32_t module)
     struct unit *unit = unit_at(low, module, true);
     if (!unit || unit->in_pre_backward)
         return;
+    unit->open = !runs_again(low);
     if (runs_again(low))
         release_gather(low, emit_record(low, LANE_COMPUTE));
     unshard(low, unit);
@@ -68,9 +69,32 @@ static void pre_forward(struct lowering *low, uint32_t module)
         unshard(low, &fsdp2_of(low)->units[unit->forward_list[i]]);
 }
 
-static void post_forward(struct lowering *low, uint32_t module)
+static void end_forward(struct lowering *low, struct unit *unit)
 {
     struct fsdp2 *f = fsdp2_of(low);
+    unit->open = false;
+    reshard_after_forward(low, unit);
+    if (!unit->count)
+        return;
+    assert(unit->index_count < USES_MOST);
+    unit->indices[unit->index_count++] = f->order_count;
+    f->order[f->order_count++] = unit->index;
+}
+
+/* Of units of several modules whose last was not called the root's hook does what is left
+ * (_force_complete_incomplete_states), and theirs of backward are on what the root returns. */
+static void end_open_units(struct lowering *low)
+{
+    struct fsdp2 *f = fsdp2_of(low);
+    for (uint32_t u = f->wrapping.units; u-- > 1;) {
+        f->units[u].at_root = f->units[u].open;
+        if (f->units[u].open)
+            end_forward(low, &f->units[u]);
+    }
+}
+
+static void post_forward(struct lowering *low, uint32_t module)
+{
     struct unit *unit = unit_at(low, module, false);
     if (!unit)
         return;
@@ -78,14 +102,11 @@ static void post_forward(struct lowering *low, uint32_t module)
         drop_previous_gather(low);
         return;
     }
-    reshard_after_forward(low, unit);
-    if (unit->count) {
-        assert(unit->index_count < USES_MOST);
-        unit->indices[unit->index_count++] = f->order_count;
-        f->order[f->order_count++] = unit->index;
-    }
-    if (unit->index == 0)
+    end_forward(low, unit);
+    if (unit->index == 0) {
+        end_open_units(low);
         drop_previous_gather(low);
+    }
 }
 
 /* ---- backward hooks ---- */
@@ -96,11 +117,10 @@ static void unshard_in_backward(struct lowering *low, struct unit *unit)
         unshard(low, unit);
 }
 
-static void pre_backward(struct lowering *low, uint32_t module)
+static void begin_backward(struct lowering *low, struct unit *unit)
 {
     struct fsdp2 *f = fsdp2_of(low);
-    struct unit *unit = unit_at(low, module, false);
-    if (!unit || !unit->count)
+    if (!unit->count)
         return;
     unit->in_pre_backward = true;
     if (!f->in_blocks && unit->index != 0 && !is_tail_unit(low, &f->wrapping, unit->index)) {
@@ -116,6 +136,18 @@ static void pre_backward(struct lowering *low, uint32_t module)
     leave_scope(low, before);
     for (uint32_t i = 0; i < unit->backward_list_count; i++)
         unshard_in_backward(low, &f->units[unit->backward_list[i]]);
+}
+
+static void pre_backward(struct lowering *low, uint32_t module)
+{
+    struct fsdp2 *f = fsdp2_of(low);
+    struct unit *unit = unit_at(low, module, false);
+    if (!unit)
+        return;
+    begin_backward(low, unit);
+    for (uint32_t u = unit->index == 0 ? f->wrapping.units : 0; u-- > 1;)
+        if (f->units[u].at_root)
+            begin_backward(low, &f->units[u]);
 }
 
 static void post_backward_hook(struct lowering *low, uint32_t module)

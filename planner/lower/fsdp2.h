@@ -48,6 +48,8 @@ struct unit { /* an FSDPParamGroup */
     uint32_t scales_event;  /* gathered in float8: nobody reads its scales any more; or NONE */
     uint8_t gather_group;   /* ranks it gathers from */
     bool post_backward_ran;
+    bool open;             /* forward has come to its first module, and not behind its last */
+    bool at_root;          /* ... nor did it before the root returned */
     bool in_pre_backward;  /* backward has come to it: a checkpoint that runs it again finds its
                               parameters there, and its hooks of forward do nothing */
     bool accumulated;      /* unsharded gradients are held in the reduce dtype */
