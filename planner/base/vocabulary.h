@@ -124,6 +124,7 @@
     X(BITWISE_AND, "bitwise_and.Tensor")                                                           \
     X(MINIMUM, "minimum")                                                                          \
     X(MAX, "max")                                                                                  \
+    X(MIN, "min")                                                                                  \
     X(ABS, "abs")                                                                                  \
     X(LOG, "log")                                                                                  \
     X(FULL_LIKE, "full_like")                                                                      \
@@ -225,6 +226,14 @@
     X(SSM_SCORES_TO_GROUP, "_bmm_chunk_bwd")                                                       \
     X(SSM_DECAY_BACKWARD, "_chunk_scan_bwd_ddAcs_stable")                                          \
     X(SSM_STEPS_BACKWARD, "_chunk_cumsum_bwd")                                                     \
+    X(LIGER_CROSS_ENTROPY, "liger_cross_entropy_kernel")                                           \
+    X(LIGER_RMS_NORM, "_rms_norm_forward_kernel")                                                  \
+    X(LIGER_RMS_NORM_BACKWARD, "_rms_norm_backward_kernel")                                        \
+    X(LIGER_SWIGLU, "_swiglu_forward_kernel")                                                      \
+    X(LIGER_SWIGLU_BACKWARD, "_swiglu_backward_kernel")                                            \
+    X(LIGER_GEGLU, "_geglu_tanh_forward_kernel")                                                   \
+    X(LIGER_GEGLU_BACKWARD, "_geglu_tanh_backward_kernel")                                         \
+    X(LIGER_ROPE, "_triton_rope")                                                                  \
     X(FLIP, "flip")                                                                                \
     X(FUSED, "triton_fused")                                                                       \
     X(FUSED_REDUCTION, "triton_fused_reduction")
@@ -257,6 +266,7 @@ const char *const *aten_names(void);
     X(MATMUL_NN, "matmul_nn", "x (t, o), w (o, h) -> y (t, h): x w")                               \
     X(MATMUL_NN_BIAS, "matmul_nn_bias", "x (t, h), w (h, o), bias (o) -> y (t, o): x w + bias")    \
     X(MATMUL_TN, "matmul_tn", "x (t, o), y (t, h) -> w (o, h): xᵀ y")                              \
+    X(MATMUL_TN_ADD, "matmul_tn_add", "x (t, o), y (t, h) -> w (o, h): w += xᵀ y")                 \
     X(SCALED_MM_NT, "scaled_mm_nt",                                                                \
       "x (t, h), w (o, h) in float8, what each is divided by (one, or one a row) -> y (t, o): x "  \
       "wᵀ")                                                                                        \
@@ -383,10 +393,22 @@ const char *const *aten_names(void);
     X(RMS_NORM, "rms_norm", "x (..., h), weight (h) -> y, rstd (..., 1) fp32; attr.eps")           \
     X(RMS_NORM_BACKWARD, "rms_norm_backward",                                                      \
       "dy, x, weight, rstd -> perhaps dx, perhaps dweight")                                        \
+    X(RMS_NORM_OFFSET, "rms_norm_offset",                                                          \
+      "x (..., h), weight (h) -> y, rstd (rows) fp32: by weight + attr.p; attr.eps")               \
+    X(RMS_NORM_BACKWARD_PARTS, "rms_norm_backward_parts",                                          \
+      "dy, x, weight, rstd -> dx (may be dy), perhaps parts of dweight (n, h): by weight + "       \
+      "attr.p")                                                                                    \
     X(LAYER_NORM, "layer_norm",                                                                    \
       "x (..., h), perhaps weight, perhaps bias -> y, mean (..., 1), rstd (..., 1); attr.eps")     \
     X(LAYER_NORM_BACKWARD, "layer_norm_backward",                                                  \
       "dy, x, perhaps weight, mean, rstd -> perhaps dx, perhaps dweight, perhaps dbias")           \
+    X(SWIGLU, "swiglu", "a, b -> y: silu a times b")                                               \
+    X(SWIGLU_BACKWARD, "swiglu_backward", "dy, a, b -> da, db, where a and b are")                 \
+    X(GEGLU, "geglu", "a, b -> y: gelu a, of tanh, times b")                                       \
+    X(GEGLU_BACKWARD, "geglu_backward", "dy, a, b -> da, db, where a and b are")                   \
+    X(ROTATE_HALVES, "rotate_halves",                                                              \
+      "q (b, s, a, d), k (b, s, k, d), cos, sin (1, s, d) -> q, k: x cos + (-high x, low x) sin")  \
+    X(ROTATE_HALVES_BACKWARD, "rotate_halves_backward", "dq, dk, cos, sin -> dq, dk: turned back") \
     X(ATTENTION, "attention",                                                                      \
       "q, k, v (b, s, a, d; of k and v perhaps fewer heads) -> o, logsumexp (b, a, s) fp32, rng "  \
       "seed, rng offset; attr.causal, attr.scale")                                                 \
@@ -464,6 +486,8 @@ const char *const *aten_names(void);
       "logits (t, v), targets (t) -> mean loss (), logsumexp (t), losses (t)")                     \
     X(CROSS_ENTROPY_BACKWARD, "cross_entropy_backward",                                            \
       "dloss (), logits (t, v), targets (t), logsumexp (t) -> dx (t, v), where the logits are")    \
+    X(CROSS_ENTROPY_SLOPES, "cross_entropy_slopes",                                                \
+      "logits (n, v), targets (n) of more rows -> losses (n), dx (n, v), where the logits are")    \
     X(PUT_ROWS, "put_rows", "x (m, h) -> rows (m, h) of a larger y, cast to its dtype")            \
     /* ---- several of a plan's in one, made by a run (runtime/execution/fuse.h) ---- */           \
     X(ROTATE, "rotate",                                                                            \

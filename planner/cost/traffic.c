@@ -21,6 +21,11 @@ static const struct traffic traffics[WORK_KIND_COUNT] = {
     [WORK_NLL_LOSS] = {BY_REDUCE, 0, 1},
     /* Zero-fill, then one element a row. */
     [WORK_NLL_LOSS_BACKWARD] = {BY_STREAM, 0, 1},
+    /* The sum of a row's exponents, then its gradient: two walks over the logits (Liger's
+     * ops/cross_entropy.py). */
+    [WORK_CROSS_ENTROPY_SLOPES] = {BY_STREAM, 2, 1},
+    /* What is added to is read. */
+    [WORK_MATMUL_TN_ADD] = {BY_STREAM, 1, 2},
     [WORK_TOPK] = {BY_INDEX, 2, 1},
     [WORK_SORT] = {BY_INDEX, 8, 8}, /* radix sort: eight passes over 64-bit keys */
     [WORK_GATHER] = {BY_INDEX, 1, 1},

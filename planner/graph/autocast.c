@@ -28,6 +28,26 @@ static uint32_t *kept_cast(struct graph *graph, uint32_t tensor)
     return param->tensor == tensor && param->trainable ? &param->cast : NULL;
 }
 
+static void keep_cast(struct graph *graph, uint32_t cast)
+{
+    struct graph_autocast *region = &graph->autocast;
+    ARRAY_GROW(region->kept, region->kept_count, region->kept_cap);
+    region->kept[region->kept_count++] = cast;
+}
+
+uint32_t autocast_kept(struct graph *graph, uint32_t op, uint32_t tensor)
+{
+    const enum dtype dtype = graph->autocast.dtype, now = dtype_of(graph, tensor);
+    uint32_t *kept = kept_cast(graph, tensor);
+    if (!graph->autocast.on || !kept || !is_floating(now) || now == dtype)
+        return GRAPH_NONE;
+    if (*kept == GRAPH_NONE) {
+        *kept = graph_op_birth(graph, op, ATEN_TO_COPY, dtype, *shape_of(graph, tensor));
+        keep_cast(graph, *kept);
+    }
+    return *kept;
+}
+
 /* `tensor` as an argument in `dtype`; `*passing`: it goes with the call. */
 static uint32_t cast(struct graph *graph, uint32_t tensor, enum dtype dtype, bool *passing)
 {
@@ -38,11 +58,8 @@ static uint32_t cast(struct graph *graph, uint32_t tensor, enum dtype dtype, boo
         simple(graph, OP_TO_COPY, 1, &tensor, ATEN_TO_COPY, dtype, *shape_of(graph, tensor));
     graph->ops[graph->op_count - 1].of_autocast = true;
     *passing = !kept;
-    if (kept) {
-        struct graph_autocast *region = &graph->autocast;
-        ARRAY_GROW(region->kept, region->kept_count, region->kept_cap);
-        region->kept[region->kept_count++] = *kept = made;
-    }
+    if (kept)
+        keep_cast(graph, *kept = made);
     return made;
 }
 

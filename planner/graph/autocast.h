@@ -22,6 +22,10 @@
  * the call, that is when the next operator of `kind` is done. */
 void autocast_arguments(struct graph *graph, enum op_kind kind, uint32_t count, uint32_t *in);
 
+/* The cast of a parameter that a call within operator `op` makes, if the region keeps it: there
+ * already, or the operator's next output. GRAPH_NONE: each call has its own, or there is none. */
+uint32_t autocast_kept(struct graph *graph, uint32_t op, uint32_t tensor);
+
 /* What scaled_dot_product_attention does first under autocast: casts of q, k, v (b, s, a, d) and of
  * a bias, if there is one; `kind` is the attention that they are for. */
 void autocast_attention_arguments(struct graph *graph, enum op_kind kind, uint32_t count,

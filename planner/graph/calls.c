@@ -189,6 +189,8 @@ static void assign_ops(const struct graph *graph, struct graph_calls *calls,
         if (param != GRAPH_NONE && graph->params[param].read_around)
             own = calls->at[own].parent;
         uint32_t call = op->of_hook ? GRAPH_NONE : called_by(graph, calls, names, op, param, own);
+        if (op->of_model)
+            call = calls->model;
         calls->of_op[i] = calls->next[i] = calls->last[i] = GRAPH_NONE;
         if (call == GRAPH_NONE)
             continue;
@@ -212,13 +214,16 @@ static void assign_ops(const struct graph *graph, struct graph_calls *calls,
 }
 
 /* peft's layers ask for lora_A.weight.dtype, of a module that is theirs: each reads that weight. So
- * does a module that has another for its parameters alone. The call that does, by a parameter, and
+ * does a module that has another for its parameters alone, and a model whose loss has its head in
+ * it. The call that does, by a parameter, and
  * the one that it reads; GRAPH_NONE: none. */
 static uint32_t reader_of(const struct graph *graph, const struct graph_calls *calls,
                           const uint32_t *of_param, uint32_t param, uint32_t *read)
 {
     const struct graph_param *p = &graph->params[param];
-    *read = p->read_around ? param : p->adapter;
+    *read = p->read_around || p->read_by_model ? param : p->adapter;
+    if (p->read_by_model)
+        return calls->model;
     return p->read_around || (graph->lora.rank && p->adapter != GRAPH_NONE)
                ? calls->at[of_param[param]].parent
                : GRAPH_NONE;

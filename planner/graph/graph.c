@@ -170,6 +170,12 @@ void graph_read_around(struct graph *graph, uint32_t tensor)
     graph->params[graph->storages[graph->tensors[tensor].storage].index].read_around = true;
 }
 
+void graph_read_by_model(struct graph *graph, uint32_t tensor)
+{
+    graph->params[graph->storages[graph->tensors[tensor].storage].index].read_by_model = true;
+    graph->ops[graph->op_count - 1].of_model = true;
+}
+
 /* What is there before the step, and after it. */
 static uint32_t add_given(struct graph *graph, enum storage_kind kind, uint32_t index,
                           enum dtype dtype, struct shape shape)
@@ -587,6 +593,11 @@ void graph_exit(struct graph *graph, uint32_t module, uint32_t output)
     graph->modules[module].output = output;
     graph->current_module = GRAPH_NONE;
     add_item(graph, ITEM_EXIT, module);
+}
+
+void graph_leave_module(struct graph *graph)
+{
+    graph->current_module = GRAPH_NONE;
 }
 
 void graph_mark(struct graph *graph, enum graph_mark mark)

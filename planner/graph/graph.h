@@ -73,6 +73,7 @@ struct graph_op {
     bool of_call;       /* likewise under tape_options.call_hooks */
     bool called_again;  /* the first of a second call of its module, right behind another */
     bool of_autocast;   /* a cast of an argument of the next operator that is none */
+    bool of_model;      /* of the model's own forward, whosever the parameters are that it uses */
     uint32_t in[GRAPH_OPERANDS]; /* tensors; GRAPH_NONE for an absent optional operand */
     uint32_t out[GRAPH_OUTPUTS];
     struct kernel_attr attr;
@@ -113,7 +114,8 @@ struct graph_param {
     uint32_t packed;    /* likewise: how many numbers of that are in each of its own */
     bool own_dtype;     /* stored in its tensor's dtype, whatever the others are */
     bool trainable;
-    bool read_around; /* the module that it is of is never called: the one around that reads it */
+    bool read_around;   /* the module that it is of is never called: the one around that reads it */
+    bool read_by_model; /* the model's own forward reads it, past the module that it is of */
     struct param_init init;
 };
 
@@ -149,14 +151,17 @@ enum autograd { AUTOGRAD_GPU, AUTOGRAD_RECORDED };
 /* Who computes the loss, and so how often the logits exist: PyTorch, on a copy in fp32; PyTorch, on
  * the logits in their own dtype; a fused kernel, which puts their gradient where they were; a loop
  * over chunks of the tokens that has the head and its backward in it, so that there are never more
- * than a chunk's (ops_fused_loss.c); or PyTorch's on fp32 by torch.compile, whose kernels read the
- * logits as they are (planner/compile). */
+ * than a chunk's (ops_fused_loss.c); PyTorch's on fp32 by torch.compile, whose kernels read the
+ * logits as they are (planner/compile); or Liger's loop over chunks, or its
+ * cross-entropy of logits in fp32 (ops_liger_loss.c). */
 enum cross_entropy {
     CROSS_ENTROPY_EAGER,
     CROSS_ENTROPY_DIRECT,
     CROSS_ENTROPY_FUSED,
     CROSS_ENTROPY_CHUNKED,
     CROSS_ENTROPY_COMPILED,
+    CROSS_ENTROPY_LIGER,
+    CROSS_ENTROPY_LIGER_LOGITS,
 };
 /* How long the training script has a name for what the model returned: until the loss is known;
  * until backward has run, as in a function that returns then; until the next forward pass has
@@ -208,6 +213,16 @@ struct graph_lora {
     uint64_t apart_from; /* weights of so many elements are apart: FSDP1 shows their shards, in
                             another dtype, to who asks before they are called; 0: none are */
     enum dtype apart;    /* that dtype */
+};
+
+/* Which of Liger's kernels a model has in the place of its own (families/liger.h). */
+struct graph_liger {
+    bool rope, rms_norm, glu;
+    bool geglu;   /* its gated unit is of GELU */
+    bool apart;   /* its norms' backward is not in place */
+    float offset; /* that is added to their weights */
+    uint32_t
+        chunks; /* of the loss's logits, as many as `chunks` times the hidden states' numbers */
 };
 
 /* Linear layers whose weights are stored in 4 bits, as transformers makes them of a
@@ -285,6 +300,7 @@ struct graph {
     bool all_frozen; /* while building: parameters declared now are not trained */
     struct graph_lora lora;
     struct graph_bits4 bits4;
+    struct graph_liger liger;
     bool bits4_table; /* what tables of scales are copied from has been declared */
     bool views;       /* parameters are views of something larger: autocast keeps no cast of them */
     bool own_experts; /* experts are wrapped on their own: builders give their borders */
@@ -332,6 +348,9 @@ void graph_init_param(struct graph *graph, uint32_t tensor, struct param_init in
 
 /* The module of a parameter is never called: the one around it reads it. */
 void graph_read_around(struct graph *graph, uint32_t tensor);
+
+/* The last op is of the model's own forward, which reads this parameter of a module in it. */
+void graph_read_by_model(struct graph *graph, uint32_t tensor);
 
 /* A batch input (int64 token ids) or a module buffer that exists before the step; returns its
  * tensor. `values` is copied. */
@@ -397,6 +416,8 @@ uint32_t graph_module(struct graph *graph, enum module_role role, const char *fm
 void graph_enter(struct graph *graph, uint32_t module, uint32_t input);
 void graph_also_input(struct graph *graph, uint32_t module, uint32_t input);
 void graph_exit(struct graph *graph, uint32_t module, uint32_t output);
+/* Declares no more of a module that is never called, and so has no borders. */
+void graph_leave_module(struct graph *graph);
 void graph_mark(struct graph *graph, enum graph_mark mark);
 
 /* The op that births `tensor` is the forward of a module without parameters. */

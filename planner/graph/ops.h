@@ -61,6 +61,11 @@
     X(DROPOUT, dropout, NONE)                                                                      \
     X(LAYER_NORM, layer_norm, FP32)                                                                \
     X(RMS_NORM, rms_norm, FP32)                                                                    \
+    X(LIGER_RMS_NORM, liger_rms_norm, NONE)                                                        \
+    X(LIGER_RMS_NORM_APART, liger_rms_norm_apart, NONE)                                            \
+    X(LIGER_SWIGLU, liger_swiglu, NONE)                                                            \
+    X(LIGER_GEGLU, liger_geglu, NONE)                                                              \
+    X(LIGER_ROPE, liger_rope, NONE)                                                                \
     X(FLASH_ATTENTION, flash_attention, LOWER)                                                     \
     X(EFFICIENT_ATTENTION, efficient_attention, LOWER)                                             \
     X(CAUSAL_CONV, causal_conv, NONE)                                                              \
@@ -98,6 +103,8 @@
     X(NLL_LOSS, nll_loss, FP32)                                                                    \
     X(FUSED_CROSS_ENTROPY, fused_cross_entropy, NONE)                                              \
     X(CHUNKED_CROSS_ENTROPY, chunked_cross_entropy, NONE)                                          \
+    X(LIGER_CROSS_ENTROPY, liger_cross_entropy, NONE)                                              \
+    X(LIGER_LINEAR_CROSS_ENTROPY, liger_linear_cross_entropy, NONE)                                \
     X(NO_GRAD, no_grad, NONE)
 
 enum op_kind {
@@ -388,6 +395,18 @@ uint32_t op_sum_groups(struct graph *graph, uint32_t x, uint32_t group);
 uint32_t op_grouped_mm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t offsets);
 /* The same with weight (g, i, o) as it is. */
 uint32_t op_grouped_mm_nn(struct graph *graph, uint32_t x, uint32_t weight, uint32_t offsets);
+/* Liger's RMSNorm of contiguous x by weight + offset, in x's dtype. */
+struct liger_norm {
+    float eps, offset;
+    bool apart; /* in_place=False: the input's gradient has memory of its own */
+};
+uint32_t op_liger_rms_norm(struct graph *graph, uint32_t x, uint32_t weight,
+                           const struct liger_norm *norm);
+/* act(a) b: OP_LIGER_SWIGLU, OP_LIGER_GEGLU (of tanh). */
+uint32_t op_liger_glu(struct graph *graph, enum op_kind kind, uint32_t a, uint32_t b);
+/* Heads q (b, s, a, d) and k (b, s, k, d) turned by tables (1, s, d) in their place; what is not
+ * contiguous, in a copy. */
+void op_liger_rope(struct graph *graph, uint32_t qk[2], uint32_t cos, uint32_t sin);
 /* Mean cross-entropy of logits (t, v) with targets (t): a scalar of the logits' dtype. */
 uint32_t op_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targets);
 /* The same of logits in any dtype, by a fused kernel: backward puts their gradient in their place.
@@ -397,5 +416,12 @@ uint32_t op_fused_cross_entropy(struct graph *graph, uint32_t logits, uint32_t t
  * after the other, each with its backward; t is a multiple of that. */
 uint32_t op_chunked_cross_entropy(struct graph *graph, uint32_t x, uint32_t weight,
                                   uint32_t targets);
+/* Of logits (t, v) as Liger's LigerCrossEntropyFunction has it: forward puts their gradient in
+ * their place. */
+uint32_t op_liger_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targets);
+/* Of x and weight as its LigerFusedLinearCrossEntropyFunction has it: as many chunks as leave each
+ * with about as many logits as x has numbers. */
+uint32_t op_liger_linear_cross_entropy(struct graph *graph, uint32_t x, uint32_t weight,
+                                       uint32_t targets);
 
 #endif

@@ -413,11 +413,11 @@ static void reach_inputs(struct tape *tape, const struct graph_op *op)
         }
 }
 
-/* Lets go of the gradients that the node was called with. */
-static void release_given(struct tape *tape, const uint32_t *given, uint32_t count)
+/* Lets go of the gradients that the node was called with; a tuple of them from its end. */
+static void release_given(struct tape *tape, const uint32_t *given, uint32_t count, bool tuple)
 {
     for (uint32_t o = 0; o < count; o++) {
-        uint32_t *slot = &tape->slot[tape->root[given[o]]];
+        uint32_t *slot = &tape->slot[tape->root[given[tuple ? count - 1 - o : o]]];
         const uint32_t buffer = *slot;
         *slot = NO_BUFFER;
         tape_release(tape, buffer);
@@ -457,10 +457,10 @@ void tape_node(struct tape *tape, uint32_t index)
     if (region && tape->node_holds[index])
         release_saved(tape, index, saved, saved_count, !tape_is_own_linear(tape, op));
     if (op_class(op)->in_python) /* they went into the tuple of its arguments */
-        release_given(tape, given, given_count);
+        release_given(tape, given, given_count, true);
     validate_pending(tape);
     if (!op_class(op)->in_python)
-        release_given(tape, given, given_count);
+        release_given(tape, given, given_count, false);
     if (!region)
         release_saved(tape, index, saved, saved_count, false);
     else if (saved_count && --region->holders == 0)

@@ -413,6 +413,12 @@ void tape_give_unasked(struct tape *tape, struct operand gradient)
     tape->unasked[tape->unasked_count++] = gradient.place;
 }
 
+void tape_pass_unasked(struct tape *tape, struct operand gradient)
+{
+    tape_hold(tape, gradient.place);
+    tape_give_unasked(tape, gradient);
+}
+
 void tape_give(struct tape *tape, const struct graph_op *op, uint32_t i, struct operand gradient)
 {
     assert(tape->pending_count < GRAPH_OPERANDS);

@@ -80,6 +80,9 @@ void tape_give_view(struct tape *tape, const struct graph_op *op, uint32_t i,
  * lives until the engine has handed on the others. */
 void tape_give_unasked(struct tape *tape, struct operand gradient);
 
+/* The same of the gradient that the node was called with, in whose place it is. */
+void tape_pass_unasked(struct tape *tape, struct operand gradient);
+
 /* The frame of a torch.autograd.Function's backward ends: in a checkpointed region, what it
  * unpacked dies here. */
 void tape_end_frame(struct tape *tape, const struct graph_op *op);
