@@ -3,6 +3,7 @@
 #include "families/families.h"
 
 #include "families/family.h"
+#include "families/liger.h"
 #include "families/lora_targets.h"
 #include "model/build.h"
 #include "model/lora.h"
@@ -96,6 +97,8 @@ enum err_code model_build(const struct model_config *config, const struct model_
     if (!family->builder[job->code])
         return no_builder(family, job->code, err);
     TRY(build_check(family, config, job, err));
+    struct graph_liger liger;
+    TRY(liger_read(family, config, job, &liger, err));
     struct graph *graph = graph_new(job->compute, job->frozen);
     struct graph_lora lora = {.rank = 0};
     enum err_code rc =
@@ -109,6 +112,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     lora.apart = job->apart;
     lora_begin(graph, &lora);
     graph->bits4 = job->bits4;
+    graph->liger = liger;
     graph->own_init = job->own_init;
     graph->multiprocessors = job->multiprocessors;
     graph->made = job->made;

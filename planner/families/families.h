@@ -76,4 +76,18 @@ enum err_code model_build(const struct model_config *config, const struct model_
 const char *arch_name(enum arch arch); /* model_type */
 const char *code_name(enum code code); /* "torchtitan", "nanogpt", "hf", "recorded" */
 
+/* Which of Liger's kernels a family gets (liger.h): LIGER_PLANNED, LIGER_UNPLANNED, or LIGER_NONE,
+ * where Liger has no such kernel of it, or none that is called. */
+enum liger_kernel {
+    LIGER_ROPE,
+    LIGER_RMS_NORM,
+    LIGER_GLU,
+    LIGER_LINEAR_LOSS, /* --loss liger */
+    LIGER_LOSS,        /* --loss liger-cross-entropy */
+};
+#define LIGER_PLANNED "planned"
+#define LIGER_UNPLANNED "unplanned"
+#define LIGER_NONE "none"
+const char *liger_has(const struct model_config *config, enum liger_kernel kernel);
+
 #endif

@@ -408,9 +408,11 @@ uint32_t hf_dropout(struct graph *graph, uint32_t x, float p)
 /* recursively_apply of accelerate's operations.py makes the output anew of what it cast. */
 void hf_return(struct graph *graph, uint32_t logits, uint32_t other)
 {
-    const uint32_t made[] = {graph->loss, logits, other}; /* of the output, in order */
-    const uint32_t count = other == GRAPH_NONE ? 2 : 3;
-    uint32_t fields[3], returned[3] = {GRAPH_NONE};
+    const uint32_t all[] = {graph->loss, logits, other}; /* of the output, in order */
+    uint32_t made[3], fields[3], returned[3] = {GRAPH_NONE}, count = 0;
+    for (uint32_t i = 0; i < 3; i++)
+        if (all[i] != GRAPH_NONE)
+            made[count++] = all[i];
     if (graph->outputs_fp32) {
         graph_leave_autocast(graph);
         if (graph->loss_breaks)
@@ -462,6 +464,25 @@ uint32_t hf_logits_kept(struct graph *graph, uint32_t hidden)
     return op_index_all(graph, hidden, 3);
 }
 
+struct hf_shifted hf_shift(struct graph *graph, uint32_t labels)
+{
+    const struct shape shape = graph->tensors[labels].shape;
+    const uint32_t b = shape.dim[0], s = shape.dim[1];
+    const uint32_t padded = op_number(graph, WORK_PAD, ATEN_CONSTANT_PAD, DTYPE_INT64,
+                                      SHAPE(b, s + 1), labels, -100.0F);
+    /* labels[..., 1:] of one sequence is contiguous as it is */
+    const uint32_t shifted = b == 1 ? graph_view(graph, graph_slice(graph, padded, 1, s), SHAPE(s))
+                                    : op_slice_copied(graph, padded, SHAPE(b, s), 1);
+    return (struct hf_shifted){padded, graph_view(graph, shifted, SHAPE(b * s))};
+}
+
+void hf_drop_shifted(struct graph *graph, struct hf_shifted targets)
+{
+    graph_drop(graph, targets.padded);
+    if (graph->tensors[targets.flat].storage != graph->tensors[targets.padded].storage)
+        graph_drop(graph, targets.flat);
+}
+
 void hf_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t labels)
 {
     hf_loss_scaled(graph, hidden, hidden, logits, labels);
@@ -471,22 +492,16 @@ void hf_loss_scaled(struct graph *graph, uint32_t hidden, uint32_t scaled, uint3
                     uint32_t labels)
 {
     const struct shape shape = graph->tensors[logits].shape;
-    const uint32_t b = shape.dim[0], s = shape.dim[1], v = shape.dim[2];
+    const uint32_t rows = shape.dim[0] * shape.dim[1], v = shape.dim[2];
     if (graph->loss_breaks)
         graph_mark(graph, MARK_BREAK);
     const uint32_t upcast = build_upcast(graph, logits);
-    const uint32_t padded = op_number(graph, WORK_PAD, ATEN_CONSTANT_PAD, DTYPE_INT64,
-                                      SHAPE(b, s + 1), labels, -100.0F);
-    /* labels[..., 1:] of one sequence is contiguous as it is */
-    const uint32_t shifted = b == 1 ? graph_view(graph, graph_slice(graph, padded, 1, s), SHAPE(s))
-                                    : op_slice_copied(graph, padded, SHAPE(b, s), 1);
-    graph->loss = build_cross_entropy(graph, graph_view(graph, upcast, SHAPE(b * s, v)),
-                                      graph_view(graph, shifted, SHAPE(b * s)));
+    const struct hf_shifted targets = hf_shift(graph, labels);
+    graph->loss =
+        build_cross_entropy(graph, graph_view(graph, upcast, SHAPE(rows, v)), targets.flat);
     if (upcast != logits)
         graph_drop(graph, upcast);
-    graph_drop(graph, padded);
-    if (graph->tensors[shifted].storage != graph->tensors[padded].storage)
-        graph_drop(graph, shifted);
+    hf_drop_shifted(graph, targets);
     graph_mark(graph, MARK_FRAME_END);
     graph_drop(graph, hidden);
     if (scaled != hidden)

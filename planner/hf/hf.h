@@ -256,8 +256,16 @@ struct hf_sinks {
 uint32_t hf_sink_attention(struct graph *graph, const struct hf_sinks *attention,
                            uint32_t *weights);
 
+/* Labels (b, s) for logits of the same places, each the next one's, with a pad behind the last:
+ * (b · s). */
+struct hf_shifted {
+    uint32_t padded, flat;
+};
+struct hf_shifted hf_shift(struct graph *graph, uint32_t labels);
+void hf_drop_shifted(struct graph *graph, struct hf_shifted targets);
+
 /* The forward of transformers' root module returns graph->loss, logits, and `other` (GRAPH_NONE:
- * nothing else): its caller takes the loss and lets go of the rest, which is where it drops. */
+ * none of these): its caller takes the loss and lets go of the rest, which is where it drops. */
 void hf_return(struct graph *graph, uint32_t logits, uint32_t other);
 
 /* ForCausalLMLoss of logits (b, s, v) with labels (b, s): upcast, labels shifted by padding, and

@@ -18,7 +18,10 @@ uint32_t hf_decoder_normed(struct graph *graph, const struct hf_decoder *way, ui
         graph_call_begin(graph, "%s", norm.bare);
     else
         hf_call(graph, norm.weight);
-    const uint32_t out = way->norm(graph, x, norm);
+    const struct liger_norm liger = {norm.eps, graph->liger.offset, graph->liger.apart};
+    const uint32_t out = graph->liger.rms_norm && !norm.bare
+                             ? op_liger_rms_norm(graph, x, norm.weight, &liger)
+                             : way->norm(graph, x, norm);
     graph_call_end(graph);
     return out;
 }
@@ -145,10 +148,28 @@ static void turn_neighbours(struct graph *graph, enum hf_rotary rotary, struct h
     heads->k = transposed(graph, qk[1]);
 }
 
+/* The name of `before` goes to what was made of it: that may be where it was. Of what is a part of
+ * a wider product the others have names. */
+static void drop_unless_same(struct graph *graph, uint32_t before, uint32_t after)
+{
+    const struct graph_tensor *t = &graph->tensors[before];
+    if (t->storage != graph->tensors[after].storage && !t->pitch)
+        graph_drop(graph, before);
+}
+
 static void turn(struct graph *graph, const struct model_config *c, const struct hf_block *block,
                  struct hf_rope rope, struct heads *heads)
 {
     const uint32_t q = heads->q, k = heads->k;
+    if (graph->liger.rope) {
+        uint32_t qk[2] = {q, k};
+        op_liger_rope(graph, qk, rope.cos, rope.sin);
+        heads->q = qk[0];
+        heads->k = qk[1];
+        drop_unless_same(graph, q, qk[0]);
+        drop_unless_same(graph, k, qk[1]);
+        return;
+    }
     switch (block->way->rotary) {
     case HF_ROTARY_WHOLE:
         heads->q = transposed(graph, hf_rotate(graph, transposed(graph, q), rope));
@@ -200,17 +221,23 @@ struct orders {
 };
 
 static struct orders orders_of(struct graph *graph, const struct model_config *c,
-                               const struct model_job *job, enum hf_rotary rotary, bool turned,
-                               bool masked)
+                               const struct model_job *job, const struct hf_decoder *way,
+                               bool turned, bool masked)
 {
-    const bool complex = rotary == HF_ROTARY_COMPLEX; /* they are seen as real ones before */
-    return (struct orders){
+    struct orders orders = {
         .q = SHAPE(job->batch, job->seq, c->heads, c->head_dim),
         .kv = SHAPE(job->batch, job->seq, c->kv_heads, c->head_dim),
-        .q_copied = turned ? !complex : hf_copies_query_gradient(graph, c, masked),
-        .k_copied = turned ? !complex : hf_copies_gradients(graph, c, masked),
+        .q_copied = hf_copies_query_gradient(graph, c, masked),
+        .k_copied = hf_copies_gradients(graph, c, masked),
         .v_copied = hf_copies_gradients(graph, c, masked),
     };
+    /* complex numbers are seen as real ones before */
+    if (turned)
+        orders.q_copied = orders.k_copied = way->rotary != HF_ROTARY_COMPLEX && !graph->liger.rope;
+    /* Liger's kernels give what is contiguous in the shape that they are called with */
+    if (graph->liger.rms_norm && c->qk_norm)
+        orders.q_copied = orders.k_copied = way->qk == HF_QK_TURNED;
+    return orders;
 }
 
 /* Heads of y (b, s, h), by one product. */
@@ -380,6 +407,18 @@ static uint32_t own_dropout(struct graph *graph, const struct model_config *c, u
     return out;
 }
 
+/* Whether q lies in memory as PyTorch has it, (b, a, s, d): what was joined does, and what one of
+ * Liger's norms made of it in that shape. */
+static bool is_turned(const struct graph *graph, const struct model_config *c,
+                      const struct hf_block *block, uint32_t q)
+{
+    const enum hf_rotary rotary = block->way->rotary;
+    if (graph->liger.rope || graph->liger.rms_norm)
+        return graph->tensors[q].layout && graph->liger.rms_norm;
+    return rotary != HF_ROTARY_WHOLE && rotary < HF_ROTARY_NEIGHBOURS &&
+           !(graph->compiled && c->rotary_dim == c->head_dim); /* hf_join_heads */
+}
+
 /* *weights: what Python keeps until the layer returns; GRAPH_NONE: nothing. */
 static uint32_t attention(struct graph *graph, const struct model_config *c,
                           const struct model_job *job, const struct hf_block *block, uint32_t y,
@@ -391,7 +430,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
         return block->way->mixer->run(graph, c, &block->mixing, y);
     if (c->kv_lora)
         return hf_mla(graph, c, &block->mla, block->way->mla, rope, y);
-    struct orders orders = orders_of(graph, c, job, block->way->rotary, turned, mask != GRAPH_NONE);
+    struct orders orders = orders_of(graph, c, job, block->way, turned, mask != GRAPH_NONE);
     orders.v_copied |= eager || c->sinks;
     struct heads heads = project(graph, c, block, y, &orders);
     if (turned)
@@ -409,9 +448,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
         .k = heads.k,
         .v = heads.v,
         .mask = mask,
-        .q_contiguous = block->way->rotary != HF_ROTARY_WHOLE &&
-                        block->way->rotary < HF_ROTARY_NEIGHBOURS &&
-                        !(graph->compiled && c->rotary_dim == c->head_dim), /* hf_join_heads */
+        .q_contiguous = is_turned(graph, c, block, heads.q),
         .both_ways = block->way->encoder,
         .dropout = c->attention_dropout,
         .scale = scale_of(c),
@@ -443,6 +480,13 @@ static uint32_t fused_feed_forward(struct graph *graph, const struct model_confi
     const bool gate_first = block->beside || block->way->halves;
     const uint32_t both = apply_linear(graph, y, block->mlp.gate);
     op_chunk(graph, both, 2, half);
+    if (graph->liger.glu) {
+        const uint32_t product = hf_liger_glu(graph, half[0], half[1]);
+        const uint32_t out = apply_linear(graph, product, block->mlp.down);
+        graph_drop(graph, product);
+        graph_drop(graph, both);
+        return out;
+    }
     const uint32_t active =
         hf_activation_beside(graph, c->activation, half[0], block->mlp.gate.weight,
                              gate_first ? "activation" : "activation_fn");

@@ -450,17 +450,44 @@ static void let_go(struct graph *graph, const struct inputs *in)
         graph_drop(graph, in->embeds);
 }
 
+static struct linear declare_head(struct graph *graph, const struct model_config *c,
+                                  const struct hf_decoder *way, uint32_t table)
+{
+    struct linear head = {table, GRAPH_NONE};
+    if (!c->tied)
+        head = build_linear(graph, "", "lm_head", c->vocab, c->hidden, way->biased_head);
+    else if (way->biased_head)
+        head.bias = graph_param(graph, PARAM_BIAS, SHAPE(c->vocab), "lm_head.bias");
+    return head;
+}
+
+/* Liger's lce_forward reads the head's weight, whose module is not called. */
+static void liger_loss(struct graph *graph, const struct model_config *c,
+                       const struct hf_decoder *way, uint32_t hidden, uint32_t table,
+                       uint32_t labels)
+{
+    const uint32_t x = hf_logits_kept(graph, hidden);
+    graph_module(graph, ROLE_HEAD, "lm_head");
+    const struct linear head = declare_head(graph, c, way, table);
+    graph_leave_module(graph);
+    const struct hf_shifted targets = hf_shift(graph, labels);
+    const struct shape shape = graph->tensors[x].shape;
+    const uint32_t rows = graph_view(graph, x, SHAPE(shape.dim[0] * shape.dim[1], shape.dim[2]));
+    graph->loss = op_liger_linear_cross_entropy(graph, rows, head.weight, targets.flat);
+    graph_read_by_model(graph, head.weight);
+    hf_drop_shifted(graph, targets);
+    graph_mark(graph, MARK_FRAME_END);
+    graph_drop(graph, hidden);
+    hf_return(graph, GRAPH_NONE, GRAPH_NONE);
+}
+
 /* The logits of `hidden` (b, s, h). */
 static uint32_t apply_head(struct graph *graph, const struct model_config *c,
                            const struct hf_decoder *way, uint32_t hidden, uint32_t table)
 {
     const uint32_t x = way->encoder ? hidden : hf_logits_kept(graph, hidden);
     const uint32_t module = graph_module(graph, ROLE_HEAD, "lm_head");
-    struct linear head = {table, GRAPH_NONE};
-    if (!c->tied)
-        head = build_linear(graph, "", "lm_head", c->vocab, c->hidden, way->biased_head);
-    else if (way->biased_head)
-        head.bias = graph_param(graph, PARAM_BIAS, SHAPE(c->vocab), "lm_head.bias");
+    const struct linear head = declare_head(graph, c, way, table);
     graph_enter(graph, module, x);
     graph_call_begin(graph, "lm_head");
     const uint32_t logits = apply_linear(graph, x, head);
@@ -501,6 +528,10 @@ void hf_decoder_build(struct graph *graph, const struct model_config *c,
     let_go(graph, &in);
     if (way->encoder) {
         hf_masked_loss(graph, normed, apply_head(graph, c, way, normed, table), labels);
+        return;
+    }
+    if (graph->cross_entropy == CROSS_ENTROPY_LIGER) {
+        liger_loss(graph, c, way, normed, table, labels);
         return;
     }
     uint32_t scaled = normed;

@@ -19,6 +19,8 @@ struct hf_mlp hf_mlp_declare(struct graph *graph, const struct model_config *con
 /* The same without a gate. */
 struct hf_mlp hf_mlp_declare_plain(struct graph *graph, const struct model_config *config,
                                    const char *prefix, uint32_t width);
+/* act(gate) up, as one of Liger's kernels (graph->liger). */
+uint32_t hf_liger_glu(struct graph *graph, uint32_t gate, uint32_t up);
 uint32_t hf_mlp(struct graph *graph, const struct model_config *config, const struct hf_mlp *mlp,
                 uint32_t y);
 

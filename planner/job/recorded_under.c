@@ -47,6 +47,12 @@ static bool compiles_loss(const struct job *job)
     return job->model.loss == CROSS_ENTROPY_COMPILED;
 }
 
+static bool has_liger(const struct job *job)
+{
+    return job->model.loss == CROSS_ENTROPY_LIGER ||
+           job->model.loss == CROSS_ENTROPY_LIGER_LOGITS || job->model.liger;
+}
+
 static bool is_float8(const struct job *job)
 {
     return job->model.float8;
@@ -114,6 +120,7 @@ static const struct recorded_under rows[] = {
     {"--compile with --autocast under FSDP1", 14, 14, compiles_autocast, false,
      "compile_steps.jsonl"},
     {"--loss compiled", 14, 14, compiles_loss, false, "compile_loss.jsonl"},
+    {"--liger, --loss liger", 14, 14, has_liger, false, "liger_events.jsonl"},
     {"--float8", 14, 15, is_float8, false, "float8_events.jsonl, version_real_events.jsonl"},
     {"--autocast", 14, 15, autocasts, false, "systems_events.jsonl, version_systems_events.jsonl"},
     {"--lora", 14, 15, adapts, false, "lora_events.jsonl"},

@@ -217,12 +217,12 @@ static enum err_code check_offload(const struct strategy *s, struct err *err)
 enum err_code fsdp1_check(const struct strategy *s, const struct graph *graph,
                           const struct stream *stream, struct err *err)
 {
-    (void)stream;
     struct arena arena = {0};
     struct wrapping w;
     const char *borderless;
     TRY(check_mesh(s, err));
     TRY(check_scalars(s, graph, err));
+    TRY(check_called(s, graph, stream, err));
     TRY(check_ignored(s, graph, err));
     if (s->offload)
         TRY(check_offload(s, err));

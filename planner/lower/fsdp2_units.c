@@ -241,6 +241,7 @@ enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
     TRY(check_root(s, stream, err));
     TRY(check_version(s, graph->torch, err));
     TRY(check_scalars(s, graph, err));
+    TRY(check_called(s, graph, stream, err));
     TRY(check_ignored(s, graph, err));
     TRY(check_frozen(s, graph, stream, err));
     if (s->experts_replicate)

@@ -308,6 +308,33 @@ bool is_tail_unit(const struct lowering *low, const struct wrapping *wrapping, u
     return role == ROLE_HEAD || role == ROLE_NORM;
 }
 
+static bool is_called(const struct stream *stream, uint32_t module)
+{
+    for (uint32_t i = 0; i < stream->step_count; i++)
+        if (stream->steps[i].kind == STEP_PRE_FORWARD && stream->steps[i].arg == module)
+            return true;
+    return false;
+}
+
+enum err_code check_called(const struct strategy *strategy, const struct graph *graph,
+                           const struct stream *stream, struct err *err)
+{
+    struct arena arena = {0};
+    struct wrapping w;
+    enum err_code rc = ERR_OK;
+    if (graph->cross_entropy != CROSS_ENTROPY_LIGER)
+        return ERR_OK;
+    choose_units(graph, strategy, &arena, &w, NULL);
+    for (uint32_t u = 1; u < w.units && rc == ERR_OK; u++)
+        if (!is_called(stream, w.first_module[u]))
+            rc = err_set(err, ERR_UNSUPPORTED,
+                         "--loss liger reads the weight of %s, which is a unit of its own here and "
+                         "is not called: that is not planned; --units blocks leaves it to the root",
+                         graph->modules[w.first_module[u]].name);
+    arena_free(&arena);
+    return rc;
+}
+
 enum err_code check_scalars(const struct strategy *s, const struct graph *graph, struct err *err)
 {
     for (uint32_t p = 0; p < graph->param_count; p++) {

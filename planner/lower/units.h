@@ -32,6 +32,10 @@ enum err_code check_scalars(const struct strategy *strategy, const struct graph 
 enum err_code check_ignored(const struct strategy *strategy, const struct graph *graph,
                             struct err *err);
 
+/* A unit whose module is never called is never gathered: Liger's loss reads the head so. */
+enum err_code check_called(const struct strategy *strategy, const struct graph *graph,
+                           const struct stream *stream, struct err *err);
+
 /* Declares the stored piece of each ignored parameter, in no unit: the plan has one more for them,
  * behind wrapping->units. */
 void declare_ignored(struct lowering *low, const struct wrapping *wrapping);

@@ -192,9 +192,14 @@ uint32_t build_return(struct graph *graph, uint32_t logits)
 
 uint32_t build_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targets)
 {
-    return graph->cross_entropy == CROSS_ENTROPY_FUSED
-               ? op_fused_cross_entropy(graph, logits, targets)
-               : op_cross_entropy(graph, logits, targets);
+    switch (graph->cross_entropy) {
+    case CROSS_ENTROPY_FUSED:
+        return op_fused_cross_entropy(graph, logits, targets);
+    case CROSS_ENTROPY_LIGER_LOGITS:
+        return op_liger_cross_entropy(graph, logits, targets);
+    default:
+        return op_cross_entropy(graph, logits, targets);
+    }
 }
 
 uint32_t build_upcast(struct graph *graph, uint32_t logits)

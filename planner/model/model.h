@@ -315,6 +315,7 @@ struct model_job {
     const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
     const char *lora;   /* low-rank adapters, "16,q_proj,v_proj" (lora.h), or NULL */
     float lora_dropout; /* 0 ... 1: of what they are given */
+    const char *liger;  /* Liger's kernels, "rope,rms_norm" (families/liger.h), or NULL */
     struct graph_bits4 bits4; /* linear layers' weights in 4 bits (bits4.h) */
     uint64_t adapters_apart;  /* of so many elements, in the dtype `apart` (struct graph_lora) */
     enum dtype apart;

@@ -375,11 +375,20 @@ static const struct setting rows[] = {
      .help = "Cross-entropy. eager: PyTorch's on logits cast to fp32; direct: on logits as they "
              "are; fused: a kernel that writes the gradient over the logits; chunked: eight "
              "chunks of tokens, each with its head and backward; compiled: PyTorch's under "
-             "torch.compile, as torchtitan compiles it", .initial = "eager", .field = FIELD(job.model.loss),
+             "torch.compile, as torchtitan compiles it; liger: Liger's fused linear cross-entropy, "
+             "chunks of tokens whose gradients forward makes; liger-cross-entropy: its kernel on "
+             "logits cast to fp32",
+     .initial = "eager", .field = FIELD(job.model.loss),
      .words = WORDS(WORD("eager", CROSS_ENTROPY_EAGER), WORD("direct", CROSS_ENTROPY_DIRECT),
                     WORD("fused", CROSS_ENTROPY_FUSED), WORD("chunked", CROSS_ENTROPY_CHUNKED),
-                    WORD("compiled", CROSS_ENTROPY_COMPILED)), .commands = FOR_JOB,
-     .numerics = true, .wide = "eager,direct,fused,chunked,compiled"},
+                    WORD("compiled", CROSS_ENTROPY_COMPILED), WORD("liger", CROSS_ENTROPY_LIGER),
+                    WORD("liger-cross-entropy", CROSS_ENTROPY_LIGER_LOGITS)),
+     .commands = FOR_JOB, .numerics = true,
+     .wide = "eager,direct,fused,chunked,compiled,liger,liger-cross-entropy"},
+    {.name = "liger", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "KERNELS",
+     .help = "Liger's kernels in the place of transformers' modules: all, or by commas rope, "
+             "rms_norm and swiglu or geglu (glu: either); its fused linear cross-entropy is --loss liger",
+     .field = FIELD(job.model.liger), .commands = FOR_JOB, .numerics = true},
     {.name = "torch", .group = GROUP_STRATEGY, .arg = "VERSION",
      .help = "The version of PyTorch: the latest patch release of it", .initial = "2.14",
      .field = FIELD(job.model.torch), .words = setting_torch_words, .commands = FOR_JOB},
