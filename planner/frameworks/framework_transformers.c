@@ -285,8 +285,7 @@ static enum err_code read_dp_shards(struct import *im, const struct key_row *row
 #define DEGREE(key, what) {.path = key, .kind = KEY_INTEGER, .least = 1, .neutral = "1", .why = what}
 #define REENTRANT "reentrant checkpoints, which compute all of a block again: planned as the others"
 #define KERNELS "axolotl's kernels of adapters: planned as peft's own"
-#define LIGER TRANSFORMERS_LIGER
-#define LIGER_ALL "Liger's kernels, and its loss together with the head: planned as the model's own"
+#define LIGER(key) {.path = key, .kind = KEY_BOOL, .read = transformers_read_liger_key}
 #define UNSLOTH "Unsloth's own model code: planned as transformers'"
 #define C(key) "fsdp_config." key
 #define O(name) {name, NULL}
@@ -386,10 +385,7 @@ static const struct key_row rows[] = {
     {.path = "plugins", .kind = KEY_ANY, .read = transformers_read_plugins},
     OFF("cut_cross_entropy", TRANSFORMERS_NO_LOGITS),
     OFF("chunked_cross_entropy", "the loss of some tokens at a time: planned of all at once"),
-    OFF("liger_rope", LIGER), OFF("liger_rms_norm", LIGER), OFF("liger_rms_norm_gated", LIGER),
-    OFF("liger_layer_norm", LIGER), OFF("liger_swiglu", LIGER), OFF("liger_glu_activation", LIGER),
-    OFF("liger_cross_entropy", LIGER),
-    OFF("liger_fused_linear_cross_entropy", TRANSFORMERS_NO_LOGITS),
+    OFF("liger_rms_norm_gated", TRANSFORMERS_LIGER), IDLE("liger_layer_norm"),
     OFF("unsloth_cross_entropy_loss", UNSLOTH), OFF("unsloth_rms_norm", UNSLOTH),
     OFF("unsloth_rope", UNSLOTH), OFF("unsloth_lora_mlp", UNSLOTH),
     OFF("unsloth_lora_qkv", UNSLOTH), OFF("unsloth_lora_o", UNSLOTH),
@@ -440,8 +436,6 @@ static const struct key_row rows[] = {
      .words = KEY_WORDS({"true", "on"}, {"false", "off"}), .systems = DDP},
     {.path = "neftune_noise_alpha", .kind = KEY_REAL, .why = "noise on embeddings"},
     {.path = "deepspeed", .kind = KEY_ANY, .read = import_elsewhere},
-    OFF("use_liger_kernel", LIGER_ALL), WITH("liger_kernel_config", LIGER),
-    OFF("enable_liger_kernel", LIGER_ALL), /* LLaMA-Factory's name */
     {.path = "stage", .kind = KEY_WORD, .read = read_objective,
      .words = KEY_WORDS(O("pt"), O("sft"), O("rm"), O("ppo"), O("dpo"), O("kto"))},
     {.path = "rl", .kind = KEY_TEXT, .read = read_objective},
@@ -459,6 +453,12 @@ static const struct key_row rows[] = {
     {.path = "torch_compile", .kind = KEY_BOOL, .read = read_compile},
     {.path = "torch_compile_backend", .kind = KEY_TEXT, .read = import_elsewhere},
     {.path = "torch_compile_mode", .kind = KEY_TEXT, .read = import_elsewhere},
+    {.path = "use_liger_kernel", .kind = KEY_BOOL, .setting = "liger",
+     .read = transformers_read_liger},
+    LIGER("enable_liger_kernel"), /* LLaMA-Factory's name */
+    {.path = "liger_kernel_config", .kind = KEY_SECTION, .read = import_elsewhere},
+    LIGER("liger_rope"), LIGER("liger_rms_norm"), LIGER("liger_glu_activation"),
+    LIGER("liger_fused_linear_cross_entropy"), LIGER("liger_cross_entropy"),
     IDLE("learning_rate"), IDLE("weight_decay"), IDLE("adam_beta1"), IDLE("adam_beta2"),
     IDLE("adam_epsilon"), IDLE("lr_scheduler_type"), IDLE_SECTION("lr_scheduler_kwargs"),
     IDLE("warmup_ratio"), IDLE("warmup_steps"), IDLE("num_train_epochs"), IDLE("max_steps"),

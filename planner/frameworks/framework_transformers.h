@@ -60,6 +60,14 @@ key_reader transformers_read_adapter_dtype;
 /* `plugins`: each entry is listed, as what it and its keys do to a step. */
 key_reader transformers_read_plugins;
 
+/* Whether a plugin of that class is among them. */
+bool transformers_has_plugin(const struct import *import, const char *name);
+
+/* ---- framework_transformers_liger.c ---- */
+
+/* Liger's kernels as settings, by all keys there are; and one of axolotl's keys. */
+key_reader transformers_read_liger, transformers_read_liger_key;
+
 /* ---- framework_transformers_bits.c ---- */
 
 /* Frozen weights that are quantized: in 4 bits where these are planned; else lists what they are

@@ -18,11 +18,7 @@ static const struct plugin plugins[] = {
      .why = TRANSFORMERS_NO_LOGITS,
      .keys = {"cut_cross_entropy"},
      .initially = true},
-    {.name = "LigerPlugin",
-     .why = TRANSFORMERS_LIGER,
-     .keys = {"liger_rope", "liger_rms_norm", "liger_rms_norm_gated", "liger_layer_norm",
-              "liger_swiglu", "liger_glu_activation", "liger_cross_entropy",
-              "liger_fused_linear_cross_entropy"}},
+    {.name = "LigerPlugin"}, /* its keys say what it does */
     {.name = "KernelsPlugin", .why = "kernels of experts: planned as the model's own"},
     {.name = "SpectrumPlugin", .why = "some layers alone are trained: planned as all; --freeze"},
     {.name = "KDPlugin",
@@ -40,14 +36,39 @@ static const struct plugin plugins[] = {
     {.name = "SwanLabPlugin"},
 };
 
-/* By the last name of "axolotl.integrations.liger.LigerPlugin". */
-static const struct plugin *find(const char *path)
+/* The last name of "axolotl.integrations.liger.LigerPlugin". */
+static const char *class_of(const char *path)
 {
     const char *dot = strrchr(path, '.');
+    return dot ? dot + 1 : path;
+}
+
+static const struct plugin *find(const char *path)
+{
     for (size_t i = 0; i < sizeof plugins / sizeof *plugins; i++)
-        if (strcmp(plugins[i].name, dot ? dot + 1 : path) == 0)
+        if (strcmp(plugins[i].name, class_of(path)) == 0)
             return &plugins[i];
     return NULL;
+}
+
+/* The first entry, and those behind it. */
+static const struct node *first_entry(const struct node *node)
+{
+    return node && node->kind == NODE_LIST ? node->first : node;
+}
+
+static const struct node *next_entry(const struct node *list, const struct node *entry)
+{
+    return list->kind == NODE_LIST ? entry->next : NULL;
+}
+
+bool transformers_has_plugin(const struct import *im, const char *name)
+{
+    const struct node *list = import_node(im, "plugins");
+    for (const struct node *n = first_entry(list); n; n = next_entry(list, n))
+        if (n->text && strcmp(class_of(n->text), name) == 0)
+            return true;
+    return false;
 }
 
 static bool is_on(const struct import *im, const struct plugin *plugin)
@@ -67,8 +88,7 @@ enum err_code transformers_read_plugins(struct import *im, const struct key_row 
                                         const struct node *node, struct err *err)
 {
     (void)err;
-    for (const struct node *n = node && node->kind == NODE_LIST ? node->first : node; n;
-         n = node->kind == NODE_LIST ? n->next : NULL) {
+    for (const struct node *n = first_entry(node); n; n = next_entry(node, n)) {
         const struct plugin *plugin = n->text ? find(n->text) : NULL;
         if (!plugin)
             import_unknown(im, n, row->path);

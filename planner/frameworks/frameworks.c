@@ -29,6 +29,11 @@ static bool has_own_loss(const struct settings *settings)
     return settings->job.model.loss != CROSS_ENTROPY_EAGER;
 }
 
+static bool has_liger(const struct settings *settings)
+{
+    return settings->job.model.liger != NULL;
+}
+
 static bool is_in_float8(const struct settings *settings)
 {
     return settings->job.model.float8 != FLOAT8_NONE;
@@ -50,6 +55,8 @@ static const struct script_setting script[] = {
     {"accumulate", "micro-batches of a step: %s", NULL, false},
     {"optimizer", "the optimizer: %s", NULL, false},
     {"loss", "the loss (compiled: torch.compile of the function that has it): %s", has_own_loss,
+     false},
+    {"liger", "before apply: liger_kernel.transformers.apply_liger_kernel_to_...: %s", has_liger,
      false},
     {"float8",
      "before apply: torchao.float8.convert_to_float8_training of all Linears but the head, recipe "

@@ -654,7 +654,6 @@ static void other_trainers_steps_are_listed(void **state)
         {"sample_packing: true", "sample_packing", "each of the samples"},
         {"packing: false", "packing", NULL},
         {"use_unsloth: true", "use_unsloth", "Unsloth"},
-        {"enable_liger_kernel: true", "enable_liger_kernel", "Liger"},
         {"model_type: LlamaForCausalLM", "model_type", NULL},
         {"model_type: AutoModelForSequenceClassification", "model_type", "another class"},
         {"strict: false", "strict", NULL},

@@ -1,0 +1,179 @@
+/* framework_transformers_liger.c - Liger's kernels by the keys of those who apply them:
+ *
+ *     use_liger_kernel     of TrainingArguments, and enable_liger_kernel of LLaMA-Factory: what
+ *                          apply_liger_kernel_to_... does by itself, but for what
+ *                          liger_kernel_config says
+ *     liger_rope, ...      of axolotl, where its LigerPlugin is among the plugins: these alone
+ *
+ * What Liger does not have of the model's family has no effect; what is not planned is listed. */
+#include "frameworks/framework_transformers.h"
+
+#include "families/families.h"
+
+#include <string.h>
+
+struct kernel_key {
+    const char *axolotl, *config; /* what it is called there, and in liger_kernel_config */
+    const char *also;             /* likewise; NULL */
+    enum liger_kernel kernel;
+    const char *setting, *value; /* that it is */
+};
+
+static const struct kernel_key kernels[] = {
+    {"liger_rope", "rope", NULL, LIGER_ROPE, "liger", "rope"},
+    {"liger_rms_norm", "rms_norm", NULL, LIGER_RMS_NORM, "liger", "rms_norm"},
+    {"liger_glu_activation", "swiglu", "geglu", LIGER_GLU, "liger", "glu"},
+    {"liger_fused_linear_cross_entropy", "fused_linear_cross_entropy", NULL, LIGER_LINEAR_LOSS,
+     "loss", "liger"},
+    {"liger_cross_entropy", "cross_entropy", NULL, LIGER_LOSS, "loss", "liger-cross-entropy"},
+};
+enum { KERNELS = sizeof kernels / sizeof *kernels };
+
+/* ---- what the model's family has ---- */
+
+static const char *of_rope(const struct model_config *config)
+{
+    return liger_has(config, LIGER_ROPE);
+}
+
+static const char *of_rms_norm(const struct model_config *config)
+{
+    return liger_has(config, LIGER_RMS_NORM);
+}
+
+static const char *of_glu(const struct model_config *config)
+{
+    return liger_has(config, LIGER_GLU);
+}
+
+static const char *of_linear_loss(const struct model_config *config)
+{
+    return liger_has(config, LIGER_LINEAR_LOSS);
+}
+
+static const char *of_loss(const struct model_config *config)
+{
+    return liger_has(config, LIGER_LOSS);
+}
+
+/* LIGER_PLANNED and so on; NULL: no model is known. */
+static const char *family_has(const struct import *im, enum liger_kernel kernel)
+{
+    static const char *(*const says[])(const struct model_config *) = {
+        [LIGER_ROPE] = of_rope, [LIGER_RMS_NORM] = of_rms_norm,
+        [LIGER_GLU] = of_glu,   [LIGER_LINEAR_LOSS] = of_linear_loss,
+        [LIGER_LOSS] = of_loss,
+    };
+    return import_is_recorded(im) ? NULL : import_of_model(im, says[kernel]);
+}
+
+static bool is_none(const struct import *im, enum liger_kernel kernel)
+{
+    const char *has = family_has(im, kernel);
+    return has && strcmp(has, LIGER_NONE) == 0;
+}
+
+/* Whether it is planned as Liger's: of the family, and beside what else the file says. */
+static bool is_planned(const struct import *im, enum liger_kernel kernel)
+{
+    char buffer[NUMBER_TEXT];
+    const char *has = family_has(im, kernel);
+    const char *compiled = import_value(im, "compile", buffer);
+    return has && strcmp(has, LIGER_PLANNED) == 0 && compiled && strcmp(compiled, "off") == 0;
+}
+
+/* ---- what is applied ---- */
+
+static bool is_on(const struct node *node)
+{
+    const char *text = node ? node->text : NULL;
+    return text && (!node_loose_bool(text, &text) || strcmp(text, "true") == 0);
+}
+
+/* The key that applies Liger's kernels as they are by themselves; NULL: none does. */
+static const struct node *trainer_node(const struct import *im, const char **path)
+{
+    static const char *const paths[] = {"use_liger_kernel", "enable_liger_kernel"};
+    for (int i = 0; i < 2; i++) {
+        const struct node *node = import_node(im, *path = paths[i]);
+        if (is_on(node))
+            return node;
+    }
+    return NULL;
+}
+
+static const struct node *config_node(const struct import *im, const struct kernel_key *kernel)
+{
+    const struct node *config = import_node(im, "liger_kernel_config");
+    for (const struct node *n = config && config->kind == NODE_TABLE ? config->first : NULL; n;
+         n = n->next)
+        if (n->key && (strcmp(n->key, kernel->config) == 0 ||
+                       (kernel->also && strcmp(n->key, kernel->also) == 0)))
+            return n;
+    return NULL;
+}
+
+/* Defaults of apply_liger_kernel_to_...: all but the cross-entropy of logits, which there is where
+ * there is no other. */
+static bool is_applied(const struct import *im, const struct kernel_key *kernel)
+{
+    const struct node *said = config_node(im, kernel);
+    if (said)
+        return is_on(said);
+    return kernel->kernel != LIGER_LOSS || is_none(im, LIGER_LINEAR_LOSS);
+}
+
+/* One kernel that is applied: "rope,rms_norm" gets longer, the loss is set at once. */
+static enum err_code take_kernel(struct import *im, const struct key_row *row, const char *path,
+                                 const struct node *node, const struct kernel_key *kernel,
+                                 const char **list, struct err *err)
+{
+    if (is_none(im, kernel->kernel))
+        return ERR_OK;
+    if (!is_planned(im, kernel->kernel)) {
+        import_list(im, node, path,
+                    import_text(im, "Liger's %s: planned as the model's own", kernel->config));
+        return ERR_OK;
+    }
+    if (strcmp(kernel->setting, "loss") == 0)
+        return import_set(im, "loss", kernel->value, row, node, err);
+    *list = import_text(im, "%s%s%s", *list, **list ? "," : "", kernel->value);
+    return ERR_OK;
+}
+
+enum err_code transformers_read_liger(struct import *im, const struct key_row *row,
+                                      const struct node *node, struct err *err)
+{
+    const char *path, *list = "";
+    const struct node *on = trainer_node(im, &path), *from = on;
+    const bool plugged = transformers_has_plugin(im, "LigerPlugin");
+    for (uint32_t i = 0; i < KERNELS; i++) {
+        const struct node *own = import_node(im, kernels[i].axolotl);
+        if (on && is_applied(im, &kernels[i]))
+            TRY(take_kernel(im, row, path, on, &kernels[i], &list, err));
+        else if (!on && plugged && is_on(own))
+            TRY(take_kernel(im, row, kernels[i].axolotl, from = own, &kernels[i], &list, err));
+    }
+    if (!on && node)
+        import_idle(im, node, row->path);
+    return *list ? import_set(im, "liger", list, row, from, err) : ERR_OK;
+}
+
+/* A key of axolotl's: what it does is done above. */
+enum err_code transformers_read_liger_key(struct import *im, const struct key_row *row,
+                                          const struct node *node, struct err *err)
+{
+    const char *path;
+    (void)err;
+    if (!node)
+        return ERR_OK;
+    const bool counts =
+        is_on(node) && !trainer_node(im, &path) && transformers_has_plugin(im, "LigerPlugin");
+    bool none = !counts;
+    for (uint32_t i = 0; i < KERNELS; i++)
+        if (strcmp(kernels[i].axolotl, row->path) == 0)
+            none |= is_none(im, kernels[i].kernel);
+    if (none)
+        import_idle(im, node, row->path);
+    return ERR_OK;
+}
