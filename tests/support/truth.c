@@ -75,11 +75,32 @@ static enum system_kind zero_system(const json_t *strategy)
 static bool read_zero(const json_t *s, struct strategy *t)
 {
     static const char *const others[] = {
-        "system",           "world",        "rank",          "accumulate", "clip",
-        "optimizer",        "ac",           "ac_early_stop", "ac_blocks",  "param_dtype",
-        "grad_accum_dtype", "no_sync",      "code",          "freeze",     "lora",
-        "keep_outputs",     "lora_dropout", "lora_dtype",    "loss",       "flatten",
-        "gpus_per_node",    "attention",    "compile",       "around",     "embedding_bits",
+        "system",
+        "world",
+        "rank",
+        "accumulate",
+        "clip",
+        "optimizer",
+        "ac",
+        "ac_early_stop",
+        "ac_blocks",
+        "param_dtype",
+        "grad_accum_dtype",
+        "no_sync",
+        "code",
+        "freeze",
+        "lora",
+        "keep_outputs",
+        "lora_dropout",
+        "lora_dtype",
+        "loss",
+        "liger",
+        "flatten",
+        "gpus_per_node",
+        "attention",
+        "compile",
+        "around",
+        "embedding_bits",
     };
     struct err err = {0};
     json_t *object = json_copy((json_t *)(uintptr_t)s);
@@ -251,8 +272,12 @@ static void read_strategy(const json_t *row, struct job *job)
     job->model.lora_dropout = (float)json_number_value(json_object_get(s, "lora_dropout"));
     job->strategy.ignore = truth_text(s, "ignore", NULL);
     job->model.float8 = truth_float8(truth_text(s, "float8", ""));
-    job->model.loss = strcmp(truth_text(s, "loss", ""), "direct") == 0 ? CROSS_ENTROPY_DIRECT
-                                                                       : CROSS_ENTROPY_EAGER;
+    const char *loss = truth_text(s, "loss", "");
+    job->model.loss = strcmp(loss, "direct") == 0                ? CROSS_ENTROPY_DIRECT
+                      : strcmp(loss, "liger") == 0               ? CROSS_ENTROPY_LIGER
+                      : strcmp(loss, "liger-cross-entropy") == 0 ? CROSS_ENTROPY_LIGER_LOGITS
+                                                                 : CROSS_ENTROPY_EAGER;
+    job->model.liger = truth_text(s, "liger", NULL);
     job->model.float8_gather = truth_float8_gather(truth_text(s, "float8_all_gather", ""));
     const char *attention = truth_text(s, "attention", "");
     job->model.attention = strcmp(attention, "math") == 0    ? ATTENTION_MATH

@@ -11,7 +11,7 @@ PATTERNS = {"adamw_foreach": ("adamw", "foreach"), "adamw_fused": ("adamw", "fus
             "adamw_torch_8bit": ("adamw-torch-8bit", "foreach")}
 ZERO = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
         "grad_accum_dtype", "no_sync", "code", "freeze", "keep_outputs", "lora", "lora_dropout", "lora_dtype", "gpus_per_node", "attention",
-        "embedding_bits"}
+        "embedding_bits", "liger", "loss"}
 DEFAULT = 14    # 2.x: what is planned without --torch
 
 
@@ -134,7 +134,7 @@ def options(row, folder):
         yield "bnb-double-quant", "on" if s.get("double_quant") else "off"
         yield "bnb-quant-storage", s.get("quant_storage") or "uint8"
         yield "bnb-compute-dtype", s.get("compute_dtype") or "fp32"
-    for name in ("freeze", "ignore", "lora", "lora_dropout", "autocast", "outputs", "keep_outputs", "offload", "replicate", "loss"):
+    for name in ("freeze", "ignore", "lora", "lora_dropout", "autocast", "outputs", "keep_outputs", "offload", "replicate", "loss", "liger"):
         if s.get(name):
             yield name.replace("_", "-"), s[name]
     yield from {"ddp": of_ddp, "single": lambda s: (), "fsdp1": of_fsdp1, "fsdp2": of_fsdp2,

@@ -26,6 +26,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import liger
 import linear_attention
 import older_torch
 
@@ -559,11 +560,14 @@ def hf_inputs(m):
 def make(m, s):
     """The model and its list of blocks, in the dtype that the strategy stores parameters in."""
     torch.set_default_dtype(DTYPES[s.get("store_dtype")] or torch.float32)
+    liger.undo()
     try:
         if s.get("code") == "recorded":
             return recorded_model(m)
         if s.get("code") == "hf":
             model, blocks = hf_model(m, s.get("attention"))
+            if liger.wanted_by(s):
+                liger.apply(model, m["model_type"], liger.wanted_by(s))
         else:
             model = KINDS[m["kind"]](m)
             blocks = model.blocks()

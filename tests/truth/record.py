@@ -27,8 +27,9 @@ parameter names), lora, lora_dropout and lora_dtype (models.adapted: peft's adap
 matrices by columns), max_input_buffers, unshard_in_backward_off ([module, ...]), last_only (among
 is_last_backward, requires_all_reduce, reshard_after_backward: set_... is true for the last
 micro-batch only), offload (cpu: with a pinned host), experts_replicate (R: each block's experts are a unit of their
-own, on a mesh of R replicas; replicate is the others'), ignore (comma-separated glob patterns: ignored_params), loss (direct: cross-entropy of the logits as they are; default: of
-a copy in fp32), keep_outputs (backward: what the model returned has a name until backward has run; next: until the next
+own, on a mesh of R replicas; replicate is the others'), ignore (comma-separated glob patterns: ignored_params), loss (direct: cross-entropy of the logits as they are; liger: Liger's
+fused with the head; liger-cross-entropy: its kernel on the logits; default: of a copy in fp32), liger (kernels of Liger's,
+by commas: rope, rms_norm, swiglu, geglu), keep_outputs (backward: what the model returned has a name until backward has run; next: until the next
 forward has returned, code hf; every recorder has it).
 
 Deviations from a GPU run, on purpose: tensors live on the fake device "cpu" (FSDP needs no

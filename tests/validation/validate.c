@@ -82,6 +82,20 @@ static void print_attention(struct sums *sums)
                true, truth_read_either, sums);
 }
 
+static void print_liger_numbers(struct sums *sums)
+{
+    print_file("liger_visible.jsonl",
+               "Likewise of other families. Numbers: peaks, marks, segments.", false, truth_read_hf,
+               sums);
+}
+
+static void print_liger(struct sums *sums)
+{
+    print_file("liger_events.jsonl", "Whole event lists of models with Liger's kernels.", true,
+               truth_read_hf, sums);
+    print_liger_numbers(sums);
+}
+
 static void print_accelerate(struct sums *sums)
 {
     print_file(
@@ -114,6 +128,7 @@ static void print_fsdp2(struct sums *sums)
                truth_read_hf, sums);
     print_file("lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
                truth_read_hf, sums);
+    print_liger(sums);
     print_file("hf_events.jsonl", "Whole event lists of Hugging Face transformers' own models.",
                true, truth_read_hf, sums);
     print_file("moe_events.jsonl", "Whole event lists of their mixtures of experts.", true,
@@ -156,6 +171,7 @@ static void print_ddp(struct sums *sums)
                true, truth_read_hf, sums);
     print_file("lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
                truth_read_hf, sums);
+    print_liger(sums);
     print_file("frozen_events.jsonl",
                "The same of models in 16 bits, with peft's adapters in fp32.", true, truth_read_hf,
                sums);
@@ -193,6 +209,10 @@ static void print_zero(struct sums *sums)
                false, truth_read_written, sums);
     print_file("zero_lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
                truth_read_hf, sums);
+    print_file("zero_liger_events.jsonl", "Whole event lists of models with Liger's kernels.", true,
+               truth_read_hf, sums);
+    if (sums->system == SYSTEM_ZERO3)
+        print_liger_numbers(sums);
     print_file("zero_hf_events.jsonl",
                "Whole event lists of Hugging Face transformers' own models.", true, truth_read_hf,
                sums);
@@ -232,6 +252,7 @@ static void print_fsdp1(struct sums *sums)
                true, truth_read_recorded, sums);
     print_file("lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
                truth_read_hf, sums);
+    print_liger(sums);
     print_file("frozen_events.jsonl",
                "The same of models in 16 bits, with peft's adapters in fp32.", true, truth_read_hf,
                sums);
