@@ -263,9 +263,11 @@ static enum err_code check_eager(const struct family *family, const struct model
 enum err_code build_check(const struct family *family, const struct model_config *config,
                           const struct model_job *job, struct err *err)
 {
-    if (job->outputs_kept != OUTPUTS_DROPPED && job->loss == CROSS_ENTROPY_CHUNKED)
+    if (job->outputs_kept != OUTPUTS_DROPPED &&
+        (job->loss == CROSS_ENTROPY_CHUNKED || job->loss == CROSS_ENTROPY_LIGER))
         return err_set(err, ERR_INVALID,
-                       "--keep-outputs with --loss chunked: the model returns no logits then");
+                       "--keep-outputs with --loss %s: the model returns no logits then",
+                       job->loss == CROSS_ENTROPY_LIGER ? "liger" : "chunked");
     if (job->outputs_kept == OUTPUTS_UNTIL_NEXT && job->code != CODE_HF)
         return err_set(err, ERR_UNSUPPORTED,
                        "--keep-outputs next: planned of transformers' code, whose loss is known "
