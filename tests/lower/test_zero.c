@@ -56,6 +56,8 @@ static struct job random_zero_job(gsl_rng *rng)
     s->zero.node_ranks = s->world % 2 == 0 ? 2 : 1;
     s->zero.quantized_gradients = stage == 3 && s->zero.reduce_scatter && !optimizer->on &&
                                   s->compute == DTYPE_FP16 && gsl_rng_uniform_int(rng, 2);
+    if (strategy_offloads(s)) /* they are planned where nothing is */
+        s->optimizer = OPTIMIZER_ADAMW;
     return job;
 }
 
