@@ -4,6 +4,7 @@
 #include "base/names.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static uint64_t module_bytes(const struct graph *graph, uint32_t module, enum dtype dtype)
@@ -76,22 +77,62 @@ static void choose_by_role(const struct graph *graph, const struct strategy *s, 
 
 /* ---- size_based_auto_wrap_policy (torch/distributed/fsdp/wrap.py) ---- */
 
+struct named {
+    const char *name;
+    uint32_t module;
+};
+
 struct by_size {
     const struct graph *graph;
-    uint64_t least; /* 0: UNITS_TRAINED */
-    bool *wrapped;  /* (modules) */
+    uint64_t least;      /* 0: UNITS_TRAINED */
+    bool *wrapped;       /* (modules) */
+    struct named *named; /* (modules) in the order of their names, of the same name in their own */
     struct arena *arena;
     const char *borderless;
 };
 
+static int compare_names(const void *a, const void *b)
+{
+    const struct named *x = a, *y = b;
+    const int order = strcmp(x->name, y->name);
+    return order ? order : (x->module > y->module) - (x->module < y->module);
+}
+
+static void sort_names(struct by_size *by)
+{
+    const uint32_t count = by->graph->module_count;
+    by->named = arena_alloc(by->arena, (count + 1) * sizeof *by->named);
+    for (uint32_t m = 0; m < count; m++)
+        by->named[m] = (struct named){by->graph->modules[m].name, m};
+    qsort(by->named, count, sizeof *by->named, compare_names);
+}
+
+static bool is_named(const struct by_size *by, uint32_t at, const char *path, size_t length)
+{
+    return at < by->graph->module_count && strncmp(by->named[at].name, path, length) == 0 &&
+           by->named[at].name[length] == '\0';
+}
+
+/* The first in by->named whose name is not before the path's first `length` characters. */
+static uint32_t find_name(const struct by_size *by, const char *path, size_t length)
+{
+    uint32_t low = 0, high = by->graph->module_count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (strncmp(by->named[middle].name, path, length) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 static void wrap_path(struct by_size *by, const char *path, size_t length)
 {
-    for (uint32_t m = 0; m < by->graph->module_count; m++) {
-        const char *name = by->graph->modules[m].name;
-        if (strncmp(name, path, length) == 0 && name[length] == '\0') {
-            by->wrapped[m] = true;
-            return;
-        }
+    const uint32_t at = find_name(by, path, length);
+    if (is_named(by, at, path, length)) {
+        by->wrapped[by->named[at].module] = true;
+        return;
     }
     if (!by->borderless)
         by->borderless = arena_printf(by->arena, "%.*s", (int)length, path);
@@ -160,10 +201,10 @@ static void list_units(const struct by_size *by, uint32_t first, uint32_t end, s
                        struct wrapping *w)
 {
     const struct graph_param *params = by->graph->params;
-    for (uint32_t m = 0; m < by->graph->module_count && length > 0; m++)
-        if (by->wrapped[m] && strlen(by->graph->modules[m].name) == length - 1 &&
-            strncmp(by->graph->modules[m].name, params[first].name, length - 1) == 0)
-            w->of_module[m] = new_unit(w, m);
+    uint32_t at = length > 0 ? find_name(by, params[first].name, length - 1) : 0;
+    for (; length > 0 && is_named(by, at, params[first].name, length - 1); at++)
+        if (by->wrapped[by->named[at].module])
+            w->of_module[by->named[at].module] = new_unit(w, by->named[at].module);
     for (uint32_t i = first, stop; i < end; i = stop) {
         const char *name = params[i].name, *dot = strchr(name + length, '.');
         stop = i + 1;
@@ -180,23 +221,19 @@ static void list_units(const struct by_size *by, uint32_t first, uint32_t end, s
 static uint32_t unit_around(const struct by_size *by, const struct wrapping *w, uint32_t module)
 {
     const char *name = by->graph->modules[module].name;
-    size_t deepest = 0;
-    uint32_t unit = NONE;
-    for (uint32_t m = 0; m < by->graph->module_count; m++) {
-        if (!by->wrapped[m]) /* most are not: a search asks this of every pair of modules */
+    for (size_t length = strlen(name); length-- > 0;) {
+        if (name[length] != '.')
             continue;
-        const char *around = by->graph->modules[m].name;
-        const size_t length = strlen(around);
-        if (length > deepest && strncmp(around, name, length) == 0 && name[length] == '.') {
-            deepest = length;
-            unit = w->of_module[m];
-        }
+        for (uint32_t at = find_name(by, name, length); is_named(by, at, name, length); at++)
+            if (by->wrapped[by->named[at].module])
+                return w->of_module[by->named[at].module];
     }
-    return unit;
+    return NONE;
 }
 
 static void choose_by_size(struct by_size *by, struct wrapping *w)
 {
+    sort_names(by);
     if (by->least)
         wrap_below(by, 0, by->graph->param_count, 0);
     else
