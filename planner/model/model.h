@@ -301,14 +301,14 @@ struct model_job {
     bool views;          /* parameters are views of larger ones (graph.h) */
     bool casts_inputs;   /* modules cast what they are called with to `compute` */
     bool copies_outputs; /* what the model returns is copied before its caller gets it */
-    enum outputs_kept outputs_kept;
-    bool outputs_fp32;   /* its forward casts what it returns to fp32, outside of autocast:
-                            convert_outputs_to_fp32 of accelerate 1.15 */
-    bool own_experts;    /* experts are modules that are wrapped on their own (ROLE_EXPERTS) */
-    bool flat;           /* torchtitan's and nanoGPT's blocks have no modules for attention and MLP:
-                            their linear layers are the block's own */
-    bool watched;        /* a dispatch mode watches the blocks: checkpoints by a policy have one */
-    bool compiled;       /* blocks or all of it, by torch.compile */
+    enum outputs_kept outputs_kept; /* how long the script keeps what it returns */
+    bool outputs_fp32;  /* its forward casts what it returns to fp32, outside of autocast:
+                           convert_outputs_to_fp32 of accelerate 1.15 */
+    bool own_experts;   /* experts are modules that are wrapped on their own (ROLE_EXPERTS) */
+    bool flat;          /* torchtitan's and nanoGPT's blocks have no modules for attention and MLP:
+                           their linear layers are the block's own */
+    bool watched;       /* a dispatch mode watches the blocks: checkpoints by a policy have one */
+    bool compiled;      /* blocks or all of it, by torch.compile */
     bool traced;        /* torch.compile traces the whole model: what transformers' code asks of the
                            values of tensors is not asked */
     bool split;         /* DDPOptimizer splits what is compiled where buckets end */
