@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -325,7 +326,8 @@ static void help_comes_in_three_sizes(void **state)
 }
 
 /* The examples of every command are command lines that it takes, where the files that they name are
- * there; those of `run` would start ranks, and those of `tune` need not search to the end. */
+ * there; those of `run` would start ranks, and those of `tune` need not search to the end, nor, on
+ * a machine that is busy, to the first answer. */
 static void examples_are_taken(void **state)
 {
     (void)state;
@@ -348,7 +350,8 @@ static void examples_are_taken(void **state)
             const int status =
                 shell("programs=$(cd ^ && pwd) && cd '%s' && %s $programs/%s 2>&1", folder,
                       command == COMMAND_TUNE ? "timeout --preserve-status -s INT 1" : "", example);
-            if (status != 0 && status != 1)
+            const bool ended = command == COMMAND_TUNE && status == 128 + SIGINT;
+            if (status != 0 && status != 1 && !ended)
                 fail_msg("%s: %d: %s", example, status, program_output());
         }
     shell("rm -r '%s'", folder);
