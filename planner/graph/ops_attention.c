@@ -97,6 +97,19 @@ static double attention_flops(const struct graph *graph, const struct graph_op *
     return op->attr.causal ? full / 2 : full;
 }
 
+/* Workspaces that a kernel has while it runs. */
+static void hold(struct tape *tape, uint32_t count, const uint64_t *bytes, struct operand *scratch)
+{
+    for (uint32_t i = 0; i < count; i++)
+        scratch[i] = tape_scratch(tape, bytes[i]);
+}
+
+static void let_go(struct tape *tape, uint32_t count, const struct operand *scratch)
+{
+    while (count > 0)
+        tape_death(tape, scratch[--count]);
+}
+
 OP_BACKWARD(flash_attention)
 {
     const enum aten label = graph->attention == ATTENTION_CUDNN ? ATEN_CUDNN_ATTENTION_BACKWARD
@@ -113,15 +126,13 @@ OP_BACKWARD(flash_attention)
             tape_give(tape, op, i, out[i]);
         out[i].shape = *shape_of(graph, op->in[i]); /* the memory is (b, s, a, d) */
     }
-    uint32_t scratches =
+    const uint32_t scratches =
         attention_scratch(graph->attention, graph->attention_gpu, &in[1].shape, &in[2].shape,
                           &in[3].shape, dtype_bytes(dtype_of(graph, op->in[1])), bytes);
-    for (uint32_t i = 0; i < scratches; i++)
-        scratch[i] = tape_scratch(tape, bytes[i]);
+    hold(tape, scratches, bytes, scratch);
     tape_kernel(tape, WORK_ATTENTION_BACKWARD, label, 2.5 * attention_flops(graph, op), 6, in, 3,
                 out);
-    while (scratches > 0)
-        tape_death(tape, scratch[--scratches]);
+    let_go(tape, scratches, scratch);
     drop_unneeded(tape, op, 3, out);
 }
 
@@ -223,18 +234,14 @@ OP_BACKWARD(efficient_attention)
     uint64_t bytes[ATTENTION_SCRATCHES];
     uint32_t scratches = attention_scratch_before(ATTENTION_EFFICIENT, gpu, &in[1].shape,
                                                   &in[3].shape, element, bytes);
-    for (uint32_t i = 0; i < scratches; i++)
-        scratch[i] = tape_scratch(tape, bytes[i]);
-    while (scratches > 0)
-        tape_death(tape, scratch[--scratches]);
+    hold(tape, scratches, bytes, scratch);
+    let_go(tape, scratches, scratch);
     scratches = attention_scratch(ATTENTION_EFFICIENT, gpu, &in[1].shape, &in[2].shape,
                                   &in[3].shape, element, bytes);
-    for (uint32_t i = 0; i < scratches; i++)
-        scratch[i] = tape_scratch(tape, bytes[i]);
+    hold(tape, scratches, bytes, scratch);
     tape_kernel(tape, WORK_EFFICIENT_ATTENTION_BACKWARD, ATEN_EFFICIENT_ATTENTION_BACKWARD,
                 2.5 * attention_flops(graph, op), 6, in, outs, out);
-    while (scratches > 0)
-        tape_death(tape, scratch[--scratches]);
+    let_go(tape, scratches, scratch);
     drop_unneeded(tape, op, 3, out);
 }
 

@@ -129,25 +129,36 @@ static void a_model_that_has_its_loss_inside_keeps_it(void **state)
     assert_non_null(strstr(err.text, "--loss direct: llama as hf writes it has its loss inside"));
 }
 
+static struct model_config toy(void)
+{
+    struct err err = {0};
+    struct model_config config;
+    assert_int_equal(model_config_read("tests/data/configs/toy-llama", &config, &err), ERR_OK);
+    return config;
+}
+
+/* The toy is not built so, and the sentence says why. */
+static void is_refused(const struct model_job *job, enum err_code code, const char *says)
+{
+    struct err err = {0};
+    const struct model_config config = toy();
+    struct graph *graph = NULL;
+    assert_int_equal(model_build(&config, job, &graph, &err), code);
+    assert_non_null(strstr(err.text, says));
+}
+
 static void chunks_that_cannot_be_are_refused(void **state)
 {
     (void)state;
-    struct err err = {0};
-    struct model_config config;
-    struct graph *graph = NULL;
-    assert_int_equal(model_config_read("tests/data/configs/toy-llama", &config, &err), ERR_OK);
     struct model_job job = {.batch = 1,
                             .seq = 20,
                             .code = CODE_TORCHTITAN,
                             .compute = DTYPE_BF16,
                             .loss = CROSS_ENTROPY_CHUNKED};
-    assert_int_equal(model_build(&config, &job, &graph, &err), ERR_INVALID);
-    assert_non_null(strstr(err.text, "20 tokens do not divide into 8 chunks"));
-    err = (struct err){0};
+    is_refused(&job, ERR_INVALID, "20 tokens do not divide into 8 chunks");
     job.seq = 32;
     job.code = CODE_HF;
-    assert_int_equal(model_build(&config, &job, &graph, &err), ERR_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "eager or fused"));
+    is_refused(&job, ERR_UNSUPPORTED, "eager or fused");
 }
 
 /* What is kept is logits of the model itself; those of the step before, where it has its loss. */
@@ -155,22 +166,18 @@ static void outputs_that_are_not_there_are_not_kept(void **state)
 {
     (void)state;
     struct err err = {0};
-    struct model_config config;
+    const struct model_config config = toy();
     struct graph *graph = NULL;
-    assert_int_equal(model_config_read("tests/data/configs/toy-llama", &config, &err), ERR_OK);
     struct model_job job = {.batch = 1,
                             .seq = 32,
                             .code = CODE_TORCHTITAN,
                             .compute = DTYPE_BF16,
                             .loss = CROSS_ENTROPY_CHUNKED,
                             .outputs_kept = OUTPUTS_UNTIL_BACKWARD};
-    assert_int_equal(model_build(&config, &job, &graph, &err), ERR_INVALID);
-    assert_non_null(strstr(err.text, "the model returns no logits then"));
-    err = (struct err){0};
+    is_refused(&job, ERR_INVALID, "the model returns no logits then");
     job.loss = CROSS_ENTROPY_EAGER;
     job.outputs_kept = OUTPUTS_UNTIL_NEXT;
-    assert_int_equal(model_build(&config, &job, &graph, &err), ERR_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "of torchtitan's --keep-outputs backward is"));
+    is_refused(&job, ERR_UNSUPPORTED, "of torchtitan's --keep-outputs backward is");
     job.code = CODE_HF;
     assert_int_equal(model_build(&config, &job, &graph, &err), ERR_OK);
     assert_int_equal(graph->output_count, 2); /* the loss, too */
