@@ -18,7 +18,8 @@
     X(UINT8, "uint8", 1, "uint8")                                                                  \
     X(FLOAT8_E4M3, "float8_e4m3fn", 1, "fp8")                                                      \
     X(FLOAT8_E5M2, "float8_e5m2", 1, "e5m2")                                                       \
-    X(INT8, "int8", 1, "int8")
+    X(INT8, "int8", 1, "int8")                                                                     \
+    X(UINT32, "uint32", 4, "uint32")
 
 enum dtype {
 #define X(name, text, bytes, brief) DTYPE_##name,

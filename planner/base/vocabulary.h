@@ -234,6 +234,13 @@
     X(LIGER_GEGLU, "_geglu_tanh_forward_kernel")                                                   \
     X(LIGER_GEGLU_BACKWARD, "_geglu_tanh_backward_kernel")                                         \
     X(LIGER_ROPE, "_triton_rope")                                                                  \
+    X(CUT_CROSS_ENTROPY, "_cce_lse_forward_kernel")                                                \
+    X(CUT_CROSS_ENTROPY_BACKWARD, "_cce_backward_kernel")                                          \
+    X(INDEXED_NEG_DOT, "_indexed_neg_dot_forward_kernel")                                          \
+    X(SORT_STABLE, "sort.stable")                                                                  \
+    X(NONZERO, "nonzero")                                                                          \
+    X(NEW_FULL, "new_full")                                                                        \
+    X(MEAN_ALL, "mean")                                                                            \
     X(FLIP, "flip")                                                                                \
     X(FUSED, "triton_fused")                                                                       \
     X(FUSED_REDUCTION, "triton_fused_reduction")
@@ -488,6 +495,13 @@ const char *const *aten_names(void);
       "dloss (), logits (t, v), targets (t), logsumexp (t) -> dx (t, v), where the logits are")    \
     X(CROSS_ENTROPY_SLOPES, "cross_entropy_slopes",                                                \
       "logits (n, v), targets (n) of more rows -> losses (n), dx (n, v), where the logits are")    \
+    X(CUT_CROSS_ENTROPY, "cut_cross_entropy",                                                      \
+      "x (t, h), w (v, h), rows that count (n) -> logsumexp (n) of x wᵀ, mean of each column (v)") \
+    X(CUT_CROSS_ENTROPY_BACKWARD, "cut_cross_entropy_backward",                                    \
+      "x (t, h), w (v, h), logsumexp (n), rows that count (n), order of the columns (v) -> "       \
+      "perhaps dx, perhaps dw")                                                                    \
+    X(INDEXED_DOT, "indexed_dot",                                                                  \
+      "x (t, h), w (v, h), targets, rows that count (n) -> y (n): less the target's logit")        \
     X(PUT_ROWS, "put_rows", "x (m, h) -> rows (m, h) of a larger y, cast to its dtype")            \
     /* ---- several of a plan's in one, made by a run (runtime/execution/fuse.h) ---- */           \
     X(ROTATE, "rotate",                                                                            \

@@ -12,6 +12,13 @@
 #include "cost/cost.h"
 #include "cost/walk.h"
 
+/* Whether it is a product whose results are summed where they are. */
+static inline bool is_cut(const struct kernel *kernel)
+{
+    return kernel->work == WORK_CUT_CROSS_ENTROPY ||
+           kernel->work == WORK_CUT_CROSS_ENTROPY_BACKWARD;
+}
+
 /* What the kernel multiplies. */
 struct gemm gemm_of(const struct kernel *kernel, const struct profile *profile);
 

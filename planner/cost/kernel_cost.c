@@ -44,7 +44,8 @@ static const struct profile_kernel *measured(const struct profile *profile,
 enum cost_class kernel_class(const struct kernel *kernel)
 {
     const enum work_kind work = (enum work_kind)kernel->work;
-    if (work_is_matmul(work) || work_is_grouped_matmul(work) || work == WORK_CONVOLUTION)
+    if (work_is_matmul(work) || work_is_grouped_matmul(work) || work == WORK_CONVOLUTION ||
+        is_cut(kernel))
         return COST_GEMM;
     return is_attention(kernel) ? COST_ATTENTION : COST_MEMORY;
 }

@@ -153,7 +153,8 @@ enum autograd { AUTOGRAD_GPU, AUTOGRAD_RECORDED };
  * over chunks of the tokens that has the head and its backward in it, so that there are never more
  * than a chunk's (ops_fused_loss.c); PyTorch's on fp32 by torch.compile, whose kernels read the
  * logits as they are (planner/compile); or Liger's loop over chunks, or its
- * cross-entropy of logits in fp32 (ops_liger_loss.c). */
+ * cross-entropy of logits in fp32 (ops_liger_loss.c); or cut cross entropy, which has no logits
+ * (ops_cut_loss.c). */
 enum cross_entropy {
     CROSS_ENTROPY_EAGER,
     CROSS_ENTROPY_DIRECT,
@@ -162,7 +163,14 @@ enum cross_entropy {
     CROSS_ENTROPY_COMPILED,
     CROSS_ENTROPY_LIGER,
     CROSS_ENTROPY_LIGER_LOGITS,
+    CROSS_ENTROPY_CUT,
 };
+/* The model's forward reads the head's weight for its loss, and calls no module that has it. */
+static inline bool loss_has_head(enum cross_entropy loss)
+{
+    return loss == CROSS_ENTROPY_LIGER || loss == CROSS_ENTROPY_CUT;
+}
+
 /* How long the training script has a name for what the model returned: until the loss is known;
  * until backward has run, as in a function that returns then; until the next forward pass has
  * returned it anew, as in a loop. */
@@ -266,7 +274,9 @@ struct graph {
     const struct graph_called *called; /* of a recorded graph: every module; else NULL */
     uint32_t called_count;
     const uint32_t *group_order;
-    uint32_t loss;      /* the tensor backward starts from */
+    uint32_t loss; /* the tensor backward starts from */
+    uint32_t
+        loss_holds; /* what lives as long as its node, whose context has it; GRAPH_NONE: nothing */
     enum dtype compute; /* dtype of unsharded parameters and activations */
     bool wide_trained;  /* ... but for parameters that are trained, which are in fp32 */
     bool compiled;      /* blocks or all of it, by torch.compile */

@@ -105,6 +105,7 @@
     X(CHUNKED_CROSS_ENTROPY, chunked_cross_entropy, NONE)                                          \
     X(LIGER_CROSS_ENTROPY, liger_cross_entropy, NONE)                                              \
     X(LIGER_LINEAR_CROSS_ENTROPY, liger_linear_cross_entropy, NONE)                                \
+    X(CUT_CROSS_ENTROPY, cut_cross_entropy, NONE)                                                  \
     X(NO_GRAD, no_grad, NONE)
 
 enum op_kind {
@@ -423,5 +424,10 @@ uint32_t op_liger_cross_entropy(struct graph *graph, uint32_t logits, uint32_t t
  * with about as many logits as x has numbers. */
 uint32_t op_liger_linear_cross_entropy(struct graph *graph, uint32_t x, uint32_t weight,
                                        uint32_t targets);
+
+/* Of x (t, h), weight and the model's labels (b, s), as cut-cross-entropy has it: no logits ever.
+ * softcap: what they are capped at; 0: they are not. */
+uint32_t op_cut_cross_entropy(struct graph *graph, uint32_t x, uint32_t weight, uint32_t labels,
+                              float softcap);
 
 #endif

@@ -576,6 +576,8 @@ void tape_end_backward(struct tape *tape)
     if (!behind)
         release_seed(tape);
     release_scaled(tape);
+    if (graph->loss_holds != GRAPH_NONE)
+        tape_drop(tape, graph->tensors[graph->loss_holds].storage);
     tape_drop(tape, graph->tensors[graph->loss].storage);
     if (graph->outputs_kept == OUTPUTS_UNTIL_BACKWARD)
         for (uint32_t i = 0; i < graph->output_count; i++)

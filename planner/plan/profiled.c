@@ -25,10 +25,10 @@ const char *plan_profiled_category(const struct plan_instruction *instruction)
 static const char *nccl_dtype(enum dtype dtype)
 {
     static const char *const names[DTYPE_COUNT] = {
-        [DTYPE_FP32] = "f32",  [DTYPE_BF16] = "bf16",     [DTYPE_FP16] = "f16",
-        [DTYPE_INT64] = "u64", [DTYPE_INT32] = "u32",     [DTYPE_UINT64] = "u64",
-        [DTYPE_BOOL] = "u8",   [DTYPE_COMPLEX64] = "f32", [DTYPE_FP64] = "f64",
-        [DTYPE_UINT8] = "u8",  [DTYPE_INT8] = "u8",
+        [DTYPE_FP32] = "f32",   [DTYPE_BF16] = "bf16", [DTYPE_FP16] = "f16",
+        [DTYPE_UINT32] = "u32", [DTYPE_INT64] = "u64", [DTYPE_INT32] = "u32",
+        [DTYPE_UINT64] = "u64", [DTYPE_BOOL] = "u8",   [DTYPE_COMPLEX64] = "f32",
+        [DTYPE_FP64] = "f64",   [DTYPE_UINT8] = "u8",  [DTYPE_INT8] = "u8",
     };
     return names[dtype];
 }
