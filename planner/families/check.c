@@ -264,10 +264,12 @@ enum err_code build_check(const struct family *family, const struct model_config
                           const struct model_job *job, struct err *err)
 {
     if (job->outputs_kept != OUTPUTS_DROPPED &&
-        (job->loss == CROSS_ENTROPY_CHUNKED || job->loss == CROSS_ENTROPY_LIGER))
+        (job->loss == CROSS_ENTROPY_CHUNKED || loss_has_head(job->loss)))
         return err_set(err, ERR_INVALID,
                        "--keep-outputs with --loss %s: the model returns no logits then",
-                       job->loss == CROSS_ENTROPY_LIGER ? "liger" : "chunked");
+                       job->loss == CROSS_ENTROPY_LIGER ? "liger"
+                       : job->loss == CROSS_ENTROPY_CUT ? "cut-cross-entropy"
+                                                        : "chunked");
     if (job->outputs_kept == OUTPUTS_UNTIL_NEXT && job->code != CODE_HF)
         return err_set(err, ERR_UNSUPPORTED,
                        "--keep-outputs next: planned of transformers' code, whose loss is known "

@@ -2,6 +2,7 @@
  * family.h. */
 #include "families/families.h"
 
+#include "families/cut.h"
 #include "families/family.h"
 #include "families/liger.h"
 #include "families/lora_targets.h"
@@ -97,6 +98,8 @@ enum err_code model_build(const struct model_config *config, const struct model_
     if (!family->builder[job->code])
         return no_builder(family, job->code, err);
     TRY(build_check(family, config, job, err));
+    if (job->loss == CROSS_ENTROPY_CUT)
+        TRY(cut_check(family, job, err));
     struct graph_liger liger;
     TRY(liger_read(family, config, job, &liger, err));
     struct graph *graph = graph_new(job->compute, job->frozen);
@@ -139,6 +142,8 @@ enum err_code model_build(const struct model_config *config, const struct model_
     rc = check_frozen(graph, err);
     if (rc == ERR_OK)
         rc = lora_check(graph, config, err);
+    if (rc == ERR_OK)
+        rc = cut_check_built(family, graph, err);
     if (rc != ERR_OK) {
         graph_free(graph);
         return rc;

@@ -90,4 +90,8 @@ enum liger_kernel {
 #define LIGER_NONE "none"
 const char *liger_has(const struct model_config *config, enum liger_kernel kernel);
 
+/* The family's model_type where cut cross entropy is planned of it (families/cut.h); NULL: it is
+ * not. */
+const char *cut_has(const struct model_config *config);
+
 #endif

@@ -108,9 +108,11 @@ enum err_code lora_check(const struct graph *graph, const struct model_config *c
         any = true;
         if (param->read_by_model)
             return err_set(err, ERR_UNSUPPORTED,
-                           "--lora %u,%s: Liger's loss reads %s past an adapter, which would get "
+                           "--lora %u,%s: %s loss reads %s past an adapter, which would get "
                            "no gradient: name others, or another --loss",
-                           graph->lora.rank, targets, param->name);
+                           graph->lora.rank, targets,
+                           graph->cross_entropy == CROSS_ENTROPY_CUT ? "axolotl's" : "Liger's",
+                           param->name);
         if (param->read_around)
             return err_set(err, ERR_UNSUPPORTED,
                            "--lora %u,%s: Mamba-2's kernels read %s past an adapter, which would "

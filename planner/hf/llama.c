@@ -461,21 +461,60 @@ static struct linear declare_head(struct graph *graph, const struct model_config
     return head;
 }
 
-/* Liger's lce_forward reads the head's weight, whose module is not called. */
-static void liger_loss(struct graph *graph, const struct model_config *c,
-                       const struct hf_decoder *way, uint32_t hidden, uint32_t table,
-                       uint32_t labels)
+static uint32_t as_rows(struct graph *graph, uint32_t x)
+{
+    const struct shape shape = graph->tensors[x].shape;
+    return graph_view(graph, x, SHAPE(shape.dim[0] * shape.dim[1], shape.dim[2]));
+}
+
+/* x by what its logits would be multiplied with or divided by; x: by nothing. */
+static uint32_t scale_logits(struct graph *graph, const struct model_config *c, uint32_t x)
+{
+    if (c->logits_multiplier > 0)
+        return op_scalar(graph, OP_MUL_SCALAR, x, c->logits_multiplier);
+    return c->logits_scaling > 0 ? op_scalar(graph, OP_DIV_SCALAR, x, c->logits_scaling) : x;
+}
+
+static void liger_loss(struct graph *graph, uint32_t x, uint32_t weight, uint32_t labels)
+{
+    const struct hf_shifted targets = hf_shift(graph, labels);
+    graph->loss = op_liger_linear_cross_entropy(graph, as_rows(graph, x), weight, targets.flat);
+    graph_read_by_model(graph, weight);
+    hf_drop_shifted(graph, targets);
+}
+
+/* apply_lce of cut_cross_entropy/transformers/utils.py: hidden states in fp32 become the weight's.
+ */
+static void cut_loss(struct graph *graph, const struct model_config *c, uint32_t x, uint32_t weight,
+                     uint32_t labels)
+{
+    const enum dtype dtype = (enum dtype)graph->tensors[weight].dtype;
+    const uint32_t scaled = scale_logits(graph, c, x);
+    const bool wide = dtype == DTYPE_BF16 && graph->tensors[x].dtype == DTYPE_FP32;
+    const uint32_t narrow = wide ? op_to(graph, scaled, dtype) : scaled;
+    graph->loss =
+        op_cut_cross_entropy(graph, as_rows(graph, narrow), weight, labels, c->logits_softcap);
+    graph_read_by_model(graph, weight);
+    if (narrow != scaled)
+        graph_drop(graph, narrow);
+    if (scaled != x)
+        graph_drop(graph, scaled);
+}
+
+/* What reads the head's weight in the model's own forward, whose module is not called: lce_forward
+ * of Liger's, cce_forward of cut-cross-entropy's. */
+static void loss_with_head(struct graph *graph, const struct model_config *c,
+                           const struct hf_decoder *way, uint32_t hidden, uint32_t table,
+                           uint32_t labels)
 {
     const uint32_t x = hf_logits_kept(graph, hidden);
     graph_module(graph, ROLE_HEAD, "lm_head");
     const struct linear head = declare_head(graph, c, way, table);
     graph_leave_module(graph);
-    const struct hf_shifted targets = hf_shift(graph, labels);
-    const struct shape shape = graph->tensors[x].shape;
-    const uint32_t rows = graph_view(graph, x, SHAPE(shape.dim[0] * shape.dim[1], shape.dim[2]));
-    graph->loss = op_liger_linear_cross_entropy(graph, rows, head.weight, targets.flat);
-    graph_read_by_model(graph, head.weight);
-    hf_drop_shifted(graph, targets);
+    if (graph->cross_entropy == CROSS_ENTROPY_CUT)
+        cut_loss(graph, c, x, head.weight, labels);
+    else
+        liger_loss(graph, x, head.weight, labels);
     graph_mark(graph, MARK_FRAME_END);
     graph_drop(graph, hidden);
     hf_return(graph, GRAPH_NONE, GRAPH_NONE);
@@ -501,12 +540,9 @@ static uint32_t apply_head(struct graph *graph, const struct model_config *c,
     }
     if (c->logits_softcap > 0)
         return hf_softcap(graph, logits, c->logits_softcap);
-    if (!(c->logits_scaling > 0) && !(c->logits_multiplier > 0))
-        return logits;
-    const uint32_t scaled = c->logits_multiplier > 0
-                                ? op_scalar(graph, OP_MUL_SCALAR, logits, c->logits_multiplier)
-                                : op_scalar(graph, OP_DIV_SCALAR, logits, c->logits_scaling);
-    graph_drop(graph, logits);
+    const uint32_t scaled = scale_logits(graph, c, logits);
+    if (scaled != logits)
+        graph_drop(graph, logits);
     return scaled;
 }
 
@@ -530,8 +566,8 @@ void hf_decoder_build(struct graph *graph, const struct model_config *c,
         hf_masked_loss(graph, normed, apply_head(graph, c, way, normed, table), labels);
         return;
     }
-    if (graph->cross_entropy == CROSS_ENTROPY_LIGER) {
-        liger_loss(graph, c, way, normed, table, labels);
+    if (loss_has_head(graph->cross_entropy)) {
+        loss_with_head(graph, c, way, normed, table, labels);
         return;
     }
     uint32_t scaled = normed;

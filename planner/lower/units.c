@@ -359,14 +359,15 @@ enum err_code check_called(const struct strategy *strategy, const struct graph *
     struct arena arena = {0};
     struct wrapping w;
     enum err_code rc = ERR_OK;
-    if (graph->cross_entropy != CROSS_ENTROPY_LIGER)
+    if (!loss_has_head(graph->cross_entropy))
         return ERR_OK;
     choose_units(graph, strategy, &arena, &w, NULL);
     for (uint32_t u = 1; u < w.units && rc == ERR_OK; u++)
         if (!is_called(stream, w.first_module[u]))
             rc = err_set(err, ERR_UNSUPPORTED,
-                         "--loss liger reads the weight of %s, which is a unit of its own here and "
+                         "--loss %s reads the weight of %s, which is a unit of its own here and "
                          "is not called: that is not planned; --units blocks leaves it to the root",
+                         graph->cross_entropy == CROSS_ENTROPY_CUT ? "cut-cross-entropy" : "liger",
                          graph->modules[w.first_module[u]].name);
     arena_free(&arena);
     return rc;

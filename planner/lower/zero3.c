@@ -73,6 +73,13 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
         return err_set(err, ERR_INVALID,
                        "--zero: zero_hpz_partition_size: %llu does not divide the %u ranks",
                        (unsigned long long)s->zero.hpz_partition_size, s->world);
+    if (graph->cross_entropy == CROSS_ENTROPY_CUT)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--loss cut-cross-entropy under zero3: its backward gathers the head's weight, "
+            "which the model has gathered, and DeepSpeed 0.19.8 fails there (\"Cannot free "
+            "a ZeRO-3 parameter while it is still active in submodules\"): zero2, an FSDP, "
+            "or another --loss");
     if (s->zero.quantized_weights)
         TRY(check_quantized(s, graph, err));
     if (s->zero.reduce_scatter)

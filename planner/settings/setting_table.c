@@ -377,14 +377,16 @@ static const struct setting rows[] = {
              "chunks of tokens, each with its head and backward; compiled: PyTorch's under "
              "torch.compile, as torchtitan compiles it; liger: Liger's fused linear cross-entropy, "
              "chunks of tokens whose gradients forward makes; liger-cross-entropy: its kernel on "
-             "logits cast to fp32",
+             "logits cast to fp32; cut-cross-entropy: of axolotl's plugin, a product and its sums "
+             "in one kernel, no logits",
      .initial = "eager", .field = FIELD(job.model.loss),
      .words = WORDS(WORD("eager", CROSS_ENTROPY_EAGER), WORD("direct", CROSS_ENTROPY_DIRECT),
                     WORD("fused", CROSS_ENTROPY_FUSED), WORD("chunked", CROSS_ENTROPY_CHUNKED),
                     WORD("compiled", CROSS_ENTROPY_COMPILED), WORD("liger", CROSS_ENTROPY_LIGER),
-                    WORD("liger-cross-entropy", CROSS_ENTROPY_LIGER_LOGITS)),
+                    WORD("liger-cross-entropy", CROSS_ENTROPY_LIGER_LOGITS),
+                    WORD("cut-cross-entropy", CROSS_ENTROPY_CUT)),
      .commands = FOR_JOB, .numerics = true,
-     .wide = "eager,direct,fused,chunked,compiled,liger,liger-cross-entropy"},
+     .wide = "eager,direct,fused,chunked,compiled,liger,liger-cross-entropy,cut-cross-entropy"},
     {.name = "liger", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "KERNELS",
      .help = "Liger's kernels in the place of transformers' modules: all, or by commas rope, "
              "rms_norm and swiglu or geglu (glu: either); its fused linear cross-entropy is --loss liger",
