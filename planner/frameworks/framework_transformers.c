@@ -382,8 +382,8 @@ static const struct key_row rows[] = {
     {.path = "dtype", .kind = KEY_TEXT, .setting = "store-dtype", .read = transformers_read_loaded},
     {.path = "adapter", .kind = KEY_TEXT, .syntaxes = FOR_SYNTAX(YAML),
      .read = transformers_read_adapter, .words = KEY_WORDS(O("lora"), O("qlora"), O("llama-adapter"))},
-    {.path = "plugins", .kind = KEY_ANY, .read = transformers_read_plugins},
-    OFF("cut_cross_entropy", TRANSFORMERS_NO_LOGITS),
+    {.path = "cut_cross_entropy", .kind = KEY_BOOL, .why = TRANSFORMERS_NO_LOGITS,
+     .read = transformers_read_cut},
     OFF("chunked_cross_entropy", "the loss of some tokens at a time: planned of all at once"),
     OFF("liger_rms_norm_gated", TRANSFORMERS_LIGER), IDLE("liger_layer_norm"),
     OFF("unsloth_cross_entropy_loss", UNSLOTH), OFF("unsloth_rms_norm", UNSLOTH),
@@ -453,6 +453,7 @@ static const struct key_row rows[] = {
     {.path = "torch_compile", .kind = KEY_BOOL, .read = read_compile},
     {.path = "torch_compile_backend", .kind = KEY_TEXT, .read = import_elsewhere},
     {.path = "torch_compile_mode", .kind = KEY_TEXT, .read = import_elsewhere},
+    {.path = "plugins", .kind = KEY_ANY, .read = transformers_read_plugins},
     {.path = "use_liger_kernel", .kind = KEY_BOOL, .setting = "liger",
      .read = transformers_read_liger},
     LIGER("enable_liger_kernel"), /* LLaMA-Factory's name */

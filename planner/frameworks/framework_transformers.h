@@ -60,6 +60,10 @@ key_reader transformers_read_adapter_dtype;
 /* `plugins`: each entry is listed, as what it and its keys do to a step. */
 key_reader transformers_read_plugins;
 
+/* `cut_cross_entropy`, which turns CutCrossEntropyPlugin off: what that does is said by its entry.
+ */
+key_reader transformers_read_cut;
+
 /* Whether a plugin of that class is among them. */
 bool transformers_has_plugin(const struct import *import, const char *name);
 

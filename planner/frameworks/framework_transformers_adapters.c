@@ -122,11 +122,45 @@ bool transformers_is_whole(const struct import *im)
     return system == SYSTEM_DDP || system == SYSTEM_SINGLE;
 }
 
+/* axolotl casts embeddings, norms and the head to fp32 (_configure_embedding_dtypes of its
+ * loaders/model.py), and back where what runs asks for it: attention other than PyTorch's or the
+ * model's own, adapters, cut cross entropy. */
+static bool casts_back(const struct import *im)
+{
+    static const char *const keys[] = {"flash_attention", "xformers_attention", "flex_attention",
+                                       "sage_attention"};
+    const struct node *attention = import_node(im, "attn_implementation");
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (transformers_is_on(import_node(im, keys[i])))
+            return true;
+    if (attention && attention->text && strcmp(attention->text, "sdpa") != 0 &&
+        strcmp(attention->text, "eager") != 0)
+        return true;
+    return transformers_has_plugin(im, "CutCrossEntropyPlugin");
+}
+
+/* axolotl loads a model in bf16 where it trains in it; FSDP and DeepSpeed cast what they shard, and
+ * what adapters leave frozen is read with them. */
+static enum err_code read_loaded_of_axolotl(struct import *im, const struct key_row *row,
+                                            const struct node *model, struct err *err)
+{
+    const char *half = transformers_half(im);
+    if (import_node(im, "adapter") || !transformers_is_whole(im) || !half ||
+        strcmp(half, "bf16") != 0)
+        return ERR_OK;
+    if (!casts_back(im))
+        import_list(im, model, "base_model",
+                    "embeddings, norms and the head are cast to fp32: planned in bf16");
+    return import_set(im, "store-dtype", half, row, NULL, err);
+}
+
 enum err_code transformers_read_loaded(struct import *im, const struct key_row *row,
                                        const struct node *node, struct err *err)
 {
     const struct node *model = import_node(im, "model_name_or_path");
     const bool axolotl = model && model->was && strcmp(model->was, "base_model") == 0;
+    if (axolotl)
+        TRY(read_loaded_of_axolotl(im, row, model, err));
     if (!node || transformers_is_trl(im)) /* adapters' frozen weights are in it */
         return ERR_OK;
     const bool cast = import_has_named(im) || transformers_half(im);

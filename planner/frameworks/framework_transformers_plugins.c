@@ -2,6 +2,8 @@
  * 2026). A plugin is an entry of the list `plugins`, and most do what keys of their own say. */
 #include "frameworks/framework_transformers.h"
 
+#include "families/families.h"
+
 #include <string.h>
 
 enum { MOST_KEYS = 8 };
@@ -11,13 +13,15 @@ struct plugin {
     const char *why;                 /* what it does that is not planned; NULL: nothing to a step */
     const char *keys[MOST_KEYS + 1]; /* any of which turns it on; none: it is on by itself */
     bool initially;                  /* what holds where no key is there */
+    bool cuts; /* its loss is --loss cut-cross-entropy, where that is planned */
 };
 
 static const struct plugin plugins[] = {
     {.name = "CutCrossEntropyPlugin",
      .why = TRANSFORMERS_NO_LOGITS,
      .keys = {"cut_cross_entropy"},
-     .initially = true},
+     .initially = true,
+     .cuts = true},
     {.name = "LigerPlugin"}, /* its keys say what it does */
     {.name = "KernelsPlugin", .why = "kernels of experts: planned as the model's own"},
     {.name = "SpectrumPlugin", .why = "some layers alone are trained: planned as all; --freeze"},
@@ -84,18 +88,41 @@ static bool is_on(const struct import *im, const struct plugin *plugin)
     return !plugin->keys[0] || (plugin->initially && !said);
 }
 
+/* Of the family, and beside what else the file says. */
+static bool is_cut_planned(const struct import *im)
+{
+    char buffer[NUMBER_TEXT];
+    const char *compiled = import_value(im, "compile", buffer);
+    return !import_is_recorded(im) && import_of_model(im, cut_has) && compiled &&
+           strcmp(compiled, "off") == 0;
+}
+
 enum err_code transformers_read_plugins(struct import *im, const struct key_row *row,
                                         const struct node *node, struct err *err)
 {
-    (void)err;
     for (const struct node *n = first_entry(node); n; n = next_entry(node, n)) {
         const struct plugin *plugin = n->text ? find(n->text) : NULL;
-        if (!plugin)
+        if (plugin && plugin->cuts && is_on(im, plugin) && is_cut_planned(im))
+            TRY(import_set(im, "loss", "cut-cross-entropy", row, n, err));
+        else if (!plugin)
             import_unknown(im, n, row->path);
         else if (plugin->why && is_on(im, plugin))
             import_list(im, n, row->path, plugin->why);
         else
             import_idle(im, n, row->path);
     }
+    return ERR_OK;
+}
+
+enum err_code transformers_read_cut(struct import *im, const struct key_row *row,
+                                    const struct node *node, struct err *err)
+{
+    (void)err;
+    if (!node || transformers_has_plugin(im, "CutCrossEntropyPlugin"))
+        return ERR_OK;
+    if (transformers_is_on(node))
+        import_list(im, node, row->path, row->why);
+    else
+        import_idle(im, node, row->path);
     return ERR_OK;
 }

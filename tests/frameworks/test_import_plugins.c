@@ -25,8 +25,7 @@ static void every_plugin_is_listed_by_name(void **state)
         enum note_kind kind;
         const char *why;
     } cases[] = {
-        {OF("cut_cross_entropy.CutCrossEntropyPlugin"), "", NOTE_UNPLANNED, "all logits at once"},
-        {OF("cut_cross_entropy.CutCrossEntropyPlugin"), "cut_cross_entropy: true\n", NOTE_UNPLANNED,
+        {OF("cut_cross_entropy.CutCrossEntropyPlugin"), "torch_compile: true\n", NOTE_UNPLANNED,
          "all logits at once"},
         {OF("cut_cross_entropy.CutCrossEntropyPlugin"), "cut_cross_entropy: false\n", NOTE_IDLE,
          NULL},
@@ -65,9 +64,9 @@ static void plugins_stand_where_their_kind_does(void **state)
     size_t size;
     (void)state;
     take_text(&f, SYNTAX_YAML,
-              AXOLOTL "plugins:\n  - " OF("cut_cross_entropy.CutCrossEntropyPlugin") "\n  - " OF(
+              AXOLOTL "plugins:\n  - " OF("kernels.KernelsPlugin") "\n  - " OF(
                   "swanlab.SwanLabPlugin") "\n  - a.BPlugin\n");
-    assert_non_null(strstr(f.settings.unplanned, "plugins = " OF("cut_cross_entropy.CutCross")));
+    assert_non_null(strstr(f.settings.unplanned, "plugins = " OF("kernels.KernelsPlugin")));
     FILE *file = open_memstream(&text, &size);
     import_print(file, &f.import);
     assert_int_equal(fclose(file), 0);
@@ -76,6 +75,68 @@ static void plugins_stand_where_their_kind_does(void **state)
     assert_non_null(strstr(text, "not known    plugins = a.BPlugin (line 6)"));
     free(text);
     import_free(&f.import);
+}
+
+/* A loss without logits is a setting where it is planned of the model. */
+static void cut_cross_entropy_is_a_loss(void **state)
+{
+#define CUT "plugins:\n  - " OF("cut_cross_entropy.CutCrossEntropyPlugin") "\n"
+    static const struct {
+        const char *text, *loss;
+        bool listed;
+    } cases[] = {
+        {AXOLOTL CUT, "cut-cross-entropy", false},
+        {AXOLOTL CUT "cut_cross_entropy: true\n", "cut-cross-entropy", false},
+        {AXOLOTL CUT "cut_cross_entropy: false\n", "eager", false},
+        {AXOLOTL "plugins:\n  - " OF("liger.LigerPlugin") "\n", "eager", false},
+        {"base_model: openai-community/gpt2\n" CUT, "eager", true},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        char buffer[NUMBER_TEXT];
+        take_text(&f, SYNTAX_YAML, cases[i].text);
+        const char *loss = settings_get(&f.settings, "loss", buffer);
+        const bool listed =
+            find_entry(&f, NOTE_UNPLANNED, OF("cut_cross_entropy.CutCrossEntropyPlugin")) != NULL;
+        if (strcmp(loss, cases[i].loss) != 0 || listed != cases[i].listed)
+            fail_msg("%s: --loss %s", cases[i].text, loss);
+        import_free(&f.import);
+    }
+}
+
+/* axolotl loads what it trains in bf16 in that dtype, and casts embeddings, norms and the head to
+ * fp32 where nothing asks for them as they were (_configure_embedding_dtypes). */
+static void axolotl_loads_in_bf16(void **state)
+{
+    static const struct {
+        const char *text, *store;
+        bool listed;
+    } cases[] = {
+        {"bf16: auto\nattn_implementation: flash_attention_2\n", "bf16", false},
+        {"bf16: true\nattn_implementation: flash_attention_2\n", "bf16", false},
+        {"bf16: true\nattn_implementation: sdpa\n", "bf16", true},
+        {"bf16: true\n", "bf16", true},
+        {"bf16: true\nplugins:\n  - axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin\n",
+         "bf16", false},
+        {"fp16: true\nattn_implementation: flash_attention_2\n", "fp32", false},
+        {"attn_implementation: flash_attention_2\n", "fp32", false},
+        {"bf16: true\nattn_implementation: flash_attention_2\nfsdp_version: 2\nfsdp_config:\n  "
+         "reshard_after_forward: true\n",
+         "fp32", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        char text[256], buffer[NUMBER_TEXT];
+        snprintf(text, sizeof text, "base_model: Qwen/Qwen3-8B\n%s", cases[i].text);
+        take_text(&f, SYNTAX_YAML, text);
+        const char *store = settings_get(&f.settings, "store-dtype", buffer);
+        if (strcmp(store, cases[i].store) != 0 ||
+            (find_note(&f, NOTE_UNPLANNED, "base_model") != NULL) != cases[i].listed)
+            fail_msg("%s: --store-dtype %s", text, store);
+        import_free(&f.import);
+    }
 }
 
 /* Kernels by keys of their own, of axolotl old and new, LLaMA-Factory and the Trainer. */
@@ -125,6 +186,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_plugin_is_listed_by_name),
         cmocka_unit_test(plugins_stand_where_their_kind_does),
+        cmocka_unit_test(cut_cross_entropy_is_a_loss),
+        cmocka_unit_test(axolotl_loads_in_bf16),
         cmocka_unit_test(kernels_of_others_are_not_planned),
         cmocka_unit_test(a_file_is_called_its_programs),
     };

@@ -23,7 +23,7 @@ static void a_model_is_trained_as_it_is_loaded(void **state)
         import_free(&f.import);
     }
     take_text(&f, SYNTAX_YAML, "base_model: Qwen/Qwen3-8B\nbf16: true\ntorch_dtype: bfloat16\n");
-    expect(&f, "store-dtype fp32"); /* axolotl's goes by bf16 */
+    expect(&f, "store-dtype bf16"); /* axolotl's goes by bf16 */
     import_free(&f.import);
     take_text(&f, SYNTAX_YAML,
               "model_name_or_path: Qwen/Qwen3-8B\ndtype: bfloat16\nfsdp: full_shard\n");
