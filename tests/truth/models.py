@@ -26,6 +26,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import cut
 import liger
 import linear_attention
 import older_torch
@@ -568,6 +569,8 @@ def make(m, s):
             model, blocks = hf_model(m, s.get("attention"))
             if liger.wanted_by(s):
                 liger.apply(model, m["model_type"], liger.wanted_by(s))
+            if s.get("loss") == "cut-cross-entropy":
+                cut.apply(model, m["model_type"])
         else:
             model = KINDS[m["kind"]](m)
             blocks = model.blocks()

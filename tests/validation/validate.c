@@ -96,6 +96,12 @@ static void print_liger(struct sums *sums)
     print_liger_numbers(sums);
 }
 
+static void print_cut(struct sums *sums)
+{
+    print_file("cut_events.jsonl", "Whole event lists with cut cross entropy.", true, truth_read_hf,
+               sums);
+}
+
 static void print_accelerate(struct sums *sums)
 {
     print_file(
@@ -129,6 +135,7 @@ static void print_fsdp2(struct sums *sums)
     print_file("lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
                truth_read_hf, sums);
     print_liger(sums);
+    print_cut(sums);
     print_file("hf_events.jsonl", "Whole event lists of Hugging Face transformers' own models.",
                true, truth_read_hf, sums);
     print_file("moe_events.jsonl", "Whole event lists of their mixtures of experts.", true,
@@ -172,6 +179,7 @@ static void print_ddp(struct sums *sums)
     print_file("lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
                truth_read_hf, sums);
     print_liger(sums);
+    print_cut(sums);
     print_file("frozen_events.jsonl",
                "The same of models in 16 bits, with peft's adapters in fp32.", true, truth_read_hf,
                sums);
@@ -213,6 +221,9 @@ static void print_zero(struct sums *sums)
                truth_read_hf, sums);
     if (sums->system == SYSTEM_ZERO3)
         print_liger_numbers(sums);
+    else
+        print_file("zero_cut_events.jsonl", "Whole event lists with cut cross entropy.", true,
+                   truth_read_hf, sums);
     print_file("zero_hf_events.jsonl",
                "Whole event lists of Hugging Face transformers' own models.", true, truth_read_hf,
                sums);
@@ -253,6 +264,7 @@ static void print_fsdp1(struct sums *sums)
     print_file("lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
                truth_read_hf, sums);
     print_liger(sums);
+    print_cut(sums);
     print_file("frozen_events.jsonl",
                "The same of models in 16 bits, with peft's adapters in fp32.", true, truth_read_hf,
                sums);
