@@ -90,6 +90,11 @@ enum liger_kernel {
 #define LIGER_NONE "none"
 const char *liger_has(const struct model_config *config, enum liger_kernel kernel);
 
+/* Layers of nn.Linear but the head, by names, as axolotl and LLaMA-Factory ask peft for all of
+ * them: "all-linear" where that is the same; NULL: of these peft makes others, which are not
+ * planned. */
+const char *lora_linear_names(const struct model_config *config);
+
 /* The family's model_type where cut cross entropy is planned of it (families/cut.h); NULL: it is
  * not. */
 const char *cut_has(const struct model_config *config);

@@ -50,6 +50,41 @@ static const char *advised(const struct model_config *config)
     return attends ? "q_proj,v_proj" : model_mixes(config) ? "out_proj" : "up_proj";
 }
 
+static bool is_one_of(enum arch arch, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(names[i], arch_name(arch)) == 0)
+            return true;
+    return false;
+}
+
+/* Families of which peft takes names of single experts' layers and of the router for the parameters
+ * that transformers 5 has in their place (_MODEL_TO_CONVERSION_PATTERN of 0.21.2's
+ * utils/transformers_weight_conversion.py), so that all-linear is those, too. Of others it is the
+ * layers that are there. */
+static bool experts_are_renamed(enum arch arch)
+{
+    static const char *const names[] = {
+        "cohere2_moe", "deepseek_v2", "deepseek_v3", "dots1",         "ernie4_5_moe",
+        "exaone_moe",  "flex_olmo",   "glm4_moe",    "glm4_moe_lite", "hunyuan_v1_moe",
+        "mellum",      "minimax",     "minimax_m2",  "mixtral",       "olmoe",
+        "qwen3_moe",   "qwen3_next",  "solar_open",
+    };
+    return is_one_of(arch, names, sizeof names / sizeof *names);
+}
+
+const char *lora_linear_names(const struct model_config *config)
+{
+    static const char *const attention_alone[] = {"flex_olmo", "mellum", "minimax_m2",
+                                                  "mixtral",   "olmoe",  "qwen3_moe"};
+    if (!experts_are_renamed(config->arch))
+        return ALL_LINEAR;
+    return is_one_of(config->arch, attention_alone,
+                     sizeof attention_alone / sizeof *attention_alone)
+               ? "q_proj,k_proj,v_proj,o_proj"
+               : NULL;
+}
+
 enum err_code lora_read(const char *text, const struct model_config *config, enum code code,
                         struct arena *arena, struct graph_lora *out, struct err *err)
 {
@@ -73,12 +108,12 @@ enum err_code lora_read(const char *text, const struct model_config *config, enu
     if (!targets)
         out->targets = own_targets(config->arch);
     if (!out->targets)
-        return err_set(err, ERR_INVALID,
-                       "--lora %s: peft has no targets of its own for %s: name layers "
-                       "(--lora %s,%s)%s",
-                       text, arch_name(config->arch), rank, advised(config),
-                       model_has_mamba(config) || model_has_experts(config) ? ""
-                                                                            : ", or all-linear");
+        return err_set(
+            err, ERR_INVALID,
+            "--lora %s: peft has no targets of its own for %s: name layers "
+            "(--lora %s,%s)%s",
+            text, arch_name(config->arch), rank, advised(config),
+            model_has_mamba(config) || experts_are_renamed(config->arch) ? "" : ", or all-linear");
     if (pattern_is(out->targets)) {
         struct pattern *pattern;
         TRY(pattern_read(out->targets, "--lora: layers", arena, &pattern, err));
@@ -87,11 +122,16 @@ enum err_code lora_read(const char *text, const struct model_config *config, enu
     }
     if (strcmp(out->targets, ALL_LINEAR) != 0)
         return ERR_OK;
-    if (model_has_experts(config))
+    if (experts_are_renamed(config->arch))
         return err_set(err, ERR_UNSUPPORTED,
-                       "--lora %s: of a mixture of experts that is their parameters and the "
-                       "router's too, which is not planned: name layers",
-                       text);
+                       "--lora %s: of a %s peft takes that for its experts' parameters and the "
+                       "router's, too, which is not planned: name layers",
+                       text, arch_name(config->arch));
+    if (is_one_of(config->arch, (const char *const[]){"llama4_text", "phimoe"}, 2))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--lora %s: of %s that has its router, too, which returns two tensors: peft "
+                       "fails with it; name layers",
+                       text, arch_name(config->arch));
     out->targets = NULL;
     return ERR_OK;
 }

@@ -5,6 +5,7 @@
 #include "frameworks/framework_transformers.h"
 
 #include "base/pattern.h"
+#include "families/families.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -77,6 +78,14 @@ static bool join_names(const struct node *node, char text[TARGETS])
     return true;
 }
 
+/* All linear layers, which both find and name (find_all_linear_names, find_all_linear_modules):
+ * peft's all-linear is more of some mixtures of experts. */
+static const char *linear_layers(const struct import *im)
+{
+    const char *names = import_is_recorded(im) ? NULL : import_of_model(im, lora_linear_names);
+    return names ? names : "all-linear";
+}
+
 /* Which layers, for --lora; NULL: none are named. */
 static const char *targets_of(const struct import *im, char text[TARGETS])
 {
@@ -84,14 +93,14 @@ static const char *targets_of(const struct import *im, char text[TARGETS])
     const struct node *own = import_node(im, "lora_target");           /* LLaMA-Factory's */
     text[0] = '\0';
     if (transformers_is_on(import_node(im, "lora_target_linear")))
-        return "all-linear"; /* find_all_linear_names: but the head */
+        return linear_layers(im);
     if (named && named->text && pattern_is(named->text))
         return named->text;
     if ((named && !join_names(named, text)) || (own && !join_names(own, text)))
         return NULL;
     if (strcmp(text, "all") == 0 || (!named && !own && import_node(im, "finetuning_type") &&
                                      import_node(im, "disable_gradient_checkpointing")))
-        return "all-linear"; /* find_all_linear_modules: but the head */
+        return linear_layers(im);
     return text[0] ? text : NULL;
 }
 

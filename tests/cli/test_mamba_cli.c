@@ -109,7 +109,7 @@ static void experts_that_no_layer_has_make_no_mixture(void **state)
     shardplan_says(2, "with Mamba-2",
                    "fit nemotron-nano-9b-v2 --gpus 2 --strategy ddp --load-in-4bit nf4 --lora "
                    "8,q_proj");
-    shardplan_says(2, "mixture of experts",
+    shardplan_says(2, "past an adapter",
                    "fit nemotron-3-nano-30b-a3b --gpus 8 --lora 8,all-linear");
 }
 

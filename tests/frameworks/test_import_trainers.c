@@ -372,6 +372,14 @@ static void adapters_are_the_trainers_own(void **state)
         {"base_model: Qwen/Qwen3-8B\nadapter: qlora\nload_in_4bit: true\nlora_r: 32\n"
          "lora_target_linear: true\ngradient_checkpointing: true\n",
          "lora 32;all-linear, checkpointing full"},
+        /* peft's own all-linear is more of Mixtral, and the same of gpt-oss */
+        {"base_model: mistralai/Mixtral-8x7B-v0.1\nadapter: lora\nlora_r: 8\n"
+         "lora_target_linear: true\n",
+         "lora 8;q_proj;k_proj;v_proj;o_proj, checkpointing none"},
+        {"model_name_or_path: Qwen/Qwen3-30B-A3B\nstage: sft\nlora_target: all\n",
+         "lora 8;q_proj;k_proj;v_proj;o_proj, checkpointing full"},
+        {"base_model: openai/gpt-oss-20b\nadapter: lora\nlora_r: 8\nlora_target_linear: true\n",
+         "lora 8;all-linear, checkpointing none"},
         {"base_model: Qwen/Qwen3-8B\nadapter: lora\nlora_r: 8\nlora_target_modules: "
          "'model.layers.[\\d]+.(mlp|self_attn).(up|q)_proj'\n",
          "lora 8;model.layers.[\\d]+.(mlp|self_attn).(up|q)_proj, checkpointing none"},
