@@ -81,11 +81,16 @@ static enum err_code check_mamba(const struct family *family, const struct model
     const enum dtype dtype = job->wide_trained ? DTYPE_FP32 : job->compute;
     const uint32_t most = SSM_NORM_BYTES / (uint32_t)dtype_bytes(dtype);
     const uint64_t row = (uint64_t)c->ssm_heads * c->ssm_head_dim / c->ssm_groups;
-    if (job->autocast || job->float8)
+    /* Falcon-H1's multipliers are in the dtype that it was made in, which a product of 16 bits is
+     * not */
+    const bool wide =
+        job->compute == DTYPE_FP32 || (c->ssm_multipliers[0] > 0 && job->made == DTYPE_FP32);
+    const bool casts = job->autocast && wide;
+    if (casts || job->float8)
         return err_set(err, ERR_UNSUPPORTED,
-                       "--%s: what becomes of %s's Mamba-2 was not recorded, and is not planned; "
+                       "--%s: what becomes of %s's Mamba-2%s was not recorded, and is not planned; "
                        "parameters in bf16 are (--store-dtype, FSDP's --param-dtype)",
-                       job->autocast ? "autocast" : "float8", family->name);
+                       casts ? "autocast" : "float8", family->name, casts ? " in fp32" : "");
     const char *groups = NAME_OF(&family->keys, ssm_groups);
     if (row > most && !c->ssm_unnormed)
         return err_set(err, ERR_INVALID,

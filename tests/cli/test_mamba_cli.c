@@ -175,8 +175,11 @@ static void what_was_not_recorded_is_refused(void **state)
 {
     (void)state;
     shardplan_says(2, "Mamba-2 was not recorded", "fit granite-4.0-h-micro --gpus 8 --compile on");
-    shardplan_says(2, "Mamba-2 was not recorded",
+    shardplan_says(2, "Mamba-2 in fp32 was not recorded",
                    "fit granite-4.0-h-micro --gpus 8 --strategy ddp --autocast bf16");
+    assert_int_equal(shardplan("fit granite-4.0-h-micro --gpus 8 --strategy ddp --autocast bf16 "
+                               "--store-dtype bf16"),
+                     0);
     shardplan_says(2, "Mamba-2 was not recorded",
                    "fit granite-4.0-h-micro --gpus 8 --gpu h100-sxm --float8 rowwise");
     shardplan_says(2, "past an adapter", "fit granite-4.0-h-micro --gpus 8 --lora 8,out_proj");

@@ -15,6 +15,7 @@ LIBRARY = []
 _clear = torch.clear_autocast_cache
 _is_enabled = torch.is_autocast_enabled
 torch.is_autocast_enabled = lambda device="cpu": _is_enabled(device)     # who names no device (Nemotron's norm) asks for CUDA's
+torch.get_autocast_gpu_dtype = lambda: torch.get_autocast_dtype("cpu")   # mamba-ssm's product behind the scan
 
 
 def clear_autocast_cache():
