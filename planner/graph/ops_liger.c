@@ -11,16 +11,25 @@
  * All are functions of torch.autograd in Python around Triton kernels that write what they are
  * given. What is not contiguous they copy first. Each kernel walks over its operands once: they
  * cost what that takes (cost/traffic.c has no rows of them). */
+#include "base/layout.h"
 #include "graph/op_class.h"
 
 enum { A100 = 108 }; /* where the GPU is not known */
+
+/* Elements of a tensor of `shape` at `layout` (NULL: rows `pitch` apart; 0: dense) lie one behind
+ * the other: of a dim of one element it does not matter how far apart they would be. */
+static bool is_dense(const struct shape *shape, const struct strides *layout, uint32_t pitch)
+{
+    const struct strides dense = layout_of_rows(shape, 0), is = layout_of(shape, pitch, layout);
+    return layout_same(shape, &is, &dense);
+}
 
 /* The gradient that an output got, or a copy where it is not contiguous: whether it is one. */
 static bool contiguous_grad(struct tape *tape, const struct graph_op *op, uint32_t out,
                             struct operand *grad)
 {
     *grad = tape_grad(tape, op, out);
-    if (!grad->layout && !grad->pitch)
+    if (is_dense(&grad->shape, grad->layout, grad->pitch))
         return false;
     *grad = tape_call(tape, WORK_REORDER, ATEN_CLONE, (enum dtype)grad->dtype, grad->shape, -1.0, 1,
                       grad);
@@ -30,7 +39,7 @@ static bool contiguous_grad(struct tape *tape, const struct graph_op *op, uint32
 static bool is_contiguous(const struct graph *graph, uint32_t tensor)
 {
     const struct graph_tensor *t = &graph->tensors[tensor];
-    return !t->layout && !t->pitch;
+    return is_dense(&t->shape, t->layout, t->pitch);
 }
 
 /* ---- RMSNorm ---- */

@@ -2,6 +2,8 @@
 tests/data/recorded, odd numbers of ranks, batches and tokens, what is frozen or ignored anywhere in a model, each setting beside
 each other. `job(random.Random(...), system, name)` as draw.job."""
 import functools
+import importlib.util
+import inspect
 import re
 
 import draw
@@ -162,6 +164,26 @@ def further(rng, m, s, system):
         s["param_dtype"] = "bf16"
     if system == "zero" and rng.random() < 0.2:
         s["grad_accum_dtype"] = "fp32"
+    if m["kind"] == "hf" and "keep_outputs" not in s and rng.random() < 0.1:
+        fused(rng, m, s)
+
+
+def fused(rng, m, s):
+    """Losses without logits, and Liger's kernels, of packages that are there."""
+    from liger_kernel.transformers.monkey_patch import MODEL_TYPE_TO_APPLY_LIGER_FN as functions
+    function = functions.get(m["model_type"])
+    narrow = "bf16" in (s.get("param_dtype"), s.get("store_dtype"), s.get("autocast"))
+    if importlib.util.find_spec("cut_cross_entropy") and narrow and m["seq"] > 1 and rng.random() < 0.5:
+        from cut_cross_entropy.transformers.patch import PATCH_FNS
+        if m["model_type"] not in PATCH_FNS:
+            return
+        s["loss"] = "cut-cross-entropy"
+        m["vocab_size"] = max(m.get("vocab_size", 0), 600)      # a sort of fewer averages is another kernel
+    elif function:
+        names = [n for n in ("rope", "rms_norm", "swiglu", "geglu") if n in inspect.signature(function).parameters]
+        s["loss"] = rng.choice(["liger", "liger", "liger-cross-entropy"])
+        kernels = ",".join(n for n in names if rng.random() < 0.6)
+        s.update({"liger": kernels} if kernels else {})
 
 
 def job(rng, system, name):
