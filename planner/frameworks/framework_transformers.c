@@ -384,6 +384,8 @@ static const struct key_row rows[] = {
      .read = transformers_read_adapter, .words = KEY_WORDS(O("lora"), O("qlora"), O("llama-adapter"))},
     {.path = "cut_cross_entropy", .kind = KEY_BOOL, .why = TRANSFORMERS_NO_LOGITS,
      .read = transformers_read_cut},
+    OFF("use_eaft", "a loss of its own on all logits: planned as cross-entropy"),
+    IDLE("eaft_alpha"), IDLE("eaft_k"),
     OFF("chunked_cross_entropy", "the loss of some tokens at a time: planned of all at once"),
     OFF("liger_rms_norm_gated", TRANSFORMERS_LIGER), IDLE("liger_layer_norm"),
     OFF("unsloth_cross_entropy_loss", UNSLOTH), OFF("unsloth_rms_norm", UNSLOTH),
