@@ -42,18 +42,9 @@ enum err_code candidates_job(const struct candidates *c, uint32_t grid, uint64_t
     return make_job(c, grid, point, out, expandable_segments, &simplest, err);
 }
 
-/* Of the space's outer points, one grid's after the other. */
-static uint64_t place_of(const struct candidates *c, uint32_t grid, uint64_t outer)
-{
-    uint64_t place = outer;
-    for (uint32_t g = 0; g < grid; g++)
-        place += c->space->grids[g].outer_points;
-    return place;
-}
-
 uint32_t candidates_find(const struct candidates *c, uint32_t grid, uint64_t point)
 {
-    return c->of[place_of(c, grid, point / c->space->grids[grid].inner_points)];
+    return c->of[space_place(c->space, grid, point / c->space->grids[grid].inner_points)];
 }
 
 /* ---- members ---- */
@@ -85,7 +76,7 @@ enum seed_state {
 
 struct seed {
     struct key class_key, frame_key, strategy_key;
-    uint64_t outer;
+    uint64_t outer, place; /* of its grid; of the space */
     uint32_t grid, stream_class, frame;
     uint32_t first; /* of those with the same job the one that stays */
     uint32_t rank;  /* of them it has the least: departures, what is not the simplest form last */
@@ -154,13 +145,10 @@ static struct key stream_key(const struct job *job, bool freezes)
 static bool is_asked_for(const struct building *b, const struct seed *seed)
 {
     const struct candidates_options *options = b->options;
-    const struct grid *grid = grid_of(b, seed);
     struct settings settings;
-    if (grid_outer_changes(grid, seed->outer) > options->most_changes)
-        return false;
     if (!options->wanted)
         return true;
-    grid_settings(grid, seed_point(b, seed), &settings);
+    grid_settings(grid_of(b, seed), seed_point(b, seed), &settings);
     return options->wanted(options->wanted_context, &settings);
 }
 
@@ -195,20 +183,32 @@ static void fill_chunk(void *context, uint32_t chunk, uint32_t thread)
         fill_seed(b, &b->seeds[i]);
 }
 
-static void make_seeds(struct building *b)
+/* Into `seeds`, if given; returns how many points there are that near to what was asked for. */
+static uint32_t put_seeds(const struct building *b, struct seed *seeds)
 {
     const struct space *space = b->c->space;
-    for (uint32_t g = 0; g < space->grid_count; g++)
-        b->seed_count += (uint32_t)space->grids[g].outer_points;
-    b->seeds = xcalloc(b->seed_count + 1, sizeof *b->seeds);
+    const uint32_t most = b->options->most_changes;
+    uint32_t count = 0;
+    for (uint32_t g = 0; g < space->grid_count; g++) {
+        const struct grid *grid = &space->grids[g];
+        uint64_t outer = grid_outer_within(grid, 0, most);
+        for (; outer < grid->outer_points; outer = grid_outer_within(grid, outer + 1, most)) {
+            if (seeds)
+                seeds[count] =
+                    (struct seed){.grid = g, .outer = outer, .place = space_place(space, g, outer)};
+            count++;
+        }
+    }
+    return count;
+}
+
+static void make_seeds(struct building *b)
+{
+    b->seed_count = put_seeds(b, NULL);
+    b->seeds = xmalloc((b->seed_count + 1) * sizeof *b->seeds);
     b->firsts = xmalloc((b->seed_count + 1) * sizeof *b->firsts);
     b->class_firsts = xmalloc((b->seed_count + 1) * sizeof *b->class_firsts);
-    uint32_t at = 0;
-    for (uint32_t g = 0; g < space->grid_count; g++)
-        for (uint64_t outer = 0; outer < space->grids[g].outer_points; outer++, at++) {
-            b->seeds[at].grid = g;
-            b->seeds[at].outer = outer;
-        }
+    put_seeds(b, b->seeds);
     pool_run(b->pool, (b->seed_count + CHUNK - 1) / CHUNK, fill_chunk, b);
 }
 
@@ -635,15 +635,15 @@ static void count_all_jobs(struct building *b, const uint32_t *seeds)
 static void note_places(struct building *b)
 {
     struct candidates *c = b->c;
-    const uint64_t places = place_of(c, c->space->grid_count, 0);
+    const uint64_t places = space_place(c->space, c->space->grid_count, 0);
     c->of = xmalloc((places + 1) * sizeof *c->of);
     for (uint64_t i = 0; i < places; i++)
         c->of[i] = NO_INDEX;
     for (uint32_t i = 0; i < c->count; i++)
-        c->of[place_of(c, c->at[i].grid, c->at[i].outer)] = i;
+        c->of[space_place(c->space, c->at[i].grid, c->at[i].outer)] = i;
     for (uint32_t i = 0; i < b->seed_count && !leaves_out(b); i++)
         if (b->seeds[i].state == SEED_REPEATED)
-            c->of[i] = c->of[b->seeds[i].first];
+            c->of[b->seeds[i].place] = c->of[b->seeds[b->seeds[i].first].place];
 }
 
 static void make_candidates(struct building *b)

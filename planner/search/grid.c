@@ -107,7 +107,27 @@ uint32_t grid_changes(const struct grid *grid, uint64_t point)
     return grid->other_system + count_away(grid, point, 0, grid->axis_count, true);
 }
 
-uint32_t grid_outer_changes(const struct grid *grid, uint64_t outer)
+uint64_t grid_outer_within(const struct grid *grid, uint64_t outer, uint32_t most)
 {
-    return grid->other_system + count_away(grid, outer, 0, grid->inner, true);
+    while (outer < grid->outer_points && grid->other_system <= most) {
+        uint64_t stride = grid->outer_points;
+        uint32_t changes = grid->other_system, a = 0;
+        for (; a < grid->inner && changes <= most; a++) {
+            const struct grid_axis *axis = &grid->axes[a];
+            stride /= axis->count;
+            changes += outer / stride % axis->count != axis->present;
+        }
+        if (changes <= most)
+            return outer;
+        outer = (outer / stride + 1) * stride; /* whatever comes behind that axis */
+    }
+    return grid->outer_points;
+}
+
+uint64_t space_place(const struct space *space, uint32_t grid, uint64_t outer)
+{
+    uint64_t place = outer;
+    for (uint32_t g = 0; g < grid; g++)
+        place += space->grids[g].outer_points;
+    return place;
 }

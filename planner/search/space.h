@@ -124,11 +124,17 @@ void grid_settings_within(const struct grid *grid, uint64_t inner, struct settin
 /* The same to be shown: what is not at its default is given. Texts are lent by the space. */
 void grid_chosen(const struct grid *grid, uint64_t point, struct settings *out);
 
+/* Of all outer points of a space, one grid's after the other, the place of one; of the grid behind
+ * the last: how many there are. */
+uint64_t space_place(const struct space *space, uint32_t grid, uint64_t outer);
+
 /* Axes on which a point is not at the framework's default; not as asked for. */
 uint32_t grid_departures(const struct grid *grid, uint64_t point);
 uint32_t grid_changes(const struct grid *grid, uint64_t point);
-/* The same of one part of a point: point % inner_points; point / inner_points. */
+/* The same of one part of a point: point % inner_points. */
 uint32_t grid_inner_departures(const struct grid *grid, uint64_t inner);
-uint32_t grid_outer_changes(const struct grid *grid, uint64_t outer);
+/* Of outer points, from `outer` on, the first with that many changes at most; outer_points: none.
+ * Those with more are passed over together, where they begin alike. */
+uint64_t grid_outer_within(const struct grid *grid, uint64_t outer, uint32_t most);
 
 #endif
