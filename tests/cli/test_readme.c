@@ -65,7 +65,7 @@ static unsigned long rows_of(const char *name)
     snprintf(path, sizeof path, TRUTH "/%s", name);
     FILE *file = fopen(path, "r");
     assert_non_null(file);
-    for (int c; (c = getc(file)) != EOF;)
+    for (int c; (c = getc_unlocked(file)) != EOF;)
         rows += c == '\n';
     fclose(file);
     return rows;

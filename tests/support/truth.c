@@ -494,6 +494,48 @@ bool truth_is_of(const json_t *row, enum system_kind system)
     return strcmp(truth_text(s, "system", "fsdp2"), system_name(system)) == 0;
 }
 
+/* Behind a JSON array or a string that begins there. */
+static const char *behind(const char *at)
+{
+    int depth = 0;
+    bool quoted = false;
+    for (; *at; at++) {
+        if (quoted && *at == '\\' && at[1])
+            at++;
+        else if (*at == '"')
+            quoted = !quoted;
+        else if (!quoted)
+            depth += (*at == '[') - (*at == ']');
+        if (depth == 0 && !quoted)
+            return at + 1;
+    }
+    return at;
+}
+
+json_t *truth_row_head(const char *line)
+{
+    static const char name[] = "\"event_list\":";
+    const char *begin = strstr(line, name);
+    begin = begin ? begin + sizeof name - 1 : line;
+    begin += strspn(begin, " ");
+    if (*begin != '[')
+        return json_loads(line, 0, NULL);
+    const char *end = behind(begin);
+    char *head = xmalloc(strlen(line) + 3);
+    sprintf(head, "%.*s[]%s", (int)(begin - line), line, end);
+    json_t *row = json_loads(head, 0, NULL);
+    free(head);
+    return row;
+}
+
+static bool is_asked_for(const char *line, enum system_kind system)
+{
+    json_t *row = truth_row_head(line);
+    const bool asked = !row || (truth_is_of(row, system) && truth_is_planned(row));
+    json_decref(row);
+    return asked;
+}
+
 static void visit_row(const json_t *row, bool events, truth_read_model read,
                       void (*visit)(void *context, const struct truth_result *result),
                       void *context)
@@ -520,11 +562,9 @@ bool truth_each(const char *path, enum system_kind system, bool events, truth_re
     char *line = NULL;
     size_t size = 0;
     while (getline(&line, &size, file) > 0) {
-        json_t *row = json_loads(line, 0, NULL);
-        if (row && (!truth_is_of(row, system) || !truth_is_planned(row))) {
-            json_decref(row);
+        if (!is_asked_for(line, system))
             continue;
-        }
+        json_t *row = events ? json_loads(line, 0, NULL) : truth_row_head(line);
         visit_row(row, events, read, visit, context);
         size_t i;
         json_t *version;
