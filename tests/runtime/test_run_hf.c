@@ -65,7 +65,7 @@ static void families_follow_transformers_on_two_ranks(void **state)
 {
     (void)state;
     for (size_t i = 0; i < json_array_size(models); i++)
-        if (is_taken(i, 3, 0))
+        if (is_taken(i, 5, 0))
             check_model(json_array_get(models, i), 2, i % 2 ? FSDP2 : FSDP2 "--checkpointing full",
                         TRAJECTORY_SOME);
 }
@@ -215,7 +215,7 @@ static void sixteen_bits_stay_near(void **state)
         const json_t *model = json_array_get(models, i);
         const bool casts = i % 2 && trajectory_autocasts(model);
         size_t steps;
-        if (!is_taken(i, 3, 1))
+        if (!is_taken(i, 5, 1))
             continue;
         trajectory_plan(model, 2,
                         casts ? with_casts[i / 2 % (sizeof with_casts / sizeof *with_casts)] : HF);

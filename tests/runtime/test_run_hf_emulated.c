@@ -87,7 +87,7 @@ static void families_step_as_on_the_host(void **state)
     (void)state;
     need_emulation();
     for (size_t i = 0; i < json_array_size(models); i++)
-        if (is_taken(i, 2, 0))
+        if (is_taken(i, 4, 0))
             compare_with_the_host(json_array_get(models, i), 1, FP32, 2e-6);
 }
 
@@ -98,7 +98,7 @@ static void sixteen_bits_stay_near(void **state)
     for (size_t i = 1; i < json_array_size(models); i += 2) {
         const json_t *model = json_array_get(models, i);
         const bool casts = i % 4 == 1 && trajectory_autocasts(model);
-        if (is_taken(i, 6, 1))
+        if (is_taken(i, 14, 1))
             compare_with_the_host(model, 1, casts ? "--strategy ddp --autocast bf16" : "", 3e-3);
     }
 }

@@ -32,11 +32,12 @@ void reference_check_memory(int ranks, const char *what);
 
 /* Plans and runs every reference in every variation (the first reference by mpirun): losses and
  * gradient norms are PyTorch's within `tolerance`, memory is the planned. All recorded steps of the
- * first reference, and of the others in the first variation; elsewhere TRAJECTORY_SOME. */
+ * first reference, and of the others in the first variation; elsewhere TRAJECTORY_SOME, on another
+ * device (reference_on) and in a soak alone. */
 void reference_check_all(const struct variation *variations, size_t count, const char *dtypes,
                          double tolerance);
-/* The same of some steps (TRAJECTORY_SOME) of both models in each variation, one of them clipped,
- * in turns; ranks start as torchrun's instead of mpirun's (local_ranks.h). */
+/* The same of some steps (TRAJECTORY_SOME) of one model in each variation, or, in a soak, of both,
+ * one of them clipped, in turns; ranks start as torchrun's instead of mpirun's (local_ranks.h). */
 void reference_check_each(const struct variation *variations, size_t count, const char *dtypes,
                           double tolerance);
 /* Ten steps are saved by one run, and the next ten are another's, of the clipped Llama. */

@@ -11,7 +11,7 @@
 /* A recording has so many steps. Most runs do some of them: what a strategy does, it has done by
  * then, and optimizers carried over. */
 enum { TRAJECTORY_STEPS = 20 };
-#define TRAJECTORY_SOME (is_soak() ? 8 : 4)
+#define TRAJECTORY_SOME (is_soak() ? 8 : 3)
 
 /* Set-up and tear-down of a group of tests: what tests/data/numerics/NAME.json has recorded, and a
  * folder, in which plans are not drawn: that would take longer than all else of most. */
