@@ -23,6 +23,7 @@ static const double WARM_UP_S = 0.1;
 
 struct bench {
     struct device *dev;
+    double warm_up_s;
     double copy_rate; /* bytes read and written a second */
     double seconds[TIMES];
     uint32_t count;
@@ -141,7 +142,7 @@ static double time_work(struct bench *bench, const struct work *work)
 {
     const double start = clock_now_s();
     device_time_work(bench->dev, false);
-    while (clock_now_s() - start < WARM_UP_S)
+    while (clock_now_s() - start < bench->warm_up_s)
         launch_some(bench, work);
     device_time_work(bench->dev, true);
     bench->dev->ops->take_times(bench->dev, drop_time, NULL); /* of what filled operands */
@@ -295,7 +296,7 @@ int main(int argc, char **argv)
                              .outs = 1,
                              .shape = {SHAPE(n), SHAPE(n)},
                              .dtype = {DTYPE_FP32, DTYPE_FP32}};
-    struct bench bench = {.count = 0};
+    struct bench bench = {.warm_up_s = scale > 1 ? 0 : WARM_UP_S};
     struct err err = {0};
     if (device_open_cuda(&settings, &bench.dev, &err) != ERR_OK)
         end_with(&err);

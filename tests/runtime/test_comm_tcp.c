@@ -344,7 +344,7 @@ static void start_a_run_with(const char *also)
     const char *program = getenv("SHARDPLAN") ? getenv("SHARDPLAN") : "build/shardplan";
     assert_non_null(mkdtemp(folder));
     snprintf(command, sizeof command,
-             "set -e; %s plan tests/data/configs/toy-llama --gpus 2 --seq 32 --micro-batch 1 -q -o "
+             "set -e; %s plan tests/data/configs/tiny-llama --gpus 2 --seq 32 --micro-batch 1 -q -o "
              "%s; cd $(dirname %s); export WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=%u; "
              "unset OMPI_COMM_WORLD_SIZE PMIX_RANK; export %s; "
              "RANK=1 ./shardrun %s/plan.json --timeout 20 & "

@@ -18,7 +18,7 @@ static char folder[] = "/tmp/shardplan_run_attention.XXXXXX";
 /* The losses of three steps of rank 0 of two, recorded beside the plan. */
 static void run_steps(const char *options, double losses[3])
 {
-    if (shardplan("plan tests/data/configs/toy-llama --gpus 2 --seq 32 --micro-batch 2 %s -q -o %s",
+    if (shardplan("plan tests/data/configs/tiny-llama --gpus 2 --seq 32 --micro-batch 2 %s -q -o %s",
                   options, folder) != 0 ||
         shardplan("run %s/plan.json --rehearse 0/2 --steps 3 --json -o %s/run", folder, folder) !=
             0)
@@ -79,7 +79,7 @@ static void what_is_not_planned_of_it_is_refused(void **state)
         {"--attention math --torch 2.8", "as torch 2.9 and newer compute it"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        if (shardplan("fit tests/data/configs/toy-llama --gpus 2 %s", cases[i].options) != 2 ||
+        if (shardplan("fit tests/data/configs/tiny-llama --gpus 2 %s", cases[i].options) != 2 ||
             !strstr(program_output(), cases[i].says))
             fail_msg("%s: %s", cases[i].options, program_output());
     if (shardplan("fit tests/data/configs/t5-small --gpus 2 --attention eager") != 2 ||

@@ -52,7 +52,7 @@ static void expect_emulated(int status, const char *says, const char *fmt, ...)
 static void make_plan(int gpus, const char *options)
 {
     shardplan_says(
-        0, "", "plan tests/data/configs/toy-llama --gpus %d --seq 32 --micro-batch 1 %s -q -o %s",
+        0, "", "plan tests/data/configs/tiny-llama --gpus %d --seq 32 --micro-batch 1 %s -q -o %s",
         gpus, options, folder);
 }
 

@@ -39,7 +39,7 @@ static void need_ranks(void)
 static void make_plan(int gpus, const char *options)
 {
     const int status =
-        shardplan("plan tests/data/configs/toy-llama --gpus %d --seq 8 --micro-batch 1 "
+        shardplan("plan tests/data/configs/tiny-llama --gpus %d --seq 8 --micro-batch 1 "
                   "%s -q -o %s",
                   gpus, options, folder);
     if (status != 0)

@@ -22,7 +22,7 @@ static char folder[] = "/tmp/test_waits.XXXXXX";
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 #define RECORDED(name) "tests/data/recorded/" name ".stream.json.gz --micro-batch 2 --gpu h100 "
-#define TOY "tests/data/configs/toy-llama --seq 32 --micro-batch 1 --gpu h100 "
+#define TOY "tests/data/configs/tiny-llama --seq 32 --micro-batch 1 --gpu h100 "
 
 /* Each has kernels that the host backend lacks. */
 static const struct {
