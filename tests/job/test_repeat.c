@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-enum { JOBS = 150, SEED = 20261123, STRATEGIES = 12, SOAK_STRATEGIES = 24, DRAWS = 6 };
+enum { JOBS = 80, SOAK_JOBS = 300, SEED = 20261123, STRATEGIES = 8, SOAK_STRATEGIES = 24, DRAWS = 6 };
 
 /* Rounding of sums of thousands of kernels' times. */
 #define TIME_TOLERANCE 1e-10
@@ -191,7 +191,7 @@ static void random_jobs_are_those_of_all_micro_batches(void **state)
     (void)state;
     set_up(&machine);
     gsl_rng_set(rng, SEED);
-    for (uint32_t i = 0; i < JOBS; i++) {
+    for (uint32_t i = 0; i < (is_soak() ? SOAK_JOBS : JOBS); i++) {
         struct job job = random_job(rng);
         job.strategy.world = job.strategy.world > 8 ? 64 : job.strategy.world;
         job.strategy.rank %= job.strategy.world;

@@ -35,13 +35,19 @@ static void put(void *data, uint64_t i, float value, enum dtype dtype)
     memcpy((char *)data + i * dtype_bytes(dtype), &bits, dtype_bytes(dtype)); /* little endian */
 }
 
+enum { PERIOD = 16 }; /* of what ranks contribute, and so of sums */
+
 static void require_values(const void *data, uint64_t first, uint64_t count, enum dtype dtype,
                            float (*expected)(uint64_t i, const void *context), const void *context)
 {
+    const bool wide = dtype == DTYPE_FP32;
+    uint32_t period[PERIOD];
+    for (uint64_t i = 0; i < PERIOD; i++)
+        period[i] = bits_of(expected(i, context), dtype);
     for (uint64_t i = 0; i < count; i++) {
-        const uint32_t wanted = bits_of(expected(i, context), dtype);
-        uint32_t bits = 0;
-        memcpy(&bits, (const char *)data + (first + i) * dtype_bytes(dtype), dtype_bytes(dtype));
+        const uint32_t wanted = period[i % PERIOD];
+        const uint32_t bits =
+            wide ? ((const uint32_t *)data)[first + i] : ((const uint16_t *)data)[first + i];
         if (bits != wanted) {
             fprintf(stderr, "%s: element %llu is 0x%x, not 0x%x\n", dtype_name(dtype),
                     (unsigned long long)i, bits, wanted);
@@ -54,7 +60,7 @@ static void require_values(const void *data, uint64_t first, uint64_t count, enu
  * in the world, so that a message from outside the group shows. */
 static float contribution(uint32_t rank, uint64_t i)
 {
-    return (float)((i * 7 + rank * 5) % 16) - 3;
+    return (float)((i * 7 + rank * 5) % PERIOD) - 3;
 }
 
 struct members { /* of a group, as comm.h defines it */

@@ -48,12 +48,14 @@ static void every_variant_follows_pytorch_on_one_rank(void **state)
                       is_taken(i, 4, 0) ? TRAJECTORY_STEPS : TRAJECTORY_SOME);
 }
 
-static void every_variant_follows_pytorch_on_two_ranks(void **state)
+/* Their operators run on one rank above: this is of what is between ranks. */
+static void variants_follow_pytorch_on_two_ranks(void **state)
 {
     (void)state;
     for (size_t i = 0; i < json_array_size(variants); i++)
-        check_variant(json_array_get(variants, i), 2,
-                      i % 2 ? "--strategy ddp" : FSDP2 "--checkpointing full", TRAJECTORY_SOME);
+        if (is_taken(i, 3, 0))
+            check_variant(json_array_get(variants, i), 2,
+                          i % 2 ? "--strategy ddp" : FSDP2 "--checkpointing full", TRAJECTORY_SOME);
 }
 
 /* Losses of 3 steps of a model that is drawn as its code draws it, and its gradient norms. */
@@ -93,7 +95,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_variant_follows_pytorch_on_one_rank),
-        cmocka_unit_test(every_variant_follows_pytorch_on_two_ranks),
+        cmocka_unit_test(variants_follow_pytorch_on_two_ranks),
         cmocka_unit_test(a_drawn_model_is_the_same_on_any_number_of_ranks),
     };
     return cmocka_run_group_tests_name("run_variants", tests, open_variants, trajectories_close);

@@ -13,6 +13,7 @@
 #include "tests/support/folder.h"
 #include "tests/support/odd_lines.h"
 #include "tests/support/program.h"
+#include "tests/support/soak.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -29,7 +30,7 @@
 
 #include <cmocka.h>
 
-enum { LINES = 60, SEED = 20261123, SHOWN = 10 };
+enum { LINES = 60, SEED = 20261125, SHOWN = 10 };
 
 /* ---- drawing ---- */
 
@@ -164,13 +165,15 @@ static void each_word_is_judged_or_refused_on_each_system(void **state)
     const struct setting *rows = setting_rows(&count);
     odd_begin(SEED);
     for (uint32_t i = 0; i < 2 * SYSTEM_COUNT * count; i++) {
-        const struct setting *row = &rows[i / SYSTEM_COUNT % count];
-        const uint32_t system = i % SYSTEM_COUNT;
-        if (!row->words || !setting_is_of(row, COMMAND_FIT) || !setting_suits(row, system))
+        const uint32_t at = i / SYSTEM_COUNT % count, system = i % SYSTEM_COUNT;
+        const uint32_t code = i / SYSTEM_COUNT / count;
+        const struct setting *row = &rows[at];
+        if (!row->words || !setting_is_of(row, COMMAND_FIT) || !setting_suits(row, system) ||
+            !is_taken(code, 2, (at + system) % 2)) /* one code, in turns */
             continue;
         for (const struct setting_word *w = row->words; w->text; w++)
             if (!w->hidden && (!row->offers || row->offers(w->value)) && row->group != GROUP_OUTPUT)
-                expect_judged(system, codes[i / SYSTEM_COUNT / count], row, w->text);
+                expect_judged(system, codes[code], row, w->text);
     }
 }
 
