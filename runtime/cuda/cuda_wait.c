@@ -25,11 +25,11 @@ cudaError_t cuda_ask_event(cudaEvent_t event)
     return answer(cudaEventQuery(event));
 }
 
-/* Spins first, for what ends at once, then sleeps between questions. */
+/* Spins first, for what ends at once, then sleeps between questions: longer where it has been a
+ * second or so, as then it is for other ranks. */
 enum err_code cuda_await(struct cuda_device *cuda, uint8_t id, cudaEvent_t event, struct err *err)
 {
-    enum { SPINS = 1000 };
-    const struct timespec rest = {.tv_nsec = 20000};
+    enum { SPINS = 1000, MANY = 20000, REST_NS = 20000, LONG_NS = 1000000 };
     for (uint32_t tries = 0;; tries++) {
         const cudaError_t rc =
             event ? cuda_ask_event(event) : answer(cudaStreamQuery(cuda->stream[id]));
@@ -38,6 +38,7 @@ enum err_code cuda_await(struct cuda_device *cuda, uint8_t id, cudaEvent_t event
         if (rc != cudaErrorNotReady)
             return cuda_check(rc, cuda->lane[id].name, err);
         TRY(cuda_watch_check(cuda->watch, err));
+        const struct timespec rest = {.tv_nsec = tries < MANY ? REST_NS : LONG_NS};
         if (tries >= SPINS)
             nanosleep(&rest, NULL);
     }
