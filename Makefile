@@ -249,16 +249,19 @@ fuzz: deps
 
 SOAK_JOBS ?= 100000
 SOAK_LINES ?= 5000
+# As many jobs or lines as they are told.
+SOAKS := $(addprefix $(BUILD)/tests/,soak/test_soak soak/test_odd_lines soak/test_agree lower/test_properties search/test_kept_sets)
 # Of cases that are alike these take some in make check, and all here.
-SOAKED = $(patsubst %.c,$(BUILD)/%,$(shell grep -El '^.include "tests/support/(soak|trajectory|reference).h"' $(TEST_SOURCES)))
-soak: all $(addprefix $(BUILD)/tests/,soak/test_soak soak/test_odd_lines soak/test_agree lower/test_properties search/test_kept_sets) $(SOAKED) $(BUILD)/fault.so $(EMULATED_BACKEND)
+SOAKED = $(filter-out $(SOAKS),$(patsubst %.c,$(BUILD)/%,$(shell grep -El '^.include "tests/support/(soak|trajectory|reference).h"' $(TEST_SOURCES))))
+soak: all $(SOAKS) $(SOAKED) $(BUILD)/fault.so $(EMULATED_BACKEND) $(if $(filter 1,$(CUDA)),$(DRIVER))
 	SOAK_JOBS=$(SOAK_JOBS) $(BUILD)/tests/soak/test_soak
 	SOAK_JOBS=$(SOAK_LINES) SHARDPLAN=$(BUILD)/shardplan $(BUILD)/tests/soak/test_odd_lines
 	SOAK_JOBS=$(SOAK_LINES) SHARDPLAN=$(BUILD)/shardplan $(BUILD)/tests/soak/test_agree
 	SOAK_JOBS=$(SOAK_JOBS) $(BUILD)/tests/lower/test_properties
 	KEPT_SOAK=$$(($(SOAK_JOBS) / 500)) $(BUILD)/tests/search/test_kept_sets
 	for test in $(SOAKED); do \
-	  SOAK_JOBS=$(SOAK_JOBS) SHARDPLAN=$(BUILD)/shardplan SHARDRUN_EMULATED=$(BUILD)/emulated_cuda.so OPENBLAS_NUM_THREADS=1 \
+	  SOAK_JOBS=$(SOAK_JOBS) SHARDPLAN=$(BUILD)/shardplan SHARDRUN_EMULATED=$(BUILD)/emulated_cuda.so \
+	  SHARDRUN_CUDA=$(BUILD)/shardrun_cuda.so OPENBLAS_NUM_THREADS=1 \
 	    $$test || exit; \
 	done
 

@@ -4,6 +4,7 @@
  * array and scans it for everything. */
 #include "memory/allocator.h"
 #include "tests/support/small_device.h"
+#include "tests/support/soak.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -558,7 +559,8 @@ static void compare_with_model(struct allocator_settings settings, uint64_t budg
 static void default_settings_agree_with_the_model(void **state)
 {
     (void)state;
-    compare_with_model((struct allocator_settings){0}, UINT64_MAX, 4, 200000, 1);
+    compare_with_model((struct allocator_settings){0}, UINT64_MAX, 4, is_soak() ? 200000 : 80000,
+                       1);
 }
 
 static void scarce_memory_agrees_with_the_model(void **state)

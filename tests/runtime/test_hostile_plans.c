@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-enum { SEED = 20261122, MUTANTS = 50, SOAK_MUTANTS = 400 };
+enum { SEED = 20261122, MUTANTS = 30, SOAK_MUTANTS = 400 };
 
 static int make_folder(void **state)
 {

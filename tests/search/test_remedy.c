@@ -324,6 +324,8 @@ static void no_more_gpus_are_told_than_can_be_asked_for(void **state)
         struct remedy found[REMEDIES];
         struct settings s = settings_of("fsdp2");
         uint64_t capacity;
+        if (i == 0 && !is_soak())
+            continue;
         const double most = settings_find(&s, "gpus", NULL)->numbers[0].most;
         set(&s, "gpus", asked[i]);
         set(&s, "replicate", i == 2 ? "125000" : "32768");
