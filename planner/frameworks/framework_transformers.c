@@ -291,6 +291,23 @@ static enum err_code read_dp_shards(struct import *im, const struct key_row *row
 #define O(name) {name, NULL}
 #define FLASH "flash-attn's own kernels: planned as torch's, which --attention chooses"
 #define PACKING "attention within each of the samples of a sequence: planned over all of it"
+/* transformers' attn_implementation. */
+static enum err_code read_attention(struct import *im, const struct key_row *row,
+                                    const struct node *node, struct err *err)
+{
+    if (!node)
+        return ERR_OK;
+    if (strcmp(node->text, "eager") == 0)
+        return import_set(im, "attention", "eager", row, node, err);
+    if (strcmp(node->text, "sdpa") == 0)
+        import_idle(im, node, row->path);
+    else
+        import_list(im, node, row->path,
+                    strstr(node->text, "flash") ? FLASH
+                                                : "attention of another library: planned as torch's");
+    return ERR_OK;
+}
+
 /* OptimizerNames, and some that were */
 #define OPTIMS \
     KEY_WORDS({"adamw_torch_fused", "adamw"}, {"adamw_torch", "adamw"}, O("sgd"), \
@@ -442,6 +459,8 @@ static const struct key_row rows[] = {
      .words = KEY_WORDS(O("pt"), O("sft"), O("rm"), O("ppo"), O("dpo"), O("kto"))},
     {.path = "rl", .kind = KEY_TEXT, .read = read_objective},
     {.path = "reward_model", .kind = KEY_BOOL, .neutral = "false", .why = OBJECTIVE},
+    {.path = "attn_implementation", .kind = KEY_TEXT, .setting = "attention",
+     .read = read_attention},
     {.path = "flash_attention", .kind = KEY_BOOL, .neutral = "false", .why = FLASH},
     {.path = "flash_attn", .kind = KEY_WORD, .setting = "attention", .why = FLASH,
      .words = KEY_WORDS({"auto", "auto"}, {"sdpa", "auto"}, {"disabled", "eager"}, O("fa2"),

@@ -2,7 +2,7 @@
 #include "tests/frameworks/import_fixture.h"
 
 #define PLUGIN "plugins: [axolotl.integrations.liger.LigerPlugin]\n"
-#define AXOLOTL "base_model: Qwen/Qwen3-8B\nbf16: true\nattn_implementation: flash_attention_2\n"
+#define AXOLOTL "base_model: Qwen/Qwen3-8B\n"
 
 struct expected {
     const char *text, *kernels, *loss; /* kernels NULL: none */

@@ -139,6 +139,33 @@ static void axolotl_loads_in_bf16(void **state)
     }
 }
 
+/* attn_implementation: PyTorch's and the model's own are planned as they are. */
+static void attention_is_said(void **state)
+{
+    static const struct {
+        const char *value, *attention, *why; /* why: listed so */
+    } cases[] = {
+        {"eager", "eager", NULL},
+        {"sdpa", "auto", NULL},
+        {"flash_attention_2", "auto", "flash-attn's own kernels"},
+        {"kernels-community/vllm-flash-attn3", "auto", "flash-attn's own kernels"},
+        {"flex_attention", "auto", "of another library"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        char text[256], buffer[NUMBER_TEXT];
+        snprintf(text, sizeof text, "base_model: Qwen/Qwen3-8B\nattn_implementation: %s\n",
+                 cases[i].value);
+        take_text(&f, SYNTAX_YAML, text);
+        const struct note *note = find_note(&f, NOTE_UNPLANNED, "attn_implementation");
+        assert_string_equal(settings_get(&f.settings, "attention", buffer), cases[i].attention);
+        if (!note != !cases[i].why || (note && !strstr(note->text, cases[i].why)))
+            fail_msg("%s", text);
+        import_free(&f.import);
+    }
+}
+
 /* Kernels by keys of their own, of axolotl old and new, LLaMA-Factory and the Trainer. */
 static void kernels_of_others_are_not_planned(void **state)
 {
@@ -188,6 +215,7 @@ int main(void)
         cmocka_unit_test(plugins_stand_where_their_kind_does),
         cmocka_unit_test(cut_cross_entropy_is_a_loss),
         cmocka_unit_test(axolotl_loads_in_bf16),
+        cmocka_unit_test(attention_is_said),
         cmocka_unit_test(kernels_of_others_are_not_planned),
         cmocka_unit_test(a_file_is_called_its_programs),
     };
