@@ -17,7 +17,14 @@
 
 #include <cmocka.h>
 
-enum { JOBS = 80, SOAK_JOBS = 300, SEED = 20261123, STRATEGIES = 8, SOAK_STRATEGIES = 24, DRAWS = 6 };
+enum {
+    JOBS = 80,
+    SOAK_JOBS = 300,
+    SEED = 20261123,
+    STRATEGIES = 8,
+    SOAK_STRATEGIES = 24,
+    DRAWS = 6
+};
 
 /* Rounding of sums of thousands of kernels' times. */
 #define TIME_TOLERANCE 1e-10

@@ -343,17 +343,18 @@ static void start_a_run_with(const char *also)
     char folder[] = "/tmp/shardplan_tcp.XXXXXX", command[2048];
     const char *program = getenv("SHARDPLAN") ? getenv("SHARDPLAN") : "build/shardplan";
     assert_non_null(mkdtemp(folder));
-    snprintf(command, sizeof command,
-             "set -e; %s plan tests/data/configs/tiny-llama --gpus 2 --seq 32 --micro-batch 1 -q -o "
-             "%s; cd $(dirname %s); export WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=%u; "
-             "unset OMPI_COMM_WORLD_SIZE PMIX_RANK; export %s; "
-             "RANK=1 ./shardrun %s/plan.json --timeout 20 & "
-             "RANK=0 ./shardrun %s/plan.json --timeout 20 >%s/tcp; wait $!; "
-             "./shardplan run %s/plan.json >%s/mpi; "
-             "cut -d' ' -f1-13 %s/tcp >%s/a; cut -d' ' -f1-13 %s/mpi >%s/b; cmp %s/a %s/b; "
-             "grep -q 'step *3/3' %s/a",
-             program, folder, program, free_port() - 1u, also, folder, folder, folder, folder,
-             folder, folder, folder, folder, folder, folder, folder, folder);
+    snprintf(
+        command, sizeof command,
+        "set -e; %s plan tests/data/configs/tiny-llama --gpus 2 --seq 32 --micro-batch 1 -q -o "
+        "%s; cd $(dirname %s); export WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=%u; "
+        "unset OMPI_COMM_WORLD_SIZE PMIX_RANK; export %s; "
+        "RANK=1 ./shardrun %s/plan.json --timeout 20 & "
+        "RANK=0 ./shardrun %s/plan.json --timeout 20 >%s/tcp; wait $!; "
+        "./shardplan run %s/plan.json >%s/mpi; "
+        "cut -d' ' -f1-13 %s/tcp >%s/a; cut -d' ' -f1-13 %s/mpi >%s/b; cmp %s/a %s/b; "
+        "grep -q 'step *3/3' %s/a",
+        program, folder, program, free_port() - 1u, also, folder, folder, folder, folder, folder,
+        folder, folder, folder, folder, folder, folder, folder);
     assert_int_equal(system(command), 0);
     snprintf(command, sizeof command, "rm -rf %s", folder);
     assert_int_equal(system(command), 0);

@@ -18,8 +18,9 @@ static char folder[] = "/tmp/shardplan_run_attention.XXXXXX";
 /* The losses of three steps of rank 0 of two, recorded beside the plan. */
 static void run_steps(const char *options, double losses[3])
 {
-    if (shardplan("plan tests/data/configs/tiny-llama --gpus 2 --seq 32 --micro-batch 2 %s -q -o %s",
-                  options, folder) != 0 ||
+    if (shardplan(
+            "plan tests/data/configs/tiny-llama --gpus 2 --seq 32 --micro-batch 2 %s -q -o %s",
+            options, folder) != 0 ||
         shardplan("run %s/plan.json --rehearse 0/2 --steps 3 --json -o %s/run", folder, folder) !=
             0)
         fail_msg("%s: %s", options, program_output());
