@@ -364,7 +364,7 @@ static void every_index_is_checked(void **state)
     OUT_OF_RANGE(operand->place = PLACE_NONE, "module buffer");
     OUT_OF_RANGE(operand->place = PLACE_PARAM | plan->param_count, "parameter");
     OUT_OF_RANGE(operand->place = PLACE_INPUT | plan->input_count, "input");
-    OUT_OF_RANGE(operand->dtype = DTYPE_COUNT, "kernel 2: dtype 13");
+    OUT_OF_RANGE(operand->dtype = DTYPE_COUNT, "kernel 2: dtype 14");
     OUT_OF_RANGE(operand->local = 9999, "local part of parameter 9998");
     OUT_OF_RANGE(operand->chunk = 9, "chunk of group 8");
     OUT_OF_RANGE(operand->shape.rank = 7, "shape of 7 dims");
