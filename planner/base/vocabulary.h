@@ -184,6 +184,8 @@
     X(SCALED_MM, "_scaled_mm")                                                                     \
     X(DEQUANTIZE_4BIT, "bitsandbytes.dequantize_4bit")                                             \
     X(DEQUANTIZE_BLOCKWISE, "bitsandbytes.dequantize_blockwise")                                   \
+    X(INT8_VECTORWISE_QUANT, "bitsandbytes.int8_vectorwise_quant")                                 \
+    X(INT8_MM_DEQUANT, "bitsandbytes.int8_mm_dequant")                                             \
     X(LOG1P, "log1p")                                                                              \
     X(LOG2, "log2")                                                                                \
     X(FLOOR, "floor")                                                                              \
@@ -288,6 +290,12 @@ const char *const *aten_names(void);
       "x (t, o), y (t, h), ends (g) -> w (g, o, h): of each group xᵀ y")                           \
     X(DEQUANTIZE_BLOCKS, "dequantize_blocks",                                                      \
       "q uint8 (m; or m/2, 1: of 4 bits), scales (g) fp32 -> y (m): by blocks of m/g")             \
+    X(INT8_MM_NT, "int8_mm_nt", "x (t, h), w (o, h) int8 -> y (t, o) int32: x wᵀ")                 \
+    X(SCALE_PRODUCT, "scale_product",                                                              \
+      "x (t, o) int32, scales (t) and (o) fp32, perhaps a bias (o) -> y (t, o) fp16: x times "     \
+      "both over 127², + bias")                                                                    \
+    X(QUANTIZE_ROWS, "quantize_rows",                                                              \
+      "x (t, h) fp16 -> q (t, h) int8, scales (t) fp32: the largest of a row is 127")              \
     X(CONVOLUTION, "convolution",                                                                  \
       "x (places, c), w (o, k), perhaps a bias -> y (places, o); or of it, gradients")             \
     /* ---- anything ---- */                                                                       \
@@ -341,6 +349,7 @@ const char *const *aten_names(void);
     X(LESS_EQUAL, "less_equal", "x, y -> z bool: x <= y")                                          \
     X(GREATER, "greater", "x, y (broadcast to x) -> z bool: x > y")                                \
     X(GREATER_NUMBER, "greater_number", "x -> y bool: x > attr.p")                                 \
+    X(GREATER_EQUAL_NUMBER, "greater_equal_number", "x -> y bool: x >= attr.p")                    \
     X(GREATER_EQUAL, "greater_equal", "x, y -> z bool: x >= y")                                    \
     X(AND, "and", "x, y bool -> z (may be x)")                                                     \
     X(OR, "or", "x, y bool -> z")                                                                  \

@@ -156,7 +156,9 @@ struct gemm gemm_of(const struct kernel *kernel, const struct profile *profile)
         return cut_gemm(kernel, profile);
     const struct operand *in = &kernel->operands[0], *out = &kernel->operands[kernel->ins];
     const bool float8 = kernel->work == WORK_SCALED_MM_NT;
-    const enum dtype dtype = (enum dtype)(float8 ? in : out)->dtype;
+    /* Of integers no profile has a peak: that of fp16 is assumed, of which datasheets say half. */
+    const bool integers = kernel->work == WORK_INT8_MM_NT;
+    const enum dtype dtype = integers ? DTYPE_FP16 : (enum dtype)(float8 ? in : out)->dtype;
     const struct shape *shape = &out->shape;
     const double n = shape->rank > 0 ? shape->dim[shape->rank - 1] : 1;
     const double m = shape->rank > 1 ? shape->dim[shape->rank - 2] : 1;
@@ -168,7 +170,7 @@ struct gemm gemm_of(const struct kernel *kernel, const struct profile *profile)
         .n = n,
         .k = kernel->flops / (2 * elements),
         .batch = elements / (m * n),
-        .element_bytes = dtype_bytes(dtype),
+        .element_bytes = integers ? 1 : dtype_bytes(dtype),
         .result_bytes = dtype_bytes((enum dtype)out->dtype),
         .speed = as_fast ? 1 : profile_value(profile, PROFILE_GEMM_UNALIGNED),
     };

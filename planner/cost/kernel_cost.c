@@ -45,7 +45,7 @@ enum cost_class kernel_class(const struct kernel *kernel)
 {
     const enum work_kind work = (enum work_kind)kernel->work;
     if (work_is_matmul(work) || work_is_grouped_matmul(work) || work == WORK_CONVOLUTION ||
-        is_cut(kernel))
+        work == WORK_INT8_MM_NT || is_cut(kernel))
         return COST_GEMM;
     return is_attention(kernel) ? COST_ATTENTION : COST_MEMORY;
 }

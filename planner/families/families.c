@@ -115,6 +115,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     lora.apart = job->apart;
     lora_begin(graph, &lora);
     graph->bits4 = job->bits4;
+    graph->bits8 = job->bits8;
     graph->liger = liger;
     graph->own_init = job->own_init;
     graph->multiprocessors = job->multiprocessors;

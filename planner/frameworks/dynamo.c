@@ -54,8 +54,10 @@ static const char *dropout_reason(const struct import *im)
 
 static const char *bits_reason(const struct import *im)
 {
-    return im->settings->job.model.bits4.kind ? "which was not recorded with weights in 4 bits"
-                                              : NULL;
+    const struct model_job *model = &im->settings->job.model;
+    return model->bits4.kind ? "which was not recorded with weights in 4 bits"
+           : model->bits8    ? "which was not recorded with weights in 8 bits"
+                             : NULL;
 }
 
 /* Why the model cannot be planned as one that is compiled whole; NULL: it can. */

@@ -74,8 +74,8 @@ key_reader transformers_read_liger, transformers_read_liger_key;
 
 /* ---- framework_transformers_bits.c ---- */
 
-/* Frozen weights that are quantized: in 4 bits where these are planned; else lists what they are
- * planned in. */
+/* Frozen weights that are quantized: in 4 or 8 bits where these are planned; else lists what they
+ * are planned in. */
 key_reader transformers_read_bits;
 
 #endif

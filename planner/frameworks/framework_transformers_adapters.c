@@ -180,11 +180,12 @@ enum err_code transformers_read_loaded(struct import *im, const struct key_row *
 }
 
 /* Whether adapters stay in the model's dtype where nothing casts them but peft: axolotl's
- * peft_autocast_adapter_dtype; and TRL's, which it casts to bf16 beside weights in 4 bits. */
+ * peft_autocast_adapter_dtype; and TRL's, which it casts to bf16 beside weights in 4 or 8 bits. */
 static bool keeps_dtype(const struct import *im)
 {
     const struct node *casts = import_node(im, "peft_autocast_adapter_dtype");
-    if (transformers_is_trl(im) && im->settings->job.model.bits4.kind)
+    const struct model_job *model = &im->settings->job.model;
+    if (transformers_is_trl(im) && (model->bits4.kind || model->bits8))
         return im->settings->job.strategy.store == DTYPE_BF16;
     return casts && !transformers_is_on(casts) && transformers_is_whole(im) &&
            transformers_half(im);

@@ -5,17 +5,24 @@
  * All give BitsAndBytesConfig the dtype that the model is loaded in for bnb_4bit_compute_dtype, and
  * nf4; axolotl and LLaMA-Factory quantise the scales, too. What else is frozen stays in that dtype,
  * or axolotl casts it back (norms and embeddings, behind peft's prepare_model_for_kbit_training).
- * bnb_4bit_quant_storage is bf16 in axolotl, that dtype in LLaMA-Factory, and TRL's own key. */
+ * bnb_4bit_quant_storage is bf16 in axolotl, that dtype in LLaMA-Factory, and TRL's own key.
+ *
+ * In 8 bits all three ask BitsAndBytesConfig for load_in_8bit and nothing else. */
 #include "frameworks/framework_transformers.h"
 
 #include "model/bits4.h"
+#include "model/bits8.h"
 
 #include <string.h>
 
-static bool is_four(const struct key_row *row, const struct node *node)
+/* How many bits: 4, 8, or 0 of what is neither. */
+static int bits_of(const struct key_row *row, const struct node *node)
 {
-    return row->kind == KEY_BOOL ? strcmp(row->path, "load_in_4bit") == 0
-                                 : node->text && strcmp(node->text, "4") == 0;
+    const bool named = row->kind == KEY_BOOL;
+    const char *text = named ? row->path : node->text ? node->text : "";
+    return strcmp(text, named ? "load_in_4bit" : "4") == 0   ? 4
+           : strcmp(text, named ? "load_in_8bit" : "8") == 0 ? 8
+                                                             : 0;
 }
 
 /* Whether the file's adapters, or an option's, are beside them. */
@@ -65,23 +72,27 @@ static bool is_planned(const struct import *im)
            (strcmp(half, "fp16") == 0 && strcmp(storage, "float16") == 0);
 }
 
-/* Of what weights in 4 bits are not planned; NULL: they are. */
+/* Of what weights in 4 or 8 bits are not planned; NULL: they are. */
 static const char *not_of(struct import *im, const struct key_row *row, const struct node *node)
 {
     const struct node *adapter = import_node(im, "adapter");
     const struct node *method = import_node(im, "quantization_method");
-    if (!is_four(row, node))
+    const int bits = bits_of(row, node);
+    if (!bits)
         return "";
     if (!has_adapters(im))
         return "a model without adapters";
-    if (adapter && adapter->text && strcmp(adapter->text, "lora") == 0)
+    if (bits == 4 && adapter && adapter->text && strcmp(adapter->text, "lora") == 0)
         return "adapter: lora, which has them of transformers' defaults";
     if (method && method->text && strcmp(method->text, "bnb") != 0)
         return "another method than bitsandbytes'";
     const bool hosted = im->settings->job.strategy.offload;
-    return is_planned(im) ? import_of_model(im, bits4_unplanned)
-                          : import_text(im, "%s%s", system_name(im->settings->job.strategy.system),
-                                        hosted ? " with offloading" : "");
+    if (bits == 8 && transformers_is_whole(im))
+        return import_of_model(im, bits8_unplanned);
+    return is_planned(im) && bits == 4
+               ? import_of_model(im, bits4_unplanned)
+               : import_text(im, "%s%s", system_name(im->settings->job.strategy.system),
+                             hosted ? " with offloading" : "");
 }
 
 static enum err_code list_as_planned(struct import *im, const struct key_row *row,
@@ -102,6 +113,27 @@ static enum err_code list_as_planned(struct import *im, const struct key_row *ro
     return ERR_OK;
 }
 
+/* TRL casts adapters beside them to bf16. */
+static enum err_code set_adapters(struct import *im, const struct key_row *row,
+                                  const struct node *node, struct err *err)
+{
+    const char *half = transformers_half(im);
+    if (!transformers_is_trl(im))
+        return ERR_OK;
+    if (half && strcmp(half, "bf16") == 0)
+        return import_set(im, "store-dtype", "bf16", row, node, err);
+    import_list(im, node, row->path,
+                "TRL casts adapters beside such weights to bf16: planned in fp32");
+    return ERR_OK;
+}
+
+static enum err_code set_bits8(struct import *im, const struct key_row *row,
+                               const struct node *node, struct err *err)
+{
+    TRY(import_set(im, "load-in-8bit", "on", row, node, err));
+    return set_adapters(im, row, node, err);
+}
+
 static enum err_code set_bits4(struct import *im, const struct key_row *row,
                                const struct node *node, struct err *err)
 {
@@ -116,13 +148,7 @@ static enum err_code set_bits4(struct import *im, const struct key_row *row,
     TRY(import_set(im, "bnb-double-quant", on ? "on" : "off", row, node, err));
     TRY(import_set(im, "bnb-compute-dtype", half ? half : "fp32", row, node, err));
     TRY(import_set(im, "bnb-quant-storage", storage_of(im), row, node, err));
-    if (!transformers_is_trl(im))
-        return ERR_OK;
-    if (half && strcmp(half, "bf16") == 0)
-        return import_set(im, "store-dtype", "bf16", row, node, err);
-    import_list(im, node, row->path,
-                "TRL casts adapters beside such weights to bf16: planned in fp32");
-    return ERR_OK;
+    return set_adapters(im, row, node, err);
 }
 
 enum err_code transformers_read_bits(struct import *im, const struct key_row *row,
@@ -135,5 +161,7 @@ enum err_code transformers_read_bits(struct import *im, const struct key_row *ro
         return ERR_OK;
     }
     const char *of = not_of(im, row, node);
-    return of ? list_as_planned(im, row, node, of) : set_bits4(im, row, node, err);
+    if (of)
+        return list_as_planned(im, row, node, of);
+    return bits_of(row, node) == 8 ? set_bits8(im, row, node, err) : set_bits4(im, row, node, err);
 }

@@ -108,8 +108,8 @@ struct graph_param {
                            low-rank adapter, A (r, in) and B (out, r); GRAPH_NONE: it has none */
     uint32_t scale;     /* gathered in float8: the tensor of its scale, a buffer; GRAPH_NONE: it is
                            not */
-    uint32_t scales[2]; /* stored in 4 bits: tensors, buffers, of its scales and of the scales of
-                           these; GRAPH_NONE: there are none */
+    uint32_t scales[2]; /* stored in 4 or 8 bits: tensors, buffers, of its scales and of the scales
+                           of these; GRAPH_NONE: there are none */
     struct shape whole; /* likewise: (out, in) of what it stands for */
     uint32_t packed;    /* likewise: how many numbers of that are in each of its own */
     bool own_dtype;     /* stored in its tensor's dtype, whatever the others are */
@@ -310,6 +310,7 @@ struct graph {
     bool all_frozen; /* while building: parameters declared now are not trained */
     struct graph_lora lora;
     struct graph_bits4 bits4;
+    bool bits8; /* linear layers whose weights are stored in 8 bits (model/bits8.h) */
     struct graph_liger liger;
     bool bits4_table; /* what tables of scales are copied from has been declared */
     bool views;       /* parameters are views of something larger: autocast keeps no cast of them */
@@ -347,6 +348,8 @@ uint32_t graph_param(struct graph *graph, enum param_role role, struct shape sha
 /* The same of a frozen weight (out, in) that is stored in 4 bits, with its scales, by graph->bits4;
  * and of a frozen parameter in a dtype of its own. */
 uint32_t graph_packed(struct graph *graph, uint32_t out, uint32_t in, const char *name);
+/* The same in 8 bits, with a scale of each row. */
+uint32_t graph_in_8bit(struct graph *graph, uint32_t out, uint32_t in, const char *name);
 void graph_own_dtype(struct graph *graph, uint32_t tensor, enum dtype dtype);
 /* The parameter that a tensor is; NULL: it is none. */
 const struct graph_param *graph_param_of(const struct graph *graph, uint32_t tensor);

@@ -17,6 +17,7 @@
     X(CONV1D, conv1d, LOWER)                                                                       \
     X(FLOAT8_LINEAR, float8_linear, NONE)                                                          \
     X(LINEAR_4BIT, linear_4bit, NONE)                                                              \
+    X(LINEAR_8BIT, linear_8bit, NONE)                                                              \
     X(ADD, add, NONE)                                                                              \
     X(ADD_TO, add_to, NONE)                                                                        \
     X(SUB, sub, NONE)                                                                              \
@@ -126,6 +127,8 @@ uint32_t op_linear_4bit(struct graph *graph, uint32_t x, uint32_t weight, uint32
 /* The last of that weight: where what comes back to it is transposed, its product is one for each
  * sequence. Of another weight: nothing. */
 void op_4bit_across(struct graph *graph, uint32_t weight);
+/* The same of a weight in 8 bits (graph_in_8bit), as bitsandbytes' MatMul8bitLt computes it. */
+uint32_t op_linear_8bit(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias);
 /* Rows of weight (v, h) by ids (…): (…, h). */
 uint32_t op_embedding(struct graph *graph, uint32_t ids, uint32_t weight);
 /* Of what that returned: the row of this id gets no gradient; 0 is none, 1 the first. */

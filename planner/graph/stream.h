@@ -34,6 +34,7 @@ enum step_kind {
                            forward began */
     STEP_FINAL,         /* autograd's final callback */
     STEP_MARK,          /* arg: enum stream_mark */
+    STEP_READ,          /* the host waits for what the last kernel computed, and reads it */
     /* With tape_options.call_hooks: every module, down to the smallest (calls.h); arg: call */
     STEP_CALL_FORWARD,    /* before its forward */
     STEP_RETURN_FORWARD,  /* behind it; not where recomputation stops in it */

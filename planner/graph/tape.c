@@ -164,6 +164,7 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
         .part = xcalloc(graph->tensor_count + 1, sizeof(struct slice)),
         .param_uses = xcalloc(graph->param_count + 1, sizeof(uint16_t)),
         .node_holds = xcalloc(graph->op_count + 1, 1),
+        .nodes = tape_nodes_new(graph),
         .handed = xcalloc(graph->storage_count + 1, 1),
         .handed_by = xcalloc(graph->op_count + 1, 1),
         .op_region = none_array(graph->op_count),
@@ -204,6 +205,7 @@ struct stream *tape_close(struct tape *tape)
     free(tape->part);
     free(tape->param_uses);
     free(tape->node_holds);
+    tape_nodes_free(tape->nodes);
     free(tape->handed);
     free(tape->handed_by);
     free(tape->held);

@@ -582,5 +582,6 @@ void tape_end_backward(struct tape *tape)
     if (graph->outputs_kept == OUTPUTS_UNTIL_BACKWARD)
         for (uint32_t i = 0; i < graph->output_count; i++)
             tape_drop(tape, graph->tensors[graph->outputs[i]].storage);
+    tape_nodes_end(tape);
     tape_step(tape, STEP_MARK, STREAM_AFTER_BACKWARD);
 }

@@ -58,12 +58,23 @@ static enum err_code count_kept_calls(struct count *c)
     return ERR_OK;
 }
 
+static enum err_code count_context(struct count *c, uint32_t op)
+{
+    for (int again = 0; again <= 1; again++) {
+        const uint32_t buffer = tape_node_keeps(c->tape, op, again);
+        if (buffer != NO_BUFFER)
+            TRY(count_holder(c, buffer, "the context of op", op));
+    }
+    return ERR_OK;
+}
+
 static enum err_code count_nodes(struct count *c)
 {
     const struct tape *tape = c->tape;
     struct err *err = c->err;
     for (uint32_t op = 0; op < tape->graph->op_count; op++) {
         uint32_t saved[SAVED_MOST];
+        TRY(count_context(c, op));
         if (!tape->node_holds[op])
             continue;
         if (tape->op_region[op] != GRAPH_NONE && !tape->regions[tape->op_region[op]].recomputed)

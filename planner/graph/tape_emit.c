@@ -63,6 +63,7 @@ void tape_drop(struct tape *tape, uint32_t storage)
         if (tape->keeping[storage])
             tape_release(tape, tape->where[tape->graph->storages[storage].keeps]);
         tape->keeping[storage] = 0;
+        tape_name_goes(tape, storage);
         tape_release(tape, tape->where[storage]);
     }
 }
@@ -389,6 +390,11 @@ struct operand tape_call(struct tape *tape, enum work_kind work, enum aten aten,
     tape_lay_out_like(tape, work, ins, in, &out);
     tape_kernel(tape, work, aten, flops, ins, in, 1, &out);
     return out;
+}
+
+void tape_host_reads(struct tape *tape)
+{
+    tape_step(tape, STEP_READ, 0);
 }
 
 void tape_death(struct tape *tape, struct operand transient)

@@ -214,6 +214,7 @@ void tape_op(struct tape *tape, uint32_t index, bool holding)
     else if (birth_outputs(tape, index) || op_class(op)->in_place)
         run_kernel(tape, op);
     tape->in_op = false;
+    tape_node_made(tape, index);
     if (holding)
         tape_save(tape, index);
     if (holding)

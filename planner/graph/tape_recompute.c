@@ -278,6 +278,7 @@ void tape_recompute(struct tape *tape, struct region *region)
     tape->open = open;
     unwind(tape, region, end, early);
     tape_after_handing(tape, region);
+    tape_nodes_end(tape);
     tape->recomputing = false;
     tape->current_op = op_now;
 }

@@ -5,6 +5,7 @@
  *     tape_recompute.c    checkpointed regions: what they hold, and running them again
  *     tape_op.c           runs an op of the script
  *     tape_handed.c       what blocks hand on to others
+ *     tape_nodes.c        how long nodes live, and what their contexts have
  *     tape_calls.c        where modules are called
  *     (op_table.c, ops_*.c: what each op saves and does)
  *     tape_emit.c         births, kernels, deaths
@@ -14,6 +15,7 @@
  *
  *     Python              `python`, one for each storage that a name refers to
  *     a node              `node_holds`: what its op saves, from when it ran until its node has
+ *     a node's context    `nodes`, as long as the node lives (tape_nodes.c)
  *     a dead node         `keeping`, by the storage that it goes with (graph_keeps)
  *     a gradient slot     `slot`, by the root tensor; a buffer passed on is in several
  *     the selective cache `cached`, from forward until recomputation takes it over
@@ -103,9 +105,10 @@ struct tape {
     struct slice *part;   /* (tensors) where in that buffer it is */
     uint16_t *param_uses; /* (params) gradients still to come */
     uint8_t *node_holds;  /* (ops) whether its node holds what it saves */
-    uint8_t *handed;      /* (storages) in the dictionary of checkpointed blocks */
-    uint8_t *handed_by;   /* (ops) 1 + the last of what is handed on that holds its node; 0 */
-    struct held *held;    /* (held_count) what these nodes hold, op by op */
+    struct tape_nodes *nodes; /* NULL: no context has anything */
+    uint8_t *handed;          /* (storages) in the dictionary of checkpointed blocks */
+    uint8_t *handed_by;       /* (ops) 1 + the last of what is handed on that holds its node; 0 */
+    struct held *held;        /* (held_count) what these nodes hold, op by op */
     uint32_t held_count, held_cap;
     uint32_t before[HANDED_MOST][HANDED_PAIR]; /* buffers that a region which runs again has yet to
                                                   put others in the place of; NO_BUFFER */
@@ -205,6 +208,21 @@ void tape_hand_on(struct tape *tape, uint32_t op);
 void tape_after_handing(struct tape *tape, const struct region *region);
 /* Of the last region's frame the dictionary goes, with all that is in it. */
 void tape_release_handed(struct tape *tape);
+
+/* ---- tape_nodes.c ---- */
+
+/* NULL where no node of the graph keeps anything in its context: all else is nothing then. */
+struct tape_nodes *tape_nodes_new(const struct graph *graph);
+void tape_nodes_free(struct tape_nodes *nodes);
+/* An op has run whose node autograd has made. */
+void tape_node_made(struct tape *tape, uint32_t op);
+/* Python's name of a storage goes. */
+void tape_name_goes(struct tape *tape, uint32_t storage);
+/* A region has run again, or backward is over: no node is left. */
+void tape_nodes_end(struct tape *tape);
+/* The buffer that the context of an op's node has, of that of a region that runs again; or
+ * NO_BUFFER. */
+uint32_t tape_node_keeps(const struct tape *tape, uint32_t op, bool again);
 
 /* ---- tape_backward.c ---- */
 

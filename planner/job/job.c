@@ -5,6 +5,7 @@
 #include "families/families.h"
 #include "job/recorded_under.h"
 #include "model/bits4.h"
+#include "model/bits8.h"
 #include "model/lora.h"
 
 #include <assert.h>
@@ -417,6 +418,34 @@ static enum err_code check_bits4_gathered(const struct job *job, struct err *err
         options);
 }
 
+/* Of weights in 8 bits likewise. */
+static enum err_code check_bits8(const struct job *job, struct err *err)
+{
+    const struct model_job *m = &job->model;
+    if (!m->bits8)
+        return ERR_OK;
+    if (m->bits4.kind != BITS4_NOT)
+        return err_set(err, ERR_INVALID,
+                       "--load-in-8bit with --load-in-4bit: weights are in one of them");
+    if (!m->lora)
+        return err_set(err, ERR_INVALID,
+                       "--load-in-8bit: weights in 8 bits are not trained; adapters beside them "
+                       "are (--lora)");
+    const struct strategy *s = &job->strategy;
+    const char *what = m->float8                       ? "--float8"
+                       : job_tape(job).compiled        ? "--compile"
+                       : s->columns                    ? "--placement columns"
+                       : s->ignore                     ? "--ignore"
+                       : m->outputs_kept               ? "--keep-outputs"
+                       : bits8_unplanned(&job->config) ? bits8_unplanned(&job->config)
+                                                       : NULL;
+    return what ? err_set(err, ERR_UNSUPPORTED,
+                          "--load-in-8bit with %s: what runs then was not recorded, and is not "
+                          "planned",
+                          what)
+                : ERR_OK;
+}
+
 /* Of weights in 4 bits what was recorded. */
 static enum err_code check_bits4(const struct job *job, struct err *err)
 {
@@ -502,6 +531,7 @@ enum err_code job_check(const struct job *job, struct err *err)
     if (job->model.lora_dropout > 0 && !job->model.lora)
         return err_set(err, ERR_INVALID, "--lora-dropout: of adapters, which --lora adds");
     TRY(check_bits4(job, err));
+    TRY(check_bits8(job, err));
     TRY(check_float8(job, err));
     TRY(check_attention(job, err));
     TRY(check_compiled(job, err));

@@ -84,6 +84,11 @@ static bool has_bits4(const struct job *job)
     return job->model.bits4.kind != BITS4_NOT;
 }
 
+static bool has_bits8(const struct job *job)
+{
+    return job->model.bits8;
+}
+
 static bool parts(const struct job *job)
 {
     return job->strategy.units == UNITS_TRAINED;
@@ -132,6 +137,7 @@ static const struct recorded_under rows[] = {
     {"--lora", 14, 15, adapts, false, "lora_events.jsonl"},
     {"--frozen-dtype", 14, 14, mixes, false, "frozen_events.jsonl"},
     {"--load-in-4bit", 14, 14, has_bits4, false, "bits4_events.jsonl"},
+    {"--load-in-8bit", 14, 14, has_bits8, false, "bits8_events.jsonl"},
     {"--units peft", 14, 14, parts, false, "frozen_events.jsonl"},
     {"--attention in single ops", 14, 15, composes_attention, true, "attention_events.jsonl"},
     {"--experts-replicate", 14, 15, replicates_experts, false, "experts_events.jsonl"},

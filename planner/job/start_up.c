@@ -148,6 +148,7 @@ static enum err_code check(const struct job *job, const struct plan *plan, struc
     const char *with = s->offload && s->system == SYSTEM_FSDP1 && whole
                            ? "with --offload cpu where fsdp1 shards nothing"
                        : job->model.bits4.kind ? "with --load-in-4bit"
+                       : job->model.bits8      ? "with --load-in-8bit"
                        : s->ignore             ? "with --ignore"
                        : s->experts_replicate  ? "with --experts-replicate"
                        : s->columns            ? "for parameters sharded by columns"

@@ -267,6 +267,9 @@ static void run_step(struct lowering *low, struct stream_step step)
         call(low, system->final);
         low->depth = 0;
         break;
+    case STEP_READ:
+        emit_sync(low, LANE_HOST, LANE_COMPUTE);
+        break;
     case STEP_CALL_FORWARD:
     case STEP_RETURN_FORWARD:
     case STEP_CALL_BACKWARD:

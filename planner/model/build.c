@@ -2,6 +2,7 @@
 #include "model/build.h"
 
 #include "model/bits4.h"
+#include "model/bits8.h"
 #include "model/lora.h"
 
 #include <assert.h>
@@ -59,6 +60,8 @@ static struct linear build_layer(struct graph *graph, const char *prefix, const 
     struct linear linear;
     if (bits4_wants(graph))
         linear.weight = bits4_declare(graph, prefix, base, out, in, biased, &linear.bias);
+    else if (bits8_wants(graph))
+        linear.weight = bits8_declare(graph, prefix, base, out, in, biased, &linear.bias);
     else
         linear = build_weights(graph, prefix, base, shape, biased ? out : 0);
     if (adapted)
@@ -128,7 +131,8 @@ uint32_t apply_linear(struct graph *graph, uint32_t x, struct linear linear)
 {
     x = lora_input(graph, linear.weight, x);
     const uint32_t y =
-        bits4_is(graph, linear.weight)    ? bits4_apply(graph, x, linear.weight, linear.bias)
+        bits8_is(graph, linear.weight)    ? bits8_apply(graph, x, linear.weight, linear.bias)
+        : bits4_is(graph, linear.weight)  ? bits4_apply(graph, x, linear.weight, linear.bias)
         : is_float8(graph, linear.weight) ? op_float8_linear(graph, x, linear.weight, linear.bias)
                                           : op_linear(graph, x, linear.weight, linear.bias);
     return lora_apply(graph, linear.weight, x, y);
@@ -137,8 +141,10 @@ uint32_t apply_linear(struct graph *graph, uint32_t x, struct linear linear)
 uint32_t apply_conv1d(struct graph *graph, uint32_t x, struct linear conv)
 {
     x = lora_input(graph, conv.weight, x);
-    const uint32_t y = bits4_is(graph, conv.weight) ? bits4_apply(graph, x, conv.weight, conv.bias)
-                                                    : op_conv1d(graph, x, conv.weight, conv.bias);
+    const uint32_t y = bits8_is(graph, conv.weight) ? bits8_apply(graph, x, conv.weight, conv.bias)
+                       : bits4_is(graph, conv.weight)
+                           ? bits4_apply(graph, x, conv.weight, conv.bias)
+                           : op_conv1d(graph, x, conv.weight, conv.bias);
     return lora_apply(graph, conv.weight, x, y);
 }
 

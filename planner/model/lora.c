@@ -4,6 +4,7 @@
 #include "base/pattern.h"
 #include "graph/ops.h"
 #include "model/bits4.h"
+#include "model/bits8.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -132,15 +133,22 @@ static uint32_t called_as(struct graph *graph, uint32_t adapter, uint32_t before
     return result;
 }
 
-/* Beside a weight in 4 bits: y is copied first, and dtypes are left to autocast where that is on.
- */
-static uint32_t apply_packed(struct graph *graph, uint32_t adapter, uint32_t x, uint32_t y)
+static uint32_t copied(struct graph *graph, uint32_t adapter, uint32_t y)
 {
-    const enum dtype asked = dtype_of(graph, graph->params[adapter].tensor);
-    const bool casts = !graph->autocast.on;
     const uint32_t copy = called_as(graph, adapter, y, op_unary(graph, OP_CLONE, y));
     graph->ops[graph->op_count - 1].work = WORK_COPY; /* in the order that it has */
     graph_drop(graph, y);
+    return copy;
+}
+
+/* Beside a weight in 4 or 8 bits: dtypes are left to autocast where that is on. Of 4 bits y is
+ * copied first. */
+static uint32_t apply_packed(struct graph *graph, uint32_t weight, uint32_t adapter, uint32_t x,
+                             uint32_t y)
+{
+    const enum dtype asked = dtype_of(graph, graph->params[adapter].tensor);
+    const bool casts = !graph->autocast.on;
+    const uint32_t copy = bits8_is(graph, weight) ? y : copied(graph, adapter, y);
     const uint32_t cast = casts ? called_as(graph, adapter, x, op_to(graph, x, asked)) : x;
     if (cast != x)
         graph_dies_before(graph, cast, copy);
@@ -164,7 +172,7 @@ uint32_t lora_apply(struct graph *graph, uint32_t weight, uint32_t x, uint32_t y
     if (adapter == GRAPH_NONE)
         return y;
     if (bits4_is(graph, weight))
-        return apply_packed(graph, adapter, x, y);
+        return apply_packed(graph, weight, adapter, x, y);
     const uint64_t apart = graph->lora.apart_from;
     const bool shard = apart && shape_elements(&graph->params[adapter].shape) >= apart;
     const enum dtype asked =

@@ -188,6 +188,9 @@ enum { DEQUANTIZED_TOKENS = 1536 };
 static const char *approximated(const struct job *job)
 {
     const uint64_t tokens = (uint64_t)job->model.batch * job->model.seq;
+    if (job->model.bits8)
+        return "which columns of a layer's input have numbers of 6 and more is data, and planned "
+               "is none: bitsandbytes multiplies each in 16 bits besides, and keeps it";
     return job->model.bits4.kind && tokens <= DEQUANTIZED_TOKENS
                ? "of 1,536 tokens and fewer bitsandbytes may multiply by packed weights in "
                  "forward, as "
@@ -401,6 +404,8 @@ static void print_title(FILE *file, const struct style *s, const struct settings
                 job->model.bits4.kind == BITS4_NF4 ? "nf4" : "fp4",
                 job->model.bits4.twice ? ", double quantization" : "",
                 dtype_brief(job->model.bits4.compute));
+    if (job->model.bits8)
+        fprintf(file, ", linear layers in 8 bits");
     fprintf(file, "%s\n", job->model.autocast ? ", forward under autocast (bf16)" : "");
     print_assumed(file, s, settings, job);
     fputc('\n', file);

@@ -7,9 +7,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#define EIGHT_BITS                                                                                 \
-    "weights in 8 bits are not planned; --lora with --load-in-4bit plans adapters beside weights " \
-    "of 4 bits, with --frozen-dtype of 16"
 #define NOT_PLANNED(kind) kind " is not planned: --gpus are those that share the data"
 
 static const struct {
@@ -68,7 +65,7 @@ static const struct {
      "on or off"},
     {{"bnb-4bit-compute-dtype"}, "bnb-compute-dtype", "what linear layers of 4 bits compute in"},
     {{"bnb-4bit-quant-storage"}, "bnb-quant-storage", "what weights of 4 bits are packed in"},
-    {{"load-in-8bit"}, NULL, EIGHT_BITS},
+    {{"int8", "llm-int8", "load-in-8-bit"}, "load-in-8bit", "on, under the adapters of --lora"},
     {{"tensor-model-parallel-size", "tensor-parallel", "tensor-parallel-degree",
       "tensor-parallel-size", "tp", "tp-size"},
      NULL,

@@ -301,6 +301,14 @@ static const struct setting rows[] = {
      .commands = FOR_JOB, .systems = WHOLE | SYSTEM(FSDP2),
      .lacks = "is not planned with weights in 4 bits, of which no recording is there",
      .lacking = SYSTEM(FSDP1) | ZERO, .numerics = true},
+    {.name = "load-in-8bit", .group = GROUP_STRATEGY, .arg = "WHETHER",
+     .help = "Frozen weights of linear layers, all but the head, in 8 bits of bitsandbytes "
+             "(LLM.int8()), beside --lora's adapters: load_in_8bit of BitsAndBytesConfig",
+     .brief = "frozen weights in bitsandbytes' int8", .initial = "off",
+     .field = FIELD(job.model.bits8), .words = OFF_ON, .commands = FOR_JOB, .systems = WHOLE,
+     .lacks = "is not planned with weights in 8 bits: a sharded weight has nothing of what "
+              "Linear8bitLt asks its own for (\"'Parameter' object has no attribute 'CB'\")",
+     .lacking = FSDP | ZERO, .numerics = true},
     {.name = "bnb-double-quant", .group = GROUP_STRATEGY, .arg = "WHETHER",
      .help = "bnb_4bit_use_double_quant: the scales of --load-in-4bit are quantised to 8 bits, "
              "too", .initial = "off", .field = FIELD(job.model.bits4.twice), .words = OFF_ON,

@@ -30,8 +30,20 @@ static void what_is_planned_is_said(void **state)
     shardplan_says(0, FEWEST, "fit " BITS4 " --seq 1536");
     shardplan_says(2, "fsdp1 is not planned with weights in 4 bits",
                    "fit llama-3.2-1b --strategy fsdp1 --lora 16 --load-in-4bit nf4");
-    shardplan_says(2, "--lora with --load-in-4bit plans adapters beside weights of 4 bits",
-                   "fit " JOB " --load-in-8bit");
+}
+
+/* Of one GPU and DDP alone; what of it is data is said. */
+static void weights_in_8_bits_are_planned_so(void **state)
+{
+    (void)state;
+    shardplan_says(0, "linear layers in 8 bits", "fit " JOB " --load-in-8bit on --seq 512");
+    shardplan_says(0, "numbers of 6 and more is data", "fit " JOB " --load-in-8bit on --seq 512");
+    shardplan_says(2, "fsdp2 is not planned with weights in 8 bits: a sharded weight has nothing",
+                   "fit llama-3.2-1b --gpus 4 --strategy fsdp2 --lora 16 --load-in-8bit on");
+    shardplan_says(2, "weights are in one of them", "fit " BITS4 " --load-in-8bit on");
+    shardplan_says(0, "linear layers in 8 bits", "plan " JOB " --load-in-8bit on --seq 64 -o %s",
+                   folder);
+    shardplan_says(2, "quantize_rows", "run %s/plan.json", folder);
 }
 
 /* What a refusal says to add is taken, and it plans: whatever of it was given before. */
@@ -123,6 +135,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_planned_is_said),
+        cmocka_unit_test(weights_in_8_bits_are_planned_so),
         cmocka_unit_test(what_a_refusal_adds_is_planned),
         cmocka_unit_test(a_frozen_dtype_may_go_by_its_name),
         cmocka_unit_test(each_weight_is_made_twice),

@@ -14,6 +14,7 @@
 #define FILE_OF_ROWS "tests/data/truth/lora_events.jsonl"
 #define FROZEN "tests/data/truth/frozen_events.jsonl"
 #define BITS4 "tests/data/truth/bits4_events.jsonl"
+#define BITS8 "tests/data/truth/bits8_events.jsonl"
 
 static void adapters_under_fsdp2(void **state)
 {
@@ -57,6 +58,19 @@ static void adapters_of_4_bits_under_ddp(void **state)
 {
     (void)state;
     truth_check_file(BITS4, SYSTEM_DDP, true, truth_read_hf);
+}
+
+/* In 8 bits, whose inputs live as long as the loss. */
+static void adapters_of_8_bits_alone(void **state)
+{
+    (void)state;
+    truth_check_file(BITS8, SYSTEM_SINGLE, true, truth_read_hf);
+}
+
+static void adapters_of_8_bits_under_ddp(void **state)
+{
+    (void)state;
+    truth_check_file(BITS8, SYSTEM_DDP, true, truth_read_hf);
 }
 
 /* In units of their own, as peft's auto_wrap_policy makes them. */
@@ -204,6 +218,22 @@ static void qlora_job(struct job *job, struct model_config *config)
     job->strategy.store = DTYPE_FP32;
 }
 
+/* Bytes that the first forward pass leaves. */
+static uint64_t activations_after_forward(const struct plan *plan)
+{
+    uint64_t live = 0;
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        const struct plan_instruction *in = &plan->instructions[i];
+        if (in->op == PLAN_MARK && in->arg == PLAN_MARK_AFTER_FORWARD)
+            break;
+        if (in->op == PLAN_ALLOC)
+            live += plan->buffers[in->arg].bytes;
+        if (in->op == PLAN_FREE)
+            live -= plan->buffers[in->arg].bytes;
+    }
+    return live;
+}
+
 static void refused(const struct job *job, enum err_code code, const char *says)
 {
     struct err err = {0};
@@ -253,6 +283,60 @@ static void bits4_are_refused_with_reasons(void **state)
     refused(&job, ERR_UNSUPPORTED, "as of 2.14");
 }
 
+static void bits8_are_refused_with_reasons(void **state)
+{
+    (void)state;
+    struct model_config config;
+    struct job job, plain;
+    qlora_job(&plain, &config);
+    plain.model.bits4.kind = BITS4_NOT;
+    plain.model.bits8 = true;
+    assert_int_equal(job_check(&plain, NULL), ERR_OK);
+    job = plain;
+    job.model.lora = NULL;
+    refused(&job, ERR_INVALID, "not trained");
+    job = plain;
+    job.model.bits4.kind = BITS4_FP4;
+    refused(&job, ERR_INVALID, "in one of them");
+    job = plain;
+    job.tape.compiled = COMPILED_BLOCKS;
+    refused(&job, ERR_UNSUPPORTED, "--load-in-8bit with --compile");
+    job = plain;
+    job.model.outputs_kept = OUTPUTS_UNTIL_NEXT;
+    refused(&job, ERR_UNSUPPORTED, "--keep-outputs");
+    job = plain;
+    job.config.experts = 8;
+    refused(&job, ERR_UNSUPPORTED, "a mixture of experts");
+    job = plain;
+    job.config.ffn = 8190;
+    refused(&job, ERR_UNSUPPORTED, "4 does not divide");
+}
+
+/* The input of each layer lives until the loss goes, whether blocks are checkpointed or not: of
+ * llama-3.2-1b in bf16 two of the hidden size, one of all heads and one of the MLP's a layer and
+ * token; but for what the first layer's attention is given, which needs no gradient. */
+static void inputs_in_8_bits_outlive_checkpoints(void **state)
+{
+    uint64_t after_forward[2];
+    const uint64_t inputs = 8ULL * 2 * (16ULL * (3 * 2048 + 8192) - 2048);
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct err err = {0};
+        struct model_config config;
+        struct job job;
+        struct plan *plan = NULL;
+        uint64_t parameters;
+        qlora_job(&job, &config);
+        job.model.bits4.kind = BITS4_NOT;
+        job.model.bits8 = i > 0;
+        job.tape.checkpointing = CHECKPOINTING_FULL;
+        assert_int_equal(job_plan(&job, &plan, &parameters, &err), ERR_OK);
+        after_forward[i] = activations_after_forward(plan);
+        plan_free(plan);
+    }
+    assert_int_equal(after_forward[1] - after_forward[0], inputs);
+}
+
 /* The model has as many parameters in 4 bits as in 16, and its weights are of a quarter of the
  * bytes and what the scales take: of Llama-2-7B 6.5 billion, 0.127 of a bit each (QLoRA, section 3:
  * from 0.5 bits to 0.127). */
@@ -299,7 +383,11 @@ int main(void)
         cmocka_unit_test(adapters_of_16_bits_under_fsdp1),
         cmocka_unit_test(adapters_of_4_bits_alone),
         cmocka_unit_test(adapters_of_4_bits_under_ddp),
+        cmocka_unit_test(adapters_of_8_bits_alone),
+        cmocka_unit_test(adapters_of_8_bits_under_ddp),
         cmocka_unit_test(bits4_are_refused_with_reasons),
+        cmocka_unit_test(bits8_are_refused_with_reasons),
+        cmocka_unit_test(inputs_in_8_bits_outlive_checkpoints),
         cmocka_unit_test(bits4_are_counted_as_they_are),
         cmocka_unit_test(mixtures_are_refused_with_reasons),
         cmocka_unit_test(dropout_is_of_adapters),

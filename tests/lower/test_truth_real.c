@@ -54,6 +54,13 @@ static void events_equal_those_of_computed_steps(void **state)
     events_are_equal(path, 201);
 }
 
+/* Weights in 8 bits, whose MatMul8bitLt gives a view of its product. */
+static void events_equal_those_of_weights_in_8_bits(void **state)
+{
+    (void)state;
+    events_are_equal("tests/data/truth/bits8_real_events.jsonl", 7);
+}
+
 /* Weights in 4 bits, whose MatMul4Bit gives a gradient that others are added to in place. */
 static void events_equal_those_of_weights_in_4_bits(void **state)
 {
@@ -130,6 +137,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_equal_those_of_computed_steps),
         cmocka_unit_test(events_equal_those_of_weights_in_4_bits),
+        cmocka_unit_test(events_equal_those_of_weights_in_8_bits),
         cmocka_unit_test(events_equal_those_of_random_jobs),
         cmocka_unit_test(events_equal_those_of_pictures_among_tokens),
         cmocka_unit_test(events_equal_those_of_other_architectures),

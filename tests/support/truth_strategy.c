@@ -215,14 +215,15 @@ static enum optimizer_kind optimizer_named(const char *name)
                                                     : OPTIMIZER_ADAMW;
 }
 
-/* Weights in 4 bits; `kbit`: what else is frozen was cast to fp32. */
-static void read_bits4(const json_t *s, struct job *job)
+/* Weights in 4 bits, or in 8; `kbit`: what else is frozen was cast to fp32. */
+static void read_bits(const json_t *s, struct job *job)
 {
     const char *kind = truth_text(s, "load_in_4bit", "");
     struct graph_bits4 *bits4 = &job->model.bits4;
     bits4->kind = strcmp(kind, "nf4") == 0   ? BITS4_NF4
                   : strcmp(kind, "fp4") == 0 ? BITS4_FP4
                                              : BITS4_NOT;
+    job->model.bits8 = truth_bool(s, "load_in_8bit", false);
     bits4->twice = truth_bool(s, "double_quant", false);
     bits4->compute = truth_dtype(truth_text(s, "compute_dtype", NULL), DTYPE_FP32);
     bits4->storage = truth_dtype(truth_text(s, "quant_storage", NULL), DTYPE_UINT8);
@@ -292,7 +293,7 @@ void truth_read_strategy(const json_t *row, struct job *job)
         t->frozen_low = true;
         t->store = truth_dtype(truth_text(s, "lora_dtype", NULL), t->store);
     }
-    read_bits4(s, job);
+    read_bits(s, job);
     t->reduce =
         truth_dtype(truth_text(s, "reduce_dtype", NULL), strategy_own_reduce(t, job->model.torch));
     job->model.compute = t->compute;

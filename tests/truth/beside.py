@@ -134,6 +134,8 @@ def options(row, folder):
         yield "bnb-double-quant", "on" if s.get("double_quant") else "off"
         yield "bnb-quant-storage", s.get("quant_storage") or "uint8"
         yield "bnb-compute-dtype", s.get("compute_dtype") or "fp32"
+    if s.get("load_in_8bit"):
+        yield "load-in-8bit", "on"
     for name in ("freeze", "ignore", "lora", "lora_dropout", "autocast", "outputs", "keep_outputs", "offload", "replicate", "loss", "liger"):
         if s.get(name):
             yield name.replace("_", "-"), s[name]

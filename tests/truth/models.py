@@ -486,6 +486,12 @@ def in_4bit(model, s):
                              DTYPES[s.get("quant_storage")] or torch.uint8, s.get("kbit", False))
 
 
+def in_8bit(model, s):
+    """The same with load_in_8bit."""
+    import eight_bits
+    return eight_bits.in_8bit(model, s.get("kbit", False))
+
+
 PREFIX = "base_model.model."     # of the names in a model that peft wraps
 
 
@@ -578,6 +584,8 @@ def make(m, s):
             in_float8(model, s)
         if s.get("load_in_4bit"):
             in_4bit(model, s)
+        if s.get("load_in_8bit"):
+            in_8bit(model, s)
         return (adapted(model, s) if s.get("lora") else model), blocks
     finally:
         torch.set_default_dtype(torch.float32)

@@ -187,6 +187,9 @@ def row_of(config, operators):
     if config["strategy"].get("load_in_4bit") and not LIBRARIES:
         import quantized
         LIBRARIES.append(quantized.on_cpu())
+    if config["strategy"].get("load_in_8bit") and not LIBRARIES:
+        import eight_bits
+        LIBRARIES.append(eight_bits.on_cpu())
 
     class Kind(RealDdp if ddp else RealFsdp2):
         def __init__(self, *args):

@@ -133,6 +133,9 @@ class Whole(Steady):
         if self.s.get("load_in_4bit"):
             import quantized
             quantized.settle(log, model)
+        if self.s.get("load_in_8bit"):
+            import eight_bits
+            eight_bits.settle(log, model)
         super().settle(log, model, getattr(optimizer, "optim", optimizer))
 
 

@@ -204,12 +204,22 @@ def is_of_codes(tensor):
 class Births(TorchDispatchMode):
     """Every storage that an ATen call returns for the first time is a birth."""
 
+    int8 = None     # eight_bits.Kernels, once one of them was called
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if any(issubclass(t, older_torch.WRAPPERS) for t in types):
             return NotImplemented
         if str(func) == "bitsandbytes.gemm_4bit.default":
             import quantized
             return quantized.gemm_4bit(self, *args, **(kwargs or {}))
+        if self.int8 is not None:
+            known, result = self.int8.within(self, func, args, kwargs or {})
+            if known:
+                return result
+        if str(func).startswith("bitsandbytes.int8_"):
+            import eight_bits
+            self.int8 = eight_bits.RUNNING
+            return self.int8.call(self, func, args, kwargs or {})
         if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype == torch.bool:
             return True     # transformers asks whether masks are all ones and sequences not packed
         if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype == torch.int64 and isinstance(args[0], FakeTensor):

@@ -186,6 +186,8 @@ static void print_ddp(struct sums *sums)
     print_file("bits4_events.jsonl",
                "The same of models whose linear layers are in 4 bits of bitsandbytes.", true,
                truth_read_hf, sums);
+    print_file("bits8_events.jsonl", "The same of models whose linear layers are in 8 bits of it.",
+               true, truth_read_hf, sums);
     print_accelerate(sums);
     print_direct(sums);
     print_attention(sums);
