@@ -55,19 +55,6 @@ void tape_release(struct tape *tape, uint32_t buffer)
         tape_step(tape, STEP_DEATH, buffer);
 }
 
-void tape_drop(struct tape *tape, uint32_t storage)
-{
-    if (tape->python[storage]) {
-        assert(tape->where[storage] != NO_BUFFER);
-        tape->python[storage] = 0;
-        if (tape->keeping[storage])
-            tape_release(tape, tape->where[tape->graph->storages[storage].keeps]);
-        tape->keeping[storage] = 0;
-        tape_name_goes(tape, storage);
-        tape_release(tape, tape->where[storage]);
-    }
-}
-
 /* ---- operands ---- */
 
 bool tape_needs(const struct tape *tape, const struct graph_op *op, uint32_t i)

@@ -155,7 +155,8 @@ void tape_node_made(struct tape *tape, uint32_t index)
     tape_hold(tape, node->kept);
 }
 
-void tape_name_goes(struct tape *tape, uint32_t storage)
+/* Python's name of a storage goes. */
+static void name_goes(struct tape *tape, uint32_t storage)
 {
     const int pass = pass_of(tape);
     if (!tape->nodes)
@@ -169,6 +170,19 @@ void tape_name_goes(struct tape *tape, uint32_t storage)
         node->named &= (uint8_t)~bit;
         if (--node->refs == 0)
             die(tape, pass, out / GRAPH_OUTPUTS);
+    }
+}
+
+void tape_drop(struct tape *tape, uint32_t storage)
+{
+    if (tape->python[storage]) {
+        assert(tape->where[storage] != NO_BUFFER);
+        tape->python[storage] = 0;
+        if (tape->keeping[storage])
+            tape_release(tape, tape->where[tape->graph->storages[storage].keeps]);
+        tape->keeping[storage] = 0;
+        name_goes(tape, storage);
+        tape_release(tape, tape->where[storage]);
     }
 }
 

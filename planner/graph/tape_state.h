@@ -164,8 +164,6 @@ void tape_hold(struct tape *tape, uint32_t buffer);
 void tape_release(struct tape *tape, uint32_t buffer);
 /* The gradient that has arrived, as that of a tensor. */
 struct operand tape_grad_as(struct tape *tape, uint32_t tensor);
-/* Python's last name of a storage goes away, if it has one. */
-void tape_drop(struct tape *tape, uint32_t storage);
 
 /* ---- tape_op.c ---- */
 
@@ -216,8 +214,8 @@ struct tape_nodes *tape_nodes_new(const struct graph *graph);
 void tape_nodes_free(struct tape_nodes *nodes);
 /* An op has run whose node autograd has made. */
 void tape_node_made(struct tape *tape, uint32_t op);
-/* Python's name of a storage goes. */
-void tape_name_goes(struct tape *tape, uint32_t storage);
+/* Python's last name of a storage goes away, if it has one. */
+void tape_drop(struct tape *tape, uint32_t storage);
 /* A region has run again, or backward is over: no node is left. */
 void tape_nodes_end(struct tape *tape);
 /* The buffer that the context of an op's node has, of that of a region that runs again; or

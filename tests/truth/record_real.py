@@ -11,7 +11,7 @@ of N ranks (its collectives move nothing), or the real DistributedDataParallel a
 Usage
     record_real.py --config CONFIGS.jsonl --out OUT.jsonl [--only NAME ...] [--operators]
 
-Configurations and rows are record.py's and, for DDP, record_systems.py's (load_in_4bit and what goes with it for FSDP2,
+Configurations and rows are record.py's and, for DDP, record_systems.py's (load_in_8bit; load_in_4bit and what goes with it for FSDP2,
 too: models.in_4bit); a file of their rows is a file of configurations. A row has `parameters`, `torch`, `peak_bytes` (above the start of the step) and
     event_list    +-bytes, and with --operators [+-bytes, phase (fwd, bwd, opt), operator]
 
@@ -74,7 +74,7 @@ def stand_in(name):
 
 
 LIBRARY = torch.library.Library("aten", "IMPL")
-LIBRARIES = []      # of what is made of configurations with load_in_4bit
+LIBRARIES = []      # of what is made of configurations with load_in_4bit or load_in_8bit
 for _name in KERNELS:
     LIBRARY.impl(_name, stand_in(_name), "CPU")
 

@@ -18,7 +18,7 @@ store_fp32 (glob patterns of parameters kept in fp32),
 autocast (bf16: the forward runs under it, with CUDA's lists of operators), outputs (fp32: both that and
 accelerate's cast of what is returned are the model's forward's own, models.prepared), freeze (comma-separated
 glob patterns of parameter names), lora, lora_dropout and lora_dtype (models.adapted), load_in_4bit, double_quant,
-compute_dtype, quant_storage and kbit (models.in_4bit; needs bitsandbytes 0.50.2), code (hf), keep_outputs, loss and liger (as record.py).
+compute_dtype, quant_storage and kbit (models.in_4bit; needs bitsandbytes 0.50.2), load_in_8bit (likewise; models.in_8bit), code (hf), keep_outputs, loss and liger (as record.py).
 ddp: bucket_cap_mb, gradient_as_bucket_view, static_graph, find_unused_parameters, broadcast_buffers,
 comm_hook (allreduce | bf16_compress | fp16_compress), zero_redundancy (plain | bucket_view).
 fsdp1: sharding (FULL_SHARD, ...), replicate, wrap (blocks | titan | none | peft | number), param_dtype,

@@ -1,0 +1,109 @@
+/* test_import_bits.c - weights in few bits, as axolotl, LLaMA-Factory and TRL load them of their
+ * files' keys.
+ *
+ * Expected values are those of the trainers' own sources, written down by hand. */
+#include "tests/frameworks/import_fixture.h"
+
+/* Weights in 4 or 8 bits, with what axolotl's loaders/model.py, LLaMA-Factory's model_args.py and
+ * TRL's trainer/utils.py give BitsAndBytesConfig; and where they are not planned. */
+static void weights_in_few_bits_are_the_trainers_own(void **state)
+{
+    static const struct {
+        const char *text, *holds, *unplanned;
+    } cases[] = {
+        {"base_model: Qwen/Qwen3-8B\nadapter: qlora\nload_in_4bit: true\nbf16: auto\n"
+         "lora_r: 32\nlora_target_linear: true\n",
+         "load-in-4bit nf4, bnb-double-quant on, bnb-compute-dtype bf16, "
+         "frozen-dtype bf16, store-dtype fp32, autocast bf16",
+         NULL},
+        {"base_model: Qwen/Qwen3-8B\nadapter: qlora\nload_in_4bit: true\nbf16: auto\n"
+         "lora_r: 32\nlora_target_linear: true\nbnb_config_kwargs:\n"
+         "  bnb_4bit_use_double_quant: false\n  bnb_4bit_quant_type: fp4\n",
+         "load-in-4bit fp4, bnb-double-quant off", NULL},
+        {"base_model: Qwen/Qwen3-8B\nadapter: qlora\nload_in_4bit: true\nlora_r: 32\n"
+         "lora_target_linear: true\n",
+         "load-in-4bit nf4, bnb-compute-dtype fp32, frozen-dtype store", NULL},
+        {"base_model: Qwen/Qwen3-8B\nadapter: qlora\nload_in_4bit: true\nbf16: true\nlora_r: 32\n"
+         "lora_target_linear: true\nfsdp_version: 2\nfsdp_config:\n"
+         "  reshard_after_forward: true\n",
+         "strategy fsdp2, load-in-4bit nf4, bnb-quant-storage bf16, param-dtype bf16, "
+         "frozen-dtype param",
+         NULL},
+        {"base_model: Qwen/Qwen3-8B\nadapter: qlora\nload_in_4bit: true\nbf16: true\nlora_r: 32\n"
+         "lora_target_linear: true\nfsdp:\n  - full_shard\n  - auto_wrap\nfsdp_config:\n"
+         "  fsdp_use_orig_params: false\n",
+         "strategy fsdp1, frozen-dtype param",
+         "frozen weights in 4 bits, which are not planned of fsdp1: planned in bf16"},
+        {"base_model: Qwen/Qwen3-8B\nadapter: lora\nload_in_4bit: true\nlora_r: 32\n"
+         "bf16: true\nlora_target_linear: true\n",
+         "load-in-4bit none", "adapter: lora"},
+        {"base_model: mistralai/Mixtral-8x7B-v0.1\nadapter: qlora\nload_in_4bit: true\n"
+         "lora_r: 32\nbf16: true\nlora_target_modules: [q_proj, v_proj]\n",
+         "load-in-4bit none, frozen-dtype bf16", "a mixture of experts"},
+        {"model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: lora\n"
+         "quantization_bit: 4\nbf16: true\n",
+         "load-in-4bit nf4, bnb-double-quant on, bnb-compute-dtype bf16, "
+         "frozen-dtype bf16",
+         NULL},
+        {"model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: lora\n"
+         "quantization_bit: 4\ndouble_quantization: false\nquantization_type: fp4\nfp16: true\n",
+         "load-in-4bit fp4, bnb-double-quant off, bnb-compute-dtype fp16, "
+         "bnb-quant-storage fp16",
+         NULL},
+        {"model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: lora\n"
+         "quantization_bit: 8\nbf16: true\n",
+         "load-in-4bit none, load-in-8bit on, frozen-dtype bf16", NULL},
+        {"model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: lora\n"
+         "quantization_bit: 3\nquantization_method: hqq\nbf16: true\n",
+         "load-in-4bit none", "frozen weights in few bits: planned in bf16"},
+        {"base_model: Qwen/Qwen3-8B\nadapter: lora\nload_in_8bit: true\nbf16: auto\n"
+         "lora_r: 32\nlora_target_linear: true\n",
+         "load-in-8bit on, load-in-4bit none, frozen-dtype bf16, store-dtype fp32", NULL},
+        {"base_model: mistralai/Mixtral-8x7B-v0.1\nadapter: lora\nload_in_8bit: true\n"
+         "bf16: true\nlora_r: 32\nlora_target_modules: [q_proj]\n",
+         "load-in-8bit off, frozen-dtype bf16", "a mixture of experts"},
+        {"model_name_or_path: Qwen/Qwen3-8B\nuse_peft: true\nload_in_8bit: true\n"
+         "dtype: bfloat16\n",
+         "load-in-8bit on, lora 16, store-dtype bf16", NULL},
+        {"model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: lora\n"
+         "quantization_bit: 4\nquantization_method: hqq\nbf16: true\n",
+         "load-in-4bit none", "another method"},
+        {"model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: full\n"
+         "quantization_bit: 4\nbf16: true\n",
+         "load-in-4bit none", "a model without adapters"},
+        {"model_name_or_path: Qwen/Qwen3-8B\nuse_peft: true\nload_in_4bit: true\n"
+         "dtype: bfloat16\nuse_bnb_nested_quant: true\n",
+         "load-in-4bit nf4, bnb-double-quant on, bnb-compute-dtype bf16, lora 16, "
+         "lora-dropout 0.05, store-dtype bf16, frozen-dtype store, autocast bf16, seq 1024, "
+         "checkpointing full",
+         NULL},
+        {"model_name_or_path: Qwen/Qwen3-8B\nuse_peft: true\nload_in_4bit: true\nlora_r: 8\n"
+         "gradient_checkpointing: false\nmax_length: 2048\nlora_dropout: 0\n",
+         "load-in-4bit nf4, bnb-double-quant off, bnb-compute-dtype fp32, lora 8, "
+         "lora-dropout 0, store-dtype fp32, frozen-dtype store, autocast bf16, seq 2048, "
+         "checkpointing none",
+         "TRL casts adapters"},
+        {"model_name_or_path: Qwen/Qwen3-8B\nuse_peft: true\ndtype: bfloat16\n",
+         "load-in-4bit none, lora 16, store-dtype fp32, frozen-dtype bf16", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        take_text(&f, SYNTAX_YAML, cases[i].text);
+        expect(&f, cases[i].holds);
+        const char *listed = import_lines(&f.import, NOTE_UNPLANNED);
+        const char *lines = listed ? listed : "nothing is listed";
+        if (cases[i].unplanned ? !strstr(lines, cases[i].unplanned)
+                               : strstr(lines, "4 bits") || strstr(lines, "8 bits"))
+            fail_msg("%s\n%s", cases[i].text, lines);
+        import_free(&f.import);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_in_few_bits_are_the_trainers_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
