@@ -18,6 +18,7 @@ struct graph *graph_new(enum dtype compute, const char *frozen)
         .compute = compute,
         .loss = GRAPH_NONE,
         .loss_holds = GRAPH_NONE,
+        .embedded = GRAPH_NONE,
         .current_module = GRAPH_NONE,
         .frozen = frozen,
     };
@@ -317,10 +318,8 @@ static void need_gradients_of_views(struct graph *graph, const struct graph_op *
         }
 }
 
-void graph_need_gradients(struct graph *graph, const bool *needs)
+static void spread_gradients(struct graph *graph)
 {
-    for (uint32_t p = 0; p < graph->param_count; p++)
-        graph->tensors[graph->params[p].tensor].requires_grad |= needs[p];
     for (uint32_t i = 0; i < graph->op_count; i++) {
         if (graph->ops[i].kind == OP_NO_GRAD)
             continue;
@@ -329,6 +328,32 @@ void graph_need_gradients(struct graph *graph, const bool *needs)
     }
     for (uint32_t t = 0; t < graph->tensor_count; t++)
         graph->tensors[t].requires_grad |= graph->tensors[graph->tensors[t].root].requires_grad;
+}
+
+void graph_need_gradients(struct graph *graph, const bool *needs)
+{
+    for (uint32_t p = 0; p < graph->param_count; p++)
+        graph->tensors[graph->params[p].tensor].requires_grad |= needs[p];
+    spread_gradients(graph);
+}
+
+static uint32_t first_embedding(const struct graph *graph)
+{
+    for (uint32_t i = 0; i < graph->op_count; i++)
+        if (graph->ops[i].kind == OP_EMBEDDING)
+            return graph->ops[i].out[0];
+    return GRAPH_NONE;
+}
+
+void graph_need_input_gradients(struct graph *graph)
+{
+    const uint32_t embedded =
+        graph->embedded == GRAPH_NONE ? first_embedding(graph) : graph->embedded;
+    if (embedded == GRAPH_NONE || graph->tensors[embedded].requires_grad)
+        return;
+    graph->has_leaves = true;
+    graph->tensors[embedded].requires_grad = true;
+    spread_gradients(graph);
 }
 
 /* ---- views ---- */

@@ -135,10 +135,11 @@ enum module_role {
     ROLE_EXPERTS,
     ROLE_INNER
 };
+enum { MODULE_INPUTS = 6 };
 struct graph_module {
     const char *name; /* "layers.0" */
     enum module_role role;
-    uint32_t input[6]; /* tensors its forward is called with; count in `inputs` */
+    uint32_t input[MODULE_INPUTS]; /* tensors its forward is called with; count in `inputs` */
     uint32_t inputs;
     uint32_t output; /* the tensor that its forward returns */
 };
@@ -322,6 +323,9 @@ struct graph {
     enum outputs_kept outputs_kept;
     uint32_t outputs[OUTPUTS_MOST], output_count; /* what is kept, in order; builders say it */
     bool copies_outputs; /* the root's caller gets copies of what it returns: builders make them */
+    uint32_t embedded;   /* what the embedding of the tokens returns, where its builder says; else
+                            GRAPH_NONE: the first lookup's */
+    bool has_leaves;     /* activations that need a gradient though what makes them does not */
     bool casts_inputs;   /* modules that are wrapped cast what they are called with to `compute` */
     bool own_init;       /* parameters start as their code draws them, not with test values */
     struct param_init weights; /* with own_init: what weights hold that are declared next */
@@ -459,6 +463,11 @@ void graph_call_again(struct graph *graph);
 /* Parameters of which needs[i] is true need a gradient, too, trained or not; and so whatever is
  * computed with them. For a graph that is complete. */
 void graph_need_gradients(struct graph *graph, const bool *needs);
+
+/* What the embedding of the tokens returns needs a gradient, and so whatever is computed with it:
+ * transformers' enable_input_require_grads. Where the embedding is not trained it is a leaf. For a
+ * graph that is complete. */
+void graph_need_input_gradients(struct graph *graph);
 
 /* Once all parameters are declared: fills group_order. */
 void graph_list_groups(struct graph *graph);

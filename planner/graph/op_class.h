@@ -38,13 +38,15 @@ struct op_class {
     /* What its function does where that is more than one kernel: it births its outputs, too. NULL:
      * outputs are born in order, and one kernel fills them. */
     void (*forward)(struct tape *tape, const struct graph *graph, const struct graph_op *op);
-    bool in_place;     /* writes its first operand: it runs though it births nothing */
-    bool turns_weight; /* its second operand transposed: its node saves that view */
-    bool is_partial;   /* its backward leaves inputs that need a gradient without: what made them
-                          runs all the same, and lets go of what it saved */
-    bool keeps_input;  /* its context has its first input as an attribute: that lives as long as the
-                          node does (tape_nodes.c) */
-    bool in_python;    /* a torch.autograd.Function: what it saves is packed behind its kernels */
+    uint8_t for_backward; /* 1 + its output that is for backward alone, and is empty where a kernel
+                             runs without grad mode; 0: it has none */
+    bool in_place;        /* writes its first operand: it runs though it births nothing */
+    bool turns_weight;    /* its second operand transposed: its node saves that view */
+    bool is_partial;      /* its backward leaves inputs that need a gradient without: what made them
+                             runs all the same, and lets go of what it saved */
+    bool keeps_input;     /* its context has its first input as an attribute: that lives as long as
+                             the node does (tape_nodes.c) */
+    bool in_python; /* a torch.autograd.Function: what it saves is packed behind its kernels */
 };
 
 #define X(KIND, name, autocast) extern const struct op_class name##_class;

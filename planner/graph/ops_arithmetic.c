@@ -276,12 +276,13 @@ static void div_inplace_forward(struct tape *tape, const struct graph *graph,
                                 const struct graph_op *op)
 {
     (void)graph;
-    const bool copies = op->outs > 1;
+    const bool copies = op->outs > 1 && !tape_is_without_grad(tape);
     const struct operand in[] = {tape_tensor(tape, op->in[0]), tape_tensor(tape, op->in[1])};
     struct operand out[] = {tape_tensor(tape, op->out[0]), {0}};
     if (copies)
         out[1] = tape_birth_output(tape, op, 1);
-    tape_kernel(tape, copies ? WORK_DIV_IN_PLACE : WORK_DIV, ATEN_DIV, -1.0, 2, in, op->outs, out);
+    tape_kernel(tape, copies ? WORK_DIV_IN_PLACE : WORK_DIV, ATEN_DIV, -1.0, 2, in, copies ? 2 : 1,
+                out);
 }
 
 OP_SAVED(div_inplace)

@@ -251,6 +251,7 @@ static uint64_t efficient_attention_scratch(const struct graph *graph, const str
 }
 
 OP_CLASS(efficient_attention) = {
+    .for_backward = 2,
     .label = ATEN_EFFICIENT_ATTENTION,
     .work = WORK_EFFICIENT_ATTENTION,
     .saved = efficient_attention_saved,

@@ -32,6 +32,8 @@ enum step_kind {
     STEP_BACK,          /* likewise: in place of POST_BACKWARD where that is not emitted, or (of
                            recordings) before it. Backward has come back to where the module's
                            forward began */
+    STEP_NESTED,        /* likewise: a backward of the module's own, within backward, has run all
+                           nodes that it led to (tape_options.reentrant) */
     STEP_FINAL,         /* autograd's final callback */
     STEP_MARK,          /* arg: enum stream_mark */
     STEP_READ,          /* the host waits for what the last kernel computed, and reads it */

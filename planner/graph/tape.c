@@ -19,6 +19,12 @@ static bool is_read_again(const struct tape *tape, uint32_t storage)
     return tape->options->scaled_loss && storage == tape->graph->tensors[tape->graph->loss].storage;
 }
 
+/* Checkpoints are wrappers, but that a block calls its own forward by a reentrant one. */
+static bool is_wrapped(const struct tape *tape, uint32_t module)
+{
+    return tape_is_checkpointed(tape, module) && !tape->options->reentrant;
+}
+
 void tape_forward_item(struct tape *tape, struct graph_item item)
 {
     static const enum stream_mark marks[] = {
@@ -39,7 +45,7 @@ void tape_forward_item(struct tape *tape, struct graph_item item)
         break;
     case ITEM_ENTER: /* a strategy's pre-forward runs before checkpoint() sees the inputs */
         tape_step(tape, STEP_PRE_FORWARD, item.arg);
-        tape_enter_module(tape, item.arg, tape_is_checkpointed(tape, item.arg));
+        tape_enter_module(tape, item.arg, is_wrapped(tape, item.arg));
         if (tape_is_checkpointed(tape, item.arg))
             tape_enter_region(tape);
         break;
@@ -47,7 +53,7 @@ void tape_forward_item(struct tape *tape, struct graph_item item)
         if (tape_is_checkpointed(tape, item.arg))
             tape_leave_region(tape);
         tape_step(tape, STEP_POST_FORWARD, item.arg);
-        tape_leave_module(tape, item.arg, tape_is_checkpointed(tape, item.arg));
+        tape_leave_module(tape, item.arg, is_wrapped(tape, item.arg));
         break;
     default:
         if (item.arg == MARK_ROOT_EXIT && tape->calls)
@@ -71,6 +77,11 @@ static bool inputs_require_grad(const struct tape *tape, uint32_t module)
     return false;
 }
 
+static bool is_nested(const struct tape *tape, uint32_t module)
+{
+    return tape->options->reentrant && tape_is_checkpointed(tape, module);
+}
+
 void tape_backward_item(struct tape *tape, struct graph_item item)
 {
     const struct graph *graph = tape->graph;
@@ -86,10 +97,14 @@ void tape_backward_item(struct tape *tape, struct graph_item item)
             tape_step(tape, STEP_MARK, STREAM_BACKWARD_BLOCKS);
         }
         tape_step(tape, STEP_PRE_BACKWARD, item.arg);
-        tape_enter_module(tape, item.arg, tape_is_checkpointed(tape, item.arg));
+        tape_enter_module(tape, item.arg, is_wrapped(tape, item.arg));
+        if (is_nested(tape, item.arg))
+            tape_begin_nested(tape, item.arg);
         break;
     case ITEM_ENTER:
-        tape_leave_module(tape, item.arg, tape_is_checkpointed(tape, item.arg));
+        if (is_nested(tape, item.arg))
+            tape_end_nested(tape, item.arg);
+        tape_leave_module(tape, item.arg, is_wrapped(tape, item.arg));
         tape_step(tape, inputs_require_grad(tape, item.arg) ? STEP_POST_BACKWARD : STEP_BACK,
                   item.arg);
         break;
@@ -156,6 +171,9 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
         .python = xcalloc(graph->storage_count + 1, 1),
         .reached = xcalloc(graph->tensor_count + 1, 1),
         .keeping = xcalloc(graph->storage_count + 1, 1),
+        .leaves = xcalloc(graph->storage_count + 1, 1),
+        .repeats = xcalloc(graph->op_count + 1, 1),
+        .kept_casts = xcalloc(graph->storage_count + 1, 1),
         .cached = xcalloc(graph->storage_count + 1, 1),
         .kept_calls = none_array(graph->op_count * KEPT_MOST),
         .root = none_array(graph->tensor_count),
@@ -172,6 +190,7 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
         .entered = GRAPH_NONE,
         .returning = GRAPH_NONE,
         .seed = NO_BUFFER,
+        .given = NO_BUFFER,
         .divided = NO_BUFFER,
         .scaled = NO_BUFFER,
     };
@@ -197,6 +216,9 @@ struct stream *tape_close(struct tape *tape)
     free(tape->python);
     free(tape->reached);
     free(tape->keeping);
+    free(tape->leaves);
+    free(tape->repeats);
+    free(tape->kept_casts);
     free(tape->cached);
     free(tape->kept_calls);
     free(tape->root);

@@ -431,6 +431,8 @@ void tape_node(struct tape *tape, uint32_t index)
     uint32_t given[GRAPH_OUTPUTS], saved[SAVED_MOST];
     const uint32_t given_count = gradients_given(tape, op, given);
     const bool reached = was_reached(tape, op), empty = given_count == 0;
+    if (!op->requires_grad && !empty && tape_has(tape, op)) /* a leaf's: hooks see it */
+        tape_enter_op(tape, index);
     if (!op->requires_grad || (empty && !reached) || !tape_has(tape, op))
         return;
 
@@ -578,6 +580,8 @@ void tape_end_backward(struct tape *tape)
     release_scaled(tape);
     if (graph->loss_holds != GRAPH_NONE)
         tape_drop(tape, graph->tensors[graph->loss_holds].storage);
+    tape_end_called(tape);
+    tape_end_leaves(tape);
     tape_drop(tape, graph->tensors[graph->loss].storage);
     if (graph->outputs_kept == OUTPUTS_UNTIL_BACKWARD)
         for (uint32_t i = 0; i < graph->output_count; i++)

@@ -42,6 +42,8 @@ static enum err_code count_names(struct count *c)
             TRY(count_holder(c, tape->where[s], "Python's name of storage", s));
         if (tape->keeping[s])
             TRY(count_holder(c, tape->where[tape->graph->storages[s].keeps], "storage", s));
+        if (tape->leaves[s])
+            TRY(count_holder(c, tape->where[s], "the graph, of leaf", s));
         if (tape->cached[s])
             TRY(count_holder(c, tape->where[s], "the selective cache of storage", s));
     }
@@ -97,8 +99,9 @@ static enum err_code count_regions(struct count *c)
         const struct region *region = &tape->regions[r];
         const uint32_t index = tape->graph->items[region->first].arg;
         const struct graph_module *module = &tape->graph->modules[index];
-        for (uint32_t i = 0; region->holds_inputs && i < module->inputs; i++)
-            TRY(count_tensor(c, module->input[i], "the region of module", index));
+        for (uint32_t i = 0; i < module->inputs; i++)
+            if (region->holds_others && i > 0 ? true : region->holds_inputs)
+                TRY(count_tensor(c, module->input[i], "the region of module", index));
     }
     return ERR_OK;
 }
@@ -116,6 +119,11 @@ static enum err_code count_gradients(struct count *c)
         TRY(count_holder(c, tape->divided, "the engine", 0));
         TRY(count_holder(c, tape->scaled, "the engine", 1));
     }
+    for (uint32_t i = 0; tape->given != NO_BUFFER && i < MODULE_INPUTS; i++)
+        if (tape->outside[i].buffer != NO_BUFFER)
+            TRY(count_holder(c, tape->outside[i].buffer, "the outer graph's slot of input", i));
+    if (tape->given != NO_BUFFER)
+        TRY(count_holder(c, tape->given, "the outer node", 0));
     return tape->seed == NO_BUFFER ? ERR_OK : count_holder(c, tape->seed, "backward()", 0);
 }
 

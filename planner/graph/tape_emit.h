@@ -11,6 +11,9 @@ struct tape;
 /* Whether input i of the op wants a gradient. */
 bool tape_needs(const struct tape *tape, const struct graph_op *op, uint32_t i);
 
+/* Whether Python runs forward without grad mode: no op becomes a node. */
+bool tape_is_without_grad(const struct tape *tape);
+
 /* tape_options.own_linear, of a linear layer that calls F.linear: not of one that is written as a
  * product, whose weight is a view. */
 bool tape_own_linear(const struct tape *tape, const struct graph_op *op);

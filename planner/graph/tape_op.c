@@ -79,12 +79,28 @@ static enum aten birth_label(const struct tape *tape, const struct graph_op *op,
     return own == ATEN_ADDMM && is_own_product(tape, op) ? ATEN_MM : own;
 }
 
+/* Whether a storage, as things are, is one that nobody asks for (op_class). */
+static bool is_unasked(const struct tape *tape, const struct graph_op *op, uint32_t storage)
+{
+    const uint32_t output = op_class(op)->for_backward;
+    return output && tape_is_without_grad(tape) &&
+           tape->graph->tensors[op->out[output - 1]].storage == storage;
+}
+
+static struct shape empty(struct shape shape)
+{
+    shape.dim[shape.rank - 1] = 0;
+    return shape;
+}
+
 static void birth_storage(struct tape *tape, const struct graph_op *op, uint32_t storage)
 {
     const struct graph_storage *s = &tape->graph->storages[storage];
+    const bool unasked = is_unasked(tape, op, storage);
     assert(!tape->python[storage]);
     tape->where[storage] =
-        tape_new_buffer(tape, birth_label(tape, op, s), (enum dtype)s->dtype, s->shape, s->bytes);
+        tape_new_buffer(tape, birth_label(tape, op, s), (enum dtype)s->dtype,
+                        unasked ? empty(s->shape) : s->shape, unasked ? 0 : s->bytes);
     tape->python[storage] = 1;
 }
 
@@ -161,8 +177,11 @@ static void run_kernel(struct tape *tape, const struct graph_op *op)
         if (op->in[i] != GRAPH_NONE)
             in[i] = tape_tensor(tape, op->in[i]);
     }
-    for (uint32_t i = 0; i < op->outs; i++)
+    for (uint32_t i = 0; i < op->outs; i++) {
         out[i] = tape_tensor(tape, op->out[i]);
+        if (is_unasked(tape, op, graph->tensors[op->out[i]].storage))
+            out[i].shape = empty(out[i].shape);
+    }
     const enum aten label =
         class->label != ATEN_NONE
             ? class->label
@@ -193,7 +212,8 @@ static void keep(struct tape *tape, const struct graph_op *op)
  * made no node, the tuple of what it would have saved dies from its end. */
 static void drop_hidden(struct tape *tape, const struct graph_op *op)
 {
-    const bool from_end = op_class(op)->in_python && !op->requires_grad;
+    const bool node = op->requires_grad && !tape_is_without_grad(tape);
+    const bool from_end = op_class(op)->in_python && !node;
     for (uint32_t i = 1; i <= op->hidden; i++) {
         const uint32_t out = from_end ? op->outs - op->hidden + i - 1U : op->outs - i;
         tape_drop(tape, tape->graph->tensors[op->out[out]].storage);
@@ -219,6 +239,9 @@ void tape_op(struct tape *tape, uint32_t index, bool holding)
         tape_save(tape, index);
     if (holding)
         keep(tape, op);
+    for (uint32_t i = 0; graph->has_leaves && holding && op->requires_grad && i < op->ins; i++)
+        if (op->in[i] != GRAPH_NONE)
+            tape_hold_leaf(tape, op->in[i]);
     if (tape->kept && !tape->recomputing) {
         const uint32_t count = op_class(op)->keeps_first ? 1 : op->outs;
         for (uint32_t i = 0; i < count; i++) {

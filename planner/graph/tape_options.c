@@ -28,8 +28,10 @@ void tape_options_simplify(struct tape_options *options, uint32_t blocks)
     }
     if (chosen == 0) {
         options->checkpointing = CHECKPOINTING_NONE;
-        options->no_early_stop = false; /* there is nothing to stop */
+        options->reentrant = false;
     }
+    if (chosen == 0 || options->reentrant)
+        options->no_early_stop = false; /* there is nothing to stop, or nothing stops it */
     if (!options->compiled)
         options->whole_graphs = false;
     if (options->compiled)

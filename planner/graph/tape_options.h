@@ -41,6 +41,7 @@ struct tape_options {
     uint64_t bucket_bytes; /* the system's buckets, at which it is; 0: it has none, or nothing is
                               compiled */
     bool no_early_stop;    /* recompute whole blocks (torchtitan), not only up to the last saved */
+    bool reentrant;        /* checkpoints are (tape_reentrant.c) */
     bool call_hooks;  /* the sharding system has hooks on every module (calls.h), and nodes of its
                          own before and behind each */
     bool own_linear;  /* F.linear is an autograd function in Python: the product, and the bias added

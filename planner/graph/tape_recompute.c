@@ -45,7 +45,7 @@ void tape_find_regions(struct tape *tape)
             region = GRAPH_NONE;
         } else if (item.kind == ITEM_OP) {
             uint32_t saved[SAVED_MOST];
-            tape->op_region[item.arg] = region;
+            tape->op_region[item.arg] = tape->options->reentrant ? GRAPH_NONE : region;
             if (region != GRAPH_NONE && tape_saved(tape, &graph->ops[item.arg], saved)) {
                 tape->regions[region].stop = i;
                 tape->regions[region].holders++;
@@ -70,6 +70,9 @@ void tape_enter_region(struct tape *tape)
         if (tape_is_activation(tape, module->input[i]))
             tape_hold(tape, tape_buffer(tape, module->input[i]));
     region->holds_inputs = true;
+    region->holds_others = tape->options->reentrant;
+    for (uint32_t i = 0; tape->options->reentrant && i < module->inputs; i++)
+        tape_hold_leaf(tape, module->input[i]);
     tape->entered = tape->next_region++;
     tape->matmuls = 0;
 }
@@ -95,11 +98,26 @@ static void release_inputs(struct tape *tape, struct region *region)
     const struct graph_module *module = module_of(tape, region);
     const bool first = !torch_does(tape->graph->torch, TORCH_CHECKPOINT_HOLDS_ALL);
     region->holds_inputs = false;
+    if (region->holds_others) {
+        release_input(tape, module->input[0]);
+        return;
+    }
     if (first && module->inputs > 0)
         release_input(tape, module->input[0]);
     tape_release_handed(tape);
     for (uint32_t i = module->inputs; i-- > (first ? 1U : 0U);)
         release_input(tape, module->input[i]);
+}
+
+void tape_end_called(struct tape *tape)
+{
+    for (uint32_t r = tape->region_count; r-- > 0;) {
+        struct region *region = &tape->regions[r];
+        const struct graph_module *module = module_of(tape, region);
+        for (uint32_t i = module->inputs; region->holds_others && i-- > 1;)
+            release_input(tape, module->input[i]);
+        region->holds_others = false;
+    }
 }
 
 /* ---- running it again ---- */
@@ -154,12 +172,12 @@ static void run_items(struct tape *tape, const struct region *region, uint32_t e
     for (uint32_t i = region->first + 1; i <= end; i++) {
         const struct graph_item item = tape->graph->items[i];
         tape_return_before(tape, &item);
-        if (item.kind == ITEM_DROP)
+        if (item.kind == ITEM_DROP && !tape->kept_casts[tape->graph->tensors[item.arg].storage])
             tape_drop(tape, tape->graph->tensors[item.arg].storage);
         if (is_unit_within(tape->graph, item))
             tape_step(tape, item.kind == ITEM_ENTER ? STEP_PRE_FORWARD : STEP_POST_FORWARD,
                       item.arg);
-        if (item.kind != ITEM_OP)
+        if (item.kind != ITEM_OP || tape_repeats(tape, item.arg))
             continue;
         tape_enter_op(tape, item.arg);
         if (early && i == region->stop && saves_inputs_only(tape, item.arg))
@@ -173,9 +191,13 @@ static void run_items(struct tape *tape, const struct region *region, uint32_t e
     tape_return_before(tape, NULL);
 }
 
-/* Whether the op makes the cast of a parameter that autocast keeps while its region lasts. */
-static bool makes_kept_cast(const struct graph *graph, const struct graph_op *op)
+/* Whether the op makes the cast of a parameter, or of another leaf, that autocast keeps while its
+ * region lasts. */
+static bool makes_kept_cast(const struct tape *tape, const struct graph_op *op)
 {
+    const struct graph *graph = tape->graph;
+    if (op->outs == 1 && tape->kept_casts[graph->tensors[op->out[0]].storage])
+        return true;
     if (op->ins == 0 || op->in[0] == GRAPH_NONE || op->outs != 1)
         return false;
     const struct graph_storage *s = &graph->storages[graph->tensors[op->in[0]].storage];
@@ -189,7 +211,7 @@ static void drop_all(struct tape *tape, const struct region *region, uint32_t en
     const struct graph *graph = tape->graph;
     for (uint32_t i = region->first + 1; i <= end; i++)
         if (graph->items[i].kind == ITEM_OP &&
-            makes_kept_cast(graph, &graph->ops[graph->items[i].arg]) == casts)
+            makes_kept_cast(tape, &graph->ops[graph->items[i].arg]) == casts)
             drop_outputs(tape, graph->items[i].arg);
 }
 
@@ -206,7 +228,7 @@ static void drop_results(struct tape *tape, const struct region *region, uint32_
         const struct graph_op *op = &graph->ops[graph->items[i].arg];
         for (uint32_t o = op->outs; o-- > 0;) {
             const uint32_t storage = graph->tensors[op->out[o]].storage;
-            if (storage != first && !tape->handed[storage] && !makes_kept_cast(graph, op))
+            if (storage != first && !tape->handed[storage] && !makes_kept_cast(tape, op))
                 tape_drop(tape, storage);
         }
     }
@@ -223,7 +245,7 @@ static void drop_own_casts(struct tape *tape, const struct region *region)
         const uint32_t storage = graph->tensors[graph->items[i].arg].storage;
         const struct graph_storage *s = &graph->storages[storage];
         if (s->kind == STORAGE_ACTIVATION && graph->ops[s->index].of_autocast &&
-            !makes_kept_cast(graph, &graph->ops[s->index]))
+            !makes_kept_cast(tape, &graph->ops[s->index]))
             drop_name(tape, storage);
     }
 }
@@ -234,6 +256,10 @@ static void drop_own_casts(struct tape *tape, const struct region *region)
 static void unwind(struct tape *tape, const struct region *region, uint32_t end, bool early)
 {
     const struct graph *graph = tape->graph;
+    if (tape->options->reentrant) { /* what it returns is the outer node's */
+        drop_all(tape, region, end, true);
+        return;
+    }
     const struct graph_item stop = graph->items[region->stop];
     const bool raised = early && stop.kind == ITEM_OP;
     /* First the call that raised, whose outputs Python never got; of what it was to change in place
@@ -263,7 +289,7 @@ static void unwind(struct tape *tape, const struct region *region, uint32_t end,
 
 void tape_recompute(struct tape *tape, struct region *region)
 {
-    const bool early = !tape->options->no_early_stop;
+    const bool early = !tape->options->no_early_stop && !tape->options->reentrant;
     const uint32_t op_now = tape->current_op, end = early ? region->stop : region->last - 1;
     assert(!region->recomputed && !tape->recomputing && tape->backward);
     region->recomputed = true;

@@ -3,6 +3,8 @@
  *     tape.c              walks the script forward, then backward
  *     tape_backward.c     runs a node: gradients in, gradients out
  *     tape_recompute.c    checkpointed regions: what they hold, and running them again
+ *     tape_reentrant.c    those that compute backward within backward
+ *     tape_leaves.c       leaves that are no parameters
  *     tape_op.c           runs an op of the script
  *     tape_handed.c       what blocks hand on to others
  *     tape_nodes.c        how long nodes live, and what their contexts have
@@ -19,7 +21,10 @@
  *     a dead node         `keeping`, by the storage that it goes with (graph_keeps)
  *     a gradient slot     `slot`, by the root tensor; a buffer passed on is in several
  *     the selective cache `cached`, from forward until recomputation takes it over
- *     a region            its module's inputs, from entering it until its last node has run
+ *     a region            its module's inputs, from entering it until its last node has run; those
+ *                         of a reentrant one, but the first, until the graph goes
+ *     the graph           leaves (graph_need_input_gradients)
+ *     an outer node       `given`, while a reentrant region's own backward runs
  *     a graph handed on   `handed_by`: what its node holds, once a region ran again
  *     backward()          `seed`, its own list of root gradients
  *     .grad               what a STEP_GRAD gave out: the strategy's, for good
@@ -46,6 +51,7 @@ struct region {           /* one checkpointed module */
     uint32_t stop;        /* item whose packing ends the recomputation early */
     uint32_t holders;     /* nodes that still have saved tensors */
     bool holds_inputs;
+    bool holds_others; /* reentrant: those that it is called with by name, until the graph goes */
     bool recomputed;
 };
 
@@ -77,6 +83,11 @@ struct slice { /* as an operand's offset and pitch: a gradient may be a slice of
                       what PyTorch's function was given */
 };
 
+struct outside { /* of an input of a reentrant region: what the outer graph's slot has */
+    uint32_t buffer;
+    struct slice part;
+};
+
 struct open_calls { /* modules that are called and have not returned, outermost first */
     uint32_t at[CALLS_DEEP], depth;
 };
@@ -96,6 +107,9 @@ struct tape {
     uint8_t *python;      /* (storages) whether Python refers to it */
     uint8_t *reached;     /* (tensors) roots whose node runs, be it without a gradient */
     uint8_t *keeping;     /* (storages) whether what goes with them is held */
+    uint8_t *leaves;      /* (storages) held by the node that a leaf's gradient goes to */
+    uint8_t *repeats;     /* (ops) casts that autocast does not make again (tape_reentrant.c) */
+    uint8_t *kept_casts;  /* (storages) what it has in their place, until its region ends */
     uint8_t *cached;      /* (storages) kept by the selective policy until recomputation */
     uint32_t *kept_calls; /* (ops, KEPT_MOST) likewise, buffers of what calls within ops returned;
                              NO_BUFFER: nothing */
@@ -120,9 +134,11 @@ struct tape {
     uint32_t pending_count;
     uint32_t unasked[GRAPH_OPERANDS]; /* (unasked_count) buffers of gradients that nobody wants */
     uint32_t unasked_count;
-    uint32_t current_op;           /* GRAPH_NONE: none */
-    bool in_op;                    /* its own function runs: kernels have its numbers. The engine's,
-                                      which add gradients up and cast them, have none */
+    uint32_t current_op; /* GRAPH_NONE: none */
+    bool in_op;          /* its own function runs: kernels have its numbers. The engine's,
+                            which add gradients up and cast them, have none */
+    struct outside outside[MODULE_INPUTS]; /* while a reentrant region's own backward runs */
+    uint32_t given; /* ... the gradient of its output, its node's argument; NO_BUFFER: none does */
     uint32_t next_region, entered; /* forward: to come; that we are in, GRAPH_NONE outside */
     bool kept;                     /* the selective policy keeps the current op's outputs */
     uint32_t kept_count;           /* calls within it so far whose results it keeps, too */
@@ -136,7 +152,7 @@ struct tape {
 /* Whether an op is there at all under this tape's options. */
 static inline bool tape_has(const struct tape *tape, const struct graph_op *op)
 {
-    return (!op->of_hook || tape->options->input_nodes) &&
+    return !tape->repeats[op - tape->graph->ops] && (!op->of_hook || tape->options->input_nodes) &&
            (!op->of_call || tape->options->call_hooks);
 }
 
@@ -191,6 +207,24 @@ void tape_leave_region(struct tape *tape);
 void tape_recompute(struct tape *tape, struct region *region);
 /* The last node of a region has run. */
 void tape_end_region(struct tape *tape, struct region *region);
+/* The loss goes, and with it what reentrant ones were called with by name. */
+void tape_end_called(struct tape *tape);
+
+/* ---- tape_reentrant.c ---- */
+
+/* The gradient of such a module's output is there: it runs again, and a backward of its own begins;
+ * which has ended. */
+void tape_begin_nested(struct tape *tape, uint32_t module);
+void tape_end_nested(struct tape *tape, uint32_t module);
+/* ---- tape_leaves.c ---- */
+
+/* In a reentrant region that runs again: an op that does not, for its result is there; whether it
+ * is. */
+bool tape_repeats(struct tape *tape, uint32_t op);
+/* A node that takes the tensor leads to a node of its own, if it is a leaf. */
+void tape_hold_leaf(struct tape *tape, uint32_t tensor);
+/* The loss goes, and with it leaves and their gradients. */
+void tape_end_leaves(struct tape *tape);
 
 /* ---- tape_handed.c ---- */
 

@@ -358,6 +358,7 @@ uint32_t hf_embedded_rows(struct graph *graph, uint32_t tokens, uint32_t table, 
         graph_mark(graph, MARK_FRAME_END);
     }
     graph_call_end(graph);
+    graph->embedded = out;
     return out;
 }
 

@@ -4,6 +4,7 @@
 #include "compile/compile.h"
 #include "families/families.h"
 #include "job/recorded_under.h"
+#include "job/reentrant.h"
 #include "model/bits4.h"
 #include "model/bits8.h"
 #include "model/lora.h"
@@ -87,6 +88,7 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
                          : m->attention == ATTENTION_MATH  ? "--attention math"
                          : m->attention == ATTENTION_EAGER ? "--attention eager"
                          : tape.no_early_stop              ? "--early-stop off"
+                         : reentrant_is_used(job)          ? "--checkpoint-reentrant on"
                                                            : NULL;
     const char *made = recording_info(job->config.recording).torch;
     if (m->torch != 0 && m->torch != TORCH_WHOLE && m->torch != torch_minor(made))
@@ -237,6 +239,17 @@ struct model_job job_model(const struct job *job)
     return model;
 }
 
+/* Frees the graph that it refuses. */
+static enum err_code check_nested(const struct job *job, struct graph **out, struct err *err)
+{
+    const enum err_code rc = reentrant_check_graph(job, *out, err);
+    if (rc != ERR_OK) {
+        graph_free(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
 enum err_code job_graph(const struct job *job, struct graph **out, struct err *err)
 {
     *out = NULL;
@@ -254,7 +267,10 @@ enum err_code job_graph(const struct job *job, struct graph **out, struct err *e
         *out = NULL;
         return rc;
     }
+    if (reentrant_is_used(job))
+        graph_need_input_gradients(*out);
     system_prepare(&job->strategy, *out);
+    TRY(check_nested(job, out, err));
     return check_inner(job, out, err);
 }
 
@@ -526,6 +542,7 @@ enum err_code job_check(const struct job *job, struct err *err)
                        system_name(job->strategy.system), job->strategy.world);
     TRY(check_version(job, err));
     TRY(check_early_stop(job, err));
+    TRY(reentrant_check(job, err));
     if (job->model.autocast && job->strategy.ignore)
         return err_set(err, ERR_UNSUPPORTED, "--ignore with --autocast is not planned");
     if (job->model.lora_dropout > 0 && !job->model.lora)

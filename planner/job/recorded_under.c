@@ -1,6 +1,8 @@
 /* recorded_under.c - see recorded_under.h. */
 #include "job/recorded_under.h"
 
+#include "job/reentrant.h"
+
 static bool is_zero(const struct job *job)
 {
     const enum system_kind system = job->strategy.system;
@@ -139,6 +141,7 @@ static const struct recorded_under rows[] = {
     {"--load-in-4bit", 14, 14, has_bits4, false, "bits4_events.jsonl"},
     {"--load-in-8bit", 14, 14, has_bits8, false, "bits8_events.jsonl"},
     {"--units peft", 14, 14, parts, false, "frozen_events.jsonl"},
+    {"--checkpoint-reentrant", 14, 14, reentrant_is_used, true, "reentrant_events.jsonl"},
     {"--attention in single ops", 14, 15, composes_attention, true, "attention_events.jsonl"},
     {"--experts-replicate", 14, 15, replicates_experts, false, "experts_events.jsonl"},
     {"--ignore", 14, 14, ignores, false, "fsdp2_events.jsonl, fsdp1_events.jsonl"},

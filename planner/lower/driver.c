@@ -261,6 +261,9 @@ static void run_step(struct lowering *low, struct stream_step step)
         call_for(low, system->post_backward, step.arg);
         leave_module(low, step.arg);
         break;
+    case STEP_NESTED:
+        call_for(low, system->nested, step.arg);
+        break;
     case STEP_FINAL:
         low->depth = 0;
         enter_module(low, MODULE_ROOT);

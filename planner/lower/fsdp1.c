@@ -43,6 +43,11 @@ static void begin(struct lowering *low)
     fsdp1_drop_gradients(low);
 }
 
+static bool is_again(const struct fsdp1 *f, uint32_t module)
+{
+    return module != MODULE_ROOT && f->again[module];
+}
+
 static void pre_forward(struct lowering *low, uint32_t module)
 {
     const struct fsdp1 *f = fsdp1_of(low);
@@ -52,7 +57,7 @@ static void pre_forward(struct lowering *low, uint32_t module)
         return;
     if (!handle->prefetched) {
         fsdp1_unshard(low, handle);
-        if (!again) /* no gradient comes back to the views of a forward that runs again */
+        if (again == is_again(f, module)) /* the other forward is none of autograd's */
             fsdp1_make_views(low, handle, module);
     }
     handle->needs_pre_forward = false;
@@ -80,7 +85,7 @@ static void post_forward(struct lowering *low, uint32_t module)
     fsdp1_reshard(low, handle, f->reshards && handle->unit != 0);
     fsdp1_expose_host(low, handle);
     handle->viewed = f->sharded && !f->reshards && low->strategy->use_orig_params;
-    handle->needs_pre_backward = needs_gradient(low, module);
+    handle->needs_pre_backward = needs_gradient(low, module) && (again || !is_again(f, module));
 }
 
 /* ---- backward hooks ---- */
@@ -143,6 +148,21 @@ static void come_back_to(struct lowering *low, uint32_t under)
         if (handle->trained)
             fsdp1_reduce(low, handle);
     }
+}
+
+/* A backward of the module's own runs all that it leads to, wherever the views were made. */
+static void nested(struct lowering *low, uint32_t module)
+{
+    struct fsdp1 *f = low->state;
+    struct handle *handle = fsdp1_handle_at(low, module);
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < f->view_count; i++)
+        if (f->views[i].handle != handle)
+            f->views[left++] = f->views[i];
+    const bool made = left < f->view_count;
+    f->view_count = left;
+    if (made && handle->trained)
+        fsdp1_reduce(low, handle);
 }
 
 /* Whether a module is called with what another unit returned. */
@@ -214,6 +234,7 @@ const struct system system_fsdp1 = {
     .pre_backward = pre_backward,
     .back = come_back_to,
     .post_backward = post_backward,
+    .nested = nested,
     .final = final,
     .update = fsdp1_update,
     .close = fsdp1_zero_grad,

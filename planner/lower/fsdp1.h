@@ -74,6 +74,8 @@ struct fsdp1 {
     uint32_t zero;          /* FullyShardedDataParallel._zero_scalar; NONE: there is none */
     bool in_units;          /* backward has come to the first unit that is not the root */
     struct handle *waiting; /* frozen, to be resharded after the next pre-backward; NULL */
+    bool *again; /* (modules) in a block whose backward is of its own: gradients come to the views
+                    of the forward that runs again, the first being without grad mode */
     struct views *views;
     uint32_t view_count;
     uint32_t *free_events, free_first, free_count; /* the limiter's queue; NONE: has passed */

@@ -12,6 +12,8 @@
 #include "graph/borders.h"
 #include "graph/ops.h"
 
+#include <string.h>
+
 struct handle *fsdp1_handle_at(const struct lowering *low, uint32_t module)
 {
     const struct fsdp1 *f = fsdp1_of(low);
@@ -195,6 +197,44 @@ static enum err_code check_units(const struct strategy *s, const struct graph *g
     return ERR_OK;
 }
 
+static bool is_within(const struct graph *graph, uint32_t module, uint32_t outer)
+{
+    const char *name = graph->modules[outer].name;
+    const size_t length = strlen(name);
+    const char *other = graph->modules[module].name;
+    return strncmp(other, name, length) == 0 && other[length] == '.';
+}
+
+/* A backward of a module's own gives all that it leads to its gradients, the flat parameter whose
+ * views the module has in any case: so that is the module's, and all of it. */
+static enum err_code check_nested(const struct strategy *s, const struct graph *graph,
+                                  const struct wrapping *w, const struct stream *stream,
+                                  struct err *err)
+{
+    for (uint32_t i = 0; i < stream->step_count; i++) {
+        const struct stream_step step = stream->steps[i];
+        if (step.kind != STEP_NESTED)
+            continue;
+        const char *name = graph->modules[step.arg].name;
+        const uint32_t unit = hooked_unit(w, step.arg, true);
+        if (unit == NONE || w->first_module[unit] != w->last_module[unit])
+            return err_set(err, ERR_INVALID,
+                           "--checkpoint-reentrant on: %s is in a unit with others, whose flat "
+                           "parameter would get a gradient of each block's own backward, the "
+                           "first of which frees what others are computed with: fsdp1 fails in "
+                           "most; --units blocks",
+                           name);
+        for (uint32_t u = 1; u < w->units && s->forward_prefetch; u++)
+            if (is_within(graph, w->first_module[u], step.arg))
+                return err_set(err, ERR_UNSUPPORTED,
+                               "--checkpoint-reentrant on with --forward-prefetch: %s, a unit in a "
+                               "checkpointed block, would unshard the next without grad mode, "
+                               "which is not planned; --forward-prefetch 0",
+                               graph->modules[w->first_module[u]].name);
+    }
+    return ERR_OK;
+}
+
 /* CPUOffload(offload_params=True). */
 static enum err_code check_offload(const struct strategy *s, struct err *err)
 {
@@ -227,7 +267,9 @@ enum err_code fsdp1_check(const struct strategy *s, const struct graph *graph,
     if (s->offload)
         TRY(check_offload(s, err));
     choose_units(graph, s, &arena, &w, &borderless);
-    const enum err_code rc = check_units(s, graph, &w, borderless, &arena, err);
+    enum err_code rc = check_units(s, graph, &w, borderless, &arena, err);
+    if (rc == ERR_OK)
+        rc = check_nested(s, graph, &w, stream, err);
     arena_free(&arena);
     return rc;
 }
@@ -481,6 +523,16 @@ static void find_forward_order(struct lowering *low)
     }
 }
 
+static void find_again(struct lowering *low)
+{
+    struct fsdp1 *f = low->state;
+    const struct graph *graph = low->graph;
+    f->again = arena_alloc(&low->scratch, (graph->module_count + 1) * sizeof *f->again);
+    for (uint32_t i = 0; i < low->hook_count; i++)
+        for (uint32_t m = 0; low->hooks[i].kind == STEP_NESTED && m < graph->module_count; m++)
+            f->again[m] |= is_within(graph, m, low->hooks[i].arg);
+}
+
 /* Of each module, the root behind them, the one in it that is its last: both return the same
  * tensor. */
 static void find_returned(struct lowering *low)
@@ -529,6 +581,7 @@ void fsdp1_set_up(struct lowering *low)
     declare_ignored(low, &f->wrapping);
     find_forward_order(low);
     find_returned(low);
+    find_again(low);
     f->zero = NONE;
     if (low->strategy->max_norm > 0 && torch_does(low->graph->torch, TORCH_CLIP_KEEPS_ZERO))
         f->zero = new_resident(low, CATEGORY_PERSISTENT, LANE_COMPUTE, ATEN_EMPTY, DTYPE_FP32,

@@ -66,6 +66,8 @@ struct system {
     void (*pre_backward)(struct lowering *low, uint32_t module);
     void (*post_backward)(struct lowering *low, uint32_t module);
     void (*back)(struct lowering *low, uint32_t module); /* where post_backward is not called */
+    /* A backward of the module's own has come to its end (STEP_NESTED). */
+    void (*nested)(struct lowering *low, uint32_t module);
     /* With call_hooks: any module (graph/calls.h) is called or returns, as `kind` says. */
     void (*called)(struct lowering *low, enum step_kind kind, uint32_t call);
     /* Likewise: a node saves the memory that a parameter has now, and lets go of it again. */

@@ -195,6 +195,13 @@ static const struct setting rows[] = {
              "default; off: it runs to the end of the block, as torchtitan has it", .initial = "on",
      .field = FIELD(job.tape.no_early_stop), .words = WORDS(WORD("on", false), WORD("off", true)),
      .commands = FOR_JOB},
+    {.name = "checkpoint-reentrant", .group = GROUP_STRATEGY, .arg = "WHETHER",
+     .help = "torch.utils.checkpoint's use_reentrant. on: a block's forward makes no graph, and its "
+             "backward computes all of it again and runs a backward of its own, as transformers' "
+             "Trainer had it by default; what blocks are called with needs a gradient "
+             "(enable_input_require_grads)", .initial = "off",
+     .field = FIELD(job.tape.reentrant), .words = WORDS(WORD("off", false), WORD("on", true)),
+     .commands = FOR_JOB},
     {.name = "compile", .group = GROUP_STRATEGY, .arg = "WHETHER",
      .help = "torch.compile. on: each block by itself, with fullgraph and inside its wrapper, as "
              "torchtitan does; model: the model as a whole, which the hooks of fsdp2 and fsdp1 "

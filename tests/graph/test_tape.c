@@ -60,12 +60,18 @@ static void every_item_leaves_each_buffer_its_holders(void **state)
         {.checkpointing = CHECKPOINTING_FULL, .no_early_stop = true},
         {.checkpointing = CHECKPOINTING_SELECTIVE},
         {.checkpointing = CHECKPOINTING_SELECTIVE, .no_early_stop = true},
+        {.checkpointing = CHECKPOINTING_FULL, .reentrant = true},
+        {.checkpointing = CHECKPOINTING_FULL,
+         .reentrant = true,
+         .checkpointed = CHECKPOINTED_FIRST,
+         .checkpointed_number = 1},
     };
     for (int i = 0; i < SMALL_GRAPHS; i++) {
         char name[NAME];
         struct graph *graph = small_graph(i, name, sizeof name);
         for (size_t o = 0; o < sizeof options / sizeof options[0]; o++)
-            stream_free(run_checked(graph, &options[o], name, true));
+            if (!options[o].reentrant || strncmp(name, "t5", 2) != 0) /* job/reentrant.h */
+                stream_free(run_checked(graph, &options[o], name, true));
         graph_free(graph);
     }
 }

@@ -68,6 +68,13 @@ static void events_equal_those_of_weights_in_4_bits(void **state)
     events_are_equal("tests/data/truth/bits4_real_events.jsonl", 25);
 }
 
+/* Reentrant checkpoints, whose gradients are AccumulateGrad's. */
+static void events_equal_those_of_reentrant_checkpoints(void **state)
+{
+    (void)state;
+    events_are_equal("tests/data/truth/reentrant_real_events.jsonl", 6);
+}
+
 /* Jobs drawn at random that were planned wrong once. */
 static void events_equal_those_of_random_jobs(void **state)
 {
@@ -138,6 +145,7 @@ int main(void)
         cmocka_unit_test(events_equal_those_of_computed_steps),
         cmocka_unit_test(events_equal_those_of_weights_in_4_bits),
         cmocka_unit_test(events_equal_those_of_weights_in_8_bits),
+        cmocka_unit_test(events_equal_those_of_reentrant_checkpoints),
         cmocka_unit_test(events_equal_those_of_random_jobs),
         cmocka_unit_test(events_equal_those_of_pictures_among_tokens),
         cmocka_unit_test(events_equal_those_of_other_architectures),

@@ -309,7 +309,8 @@ void truth_read_strategy(const json_t *row, struct job *job)
               : strcmp(optimizer, "adamw_loop") == 0 ? IMPL_LOOP
                                                      : IMPL_FOREACH;
     const char *ac = truth_text(s, "ac", "");
-    job->tape.checkpointing = strcmp(ac, "full") == 0        ? CHECKPOINTING_FULL
+    job->tape.reentrant = strcmp(ac, "reentrant") == 0;
+    job->tape.checkpointing = job->tape.reentrant || strcmp(ac, "full") == 0 ? CHECKPOINTING_FULL
                               : strcmp(ac, "selective") == 0 ? CHECKPOINTING_SELECTIVE
                                                              : CHECKPOINTING_NONE;
     job->tape.no_early_stop = !truth_bool(s, "ac_early_stop", true);

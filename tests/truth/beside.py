@@ -111,7 +111,9 @@ def options(row, folder):
     yield "accumulate", s.get("accumulate", 1)
     if system not in ("deepspeed", "single"):
         yield "accumulate-sync", "last" if s.get("no_sync", True) else "each"
-    yield "checkpointing", s.get("ac", "none")
+    reentrant = s.get("ac") == "reentrant"
+    yield "checkpointing", "full" if reentrant else s.get("ac", "none")
+    yield "checkpoint-reentrant", on(reentrant)
     yield "checkpoint-blocks", s.get("ac_blocks", "all")
     yield "early-stop", on(s.get("ac_early_stop", True))
     optimizer, impl = PATTERNS[s.get("optimizer", "adamw_foreach")]

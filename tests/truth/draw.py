@@ -10,10 +10,10 @@ def common(rng, m, s):
     """What all systems have."""
     s["world"] = rng.choice(WORLDS)
     s["rank"] = rng.choice([0, 0, s["world"] - 1, rng.randrange(s["world"])])
-    ac = some(rng, 0.35, lambda: rng.choice(["full", "selective"]))
+    ac = some(rng, 0.35, lambda: rng.choice(["full", "selective", "reentrant"]))
     if ac:
         s["ac"] = ac
-        if rng.random() < 0.2:
+        if rng.random() < 0.2 and ac != "reentrant":
             s["ac_early_stop"] = False
         if rng.random() < 0.3:
             s["ac_blocks"] = rng.choice(["first-1", "first-2", "first-50%", "every-2", "every-3"])

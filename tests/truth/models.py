@@ -13,6 +13,7 @@ import argparse
 import collections
 import dataclasses
 import contextlib
+import functools
 import gzip
 import importlib.util
 import json
@@ -618,13 +619,45 @@ def chosen(blocks, which):
     return list(blocks)[:int(number)]
 
 
+def reentrant(model, blocks, which):
+    """The chosen blocks as transformers checkpoints them with use_reentrant: each calls its own forward by the
+    checkpoint, and what the first is called with needs a gradient (PreTrainedModel.activation_checkpointing_enable)."""
+    from torch.utils.checkpoint import checkpoint
+    again = functools.partial(checkpoint, use_reentrant=True, preserve_rng_state=False)
+    wanted = {id(block) for block in chosen(blocks, which)}
+    if not hasattr(model, "enable_input_require_grads"):
+        tokens = next(module for module in model.modules() if isinstance(module, nn.Embedding))
+        tokens.register_forward_hook(lambda module, given, output: output.requires_grad_(True))
+        for block in blocks:
+            if id(block) in wanted:
+                block.forward = functools.partial(again, block.forward)
+        return blocks
+    model.enable_input_require_grads()
+    for block in blocks:
+        if id(block) in wanted:
+            block._gradient_checkpointing_func = again
+            block.gradient_checkpointing = True
+    return blocks
+
+
+def wrapped_in_place(model, block, **keywords):
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+    wrapped = checkpoint_wrapper(block, **keywords)
+    for module in model.modules():
+        for name, child in list(module.named_children()):
+            if child is block and module is not wrapped:
+                setattr(module, name, wrapped)
+    return wrapped
+
+
 def checkpointed(model, blocks, how, early_stop, which="all"):
     """Wraps each chosen block in place (same name) and returns the blocks, some of them wrappers.
 
     selective = torchtitan's per-op policy: outputs of mm, addmm, bmm, attention and max are saved, but
-    every second mm (counted in forward order within a block) is recomputed.
+    every second mm (counted in forward order within a block) is recomputed. reentrant: see there.
     """
-    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+    if how == "reentrant":
+        return reentrant(model, blocks, which)
     kwargs = {"preserve_rng_state": False, **older_torch.early_stop(early_stop)}
     if how == "selective":
         from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
@@ -647,19 +680,8 @@ def checkpointed(model, blocks, how, early_stop, which="all"):
                 return CheckpointPolicy.MUST_SAVE if func in saved else CheckpointPolicy.PREFER_RECOMPUTE
             return create_selective_checkpoint_contexts(policy)
         kwargs["context_fn"] = contexts
-    out = []
     wanted = {id(block) for block in chosen(blocks, which)}
-    for block in blocks:
-        if id(block) not in wanted:
-            out.append(block)
-            continue
-        wrapped = checkpoint_wrapper(block, **kwargs)
-        for module in model.modules():
-            for name, child in list(module.named_children()):
-                if child is block and module is not wrapped:
-                    setattr(module, name, wrapped)
-        out.append(wrapped)
-    return out
+    return [wrapped_in_place(model, block, **kwargs) if id(block) in wanted else block for block in blocks]
 
 
 def make_optimizer(model, s):

@@ -3,7 +3,7 @@
 
     random_jobs.py --count 100 --seed 1 [--system fsdp2 fsdp1 ddp zero single real] [--out ROWS.jsonl]
     random_jobs.py ... [--models written|mixtures|MODEL_TYPE] [--with offload ...]    models of models.py, or of experts, alone; jobs that
-                                                                have a key
+                                                                have a key (or key=value)
     random_jobs.py ... --wide                                   further out, every family and recorded models (draw_wide.py)
     random_jobs.py --check ROWS.jsonl ... [--only NAME ...]     rows recorded before, beside shardplan as it is now
 
@@ -96,7 +96,13 @@ def one_each(systems, jobs, models):
 def wanted(config, args):
     kind = {"mixtures": config["model"].get("model_type") in MIXTURES, "written": config["model"].get("kind") not in ("hf", None)}.get(
         args.models, config["model"].get("model_type") == args.models)
-    return (args.models == "all" or kind) and all(key in config["strategy"] for key in args.having)
+    return (args.models == "all" or kind) and all(has(config["strategy"], key) for key in args.having)
+
+
+def has(strategy, wanted):
+    """Of --with: a key, or key=value."""
+    key, _, value = wanted.partition("=")
+    return key in strategy and (not value or str(strategy[key]) == value)
 
 
 def recordable(config):
