@@ -200,6 +200,11 @@ static bool checkpoints_by_script(const struct settings *s)
     return s->job.strategy.system != SYSTEM_FSDP1 && s->job.strategy.system != SYSTEM_FSDP2;
 }
 
+static bool is_reentrant_by_script(const struct settings *s)
+{
+    return s->job.tape.reentrant && checkpoints_by_script(s);
+}
+
 static const char *write_precision(const struct settings *s, char text[NUMBER_TEXT])
 {
     return is_uncast(s) ? "no" : settings_get(s, "param-dtype", text);
@@ -495,6 +500,8 @@ static const struct script_setting script[] = {
     {"clip", "accelerator.clip_grad_norm_(model.parameters(), MAXNORM): %s", NULL, false},
     {"checkpointing", "model.gradient_checkpointing_enable() for full: %s", checkpoints_by_script,
      false},
+    {"checkpoint-reentrant", "gradient_checkpointing_kwargs={'use_reentrant': ...}: %s",
+     is_reentrant_by_script, false},
     {"freeze", "requires_grad_(False) of %s", NULL, false},
     {"bucket-cap-mb", "DistributedDataParallelKwargs(bucket_cap_mb=%s)", has_bucket_cap, false},
     {"gradient-as-bucket-view", "DistributedDataParallelKwargs(gradient_as_bucket_view=...): %s",

@@ -356,6 +356,11 @@ static const struct implied_setting implied[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static bool is_reentrant(const struct settings *s)
+{
+    return s->job.tape.reentrant;
+}
+
 static const struct script_setting script[] = {
     {"model", "the model: %s", NULL, false},
     {"code", "whose model code: %s", NULL, false},
@@ -364,6 +369,8 @@ static const struct script_setting script[] = {
     {"micro-batch", "train_micro_batch_size_per_gpu: %s", NULL, false},
     {"checkpointing", "model.gradient_checkpointing_enable() for full: %s", NULL, false},
     {"checkpoint-blocks", "which of its blocks are checkpointed: %s", NULL, false},
+    {"checkpoint-reentrant", "gradient_checkpointing_kwargs={'use_reentrant': ...}: %s",
+     is_reentrant, false},
     {"early-stop", "torch.utils.checkpoint's early stop: %s", NULL, false},
     {"freeze", "requires_grad_(False) of %s", NULL, false},
     {"optimizer", "deepspeed.initialize(optimizer=...): %s", has_own_optimizer, false},

@@ -283,7 +283,6 @@ static enum err_code read_dp_shards(struct import *im, const struct key_row *row
 #define OFF(key, what) {.path = key, .kind = KEY_BOOL, .neutral = "false", .why = what}
 #define WITH(key, what) {.path = key, .kind = KEY_SECTION, .why = what}
 #define DEGREE(key, what) {.path = key, .kind = KEY_INTEGER, .least = 1, .neutral = "1", .why = what}
-#define REENTRANT "reentrant checkpoints, which compute all of a block again: planned as the others"
 #define KERNELS "axolotl's kernels of adapters: planned as peft's own"
 #define LIGER(key) {.path = key, .kind = KEY_BOOL, .read = transformers_read_liger_key}
 #define UNSLOTH "Unsloth's own model code: planned as transformers'"
@@ -363,7 +362,9 @@ static const struct key_row rows[] = {
     {.path = "gradient_checkpointing", .kind = KEY_ANY, .read = transformers_read_checkpoints},
     ELSEWHERE("disable_gradient_checkpointing", KEY_BOOL),
     OFF("use_unsloth_gc", "checkpoints on the host: planned on the GPU"),
-    OFF("use_reentrant_gc", REENTRANT), OFF("gradient_checkpointing_kwargs.use_reentrant", REENTRANT),
+    {.path = "gradient_checkpointing_kwargs.use_reentrant", .kind = KEY_BOOL,
+     .setting = "checkpoint-reentrant", .read = transformers_read_reentrant},
+    ELSEWHERE("use_reentrant_gc", KEY_BOOL),
     {.path = "activation_offloading", .kind = KEY_ANY, .neutral = "false",
      .why = "activations on the host: planned on the GPU"},
     OFF("layer_offloading", "layers on the host: planned on the GPU"),

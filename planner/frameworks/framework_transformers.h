@@ -25,6 +25,9 @@ bool transformers_is_checkpointed(const struct import *import);
 /* `gradient_checkpointing`: true, false, or what axolotl adds. */
 key_reader transformers_read_checkpoints;
 
+/* Whether those of the trainer are reentrant: its own word for it, or its default. */
+key_reader transformers_read_reentrant;
+
 /* Whether TRL's ModelConfig says that there are adapters (use_peft). */
 bool transformers_is_trl(const struct import *import);
 

@@ -58,6 +58,34 @@ enum err_code transformers_read_checkpoints(struct import *im, const struct key_
                          "keeps the input of each block on the GPU, or --checkpointing full");
 }
 
+/* Whether transformers checkpoints them, not accelerate's FSDP, whose wrappers are not reentrant.
+ */
+static bool is_checkpointed_by_trainer(const struct import *im)
+{
+    const struct node *disabled = import_node(im, "disable_gradient_checkpointing");
+    return transformers_is_on(import_node(im, "gradient_checkpointing")) ||
+           (disabled && !transformers_is_on(disabled));
+}
+
+/* transformers 5, axolotl and TRL have them so where use_reentrant says it alone; LLaMA-Factory
+ * unless use_reentrant_gc is false, but under FSDP2 (prepare_model_for_training). */
+enum err_code transformers_read_reentrant(struct import *im, const struct key_row *row,
+                                          const struct node *node, struct err *err)
+{
+    const bool llama_factory = import_node(im, "disable_gradient_checkpointing") != NULL;
+    const struct node *said = llama_factory ? import_node(im, "use_reentrant_gc") : node;
+    const bool asked = said ? transformers_is_on(said) : llama_factory;
+    if (!is_checkpointed_by_trainer(im)) {
+        if (said)
+            import_idle(im, said, llama_factory ? "use_reentrant_gc" : row->path);
+        return ERR_OK;
+    }
+    if (!llama_factory)
+        return said ? import_set(im, row->setting, asked ? "on" : "off", row, said, err) : ERR_OK;
+    const bool never = im->settings->job.strategy.system == SYSTEM_FSDP2;
+    return import_set(im, row->setting, asked && !never ? "on" : "off", row, said, err);
+}
+
 /* ---- targets ---- */
 
 /* "q_proj,v_proj" of a list or of a text with commas and blanks; false: it is too long. */

@@ -31,6 +31,46 @@ static void a_model_is_trained_as_it_is_loaded(void **state)
     import_free(&f.import);
 }
 
+/* Who has reentrant checkpoints where nothing says so: LLaMA-Factory (model_args.py), but under
+ * FSDP2. accelerate's own wrappers never are. */
+static void checkpoints_are_as_reentrant_as_the_trainer_has_them(void **state)
+{
+    static const char *const cases[][2] = {
+        {"gradient_checkpointing: true\n", "off"},
+        {"gradient_checkpointing: true\ngradient_checkpointing_kwargs:\n  use_reentrant: true\n",
+         "on"},
+        {"gradient_checkpointing: true\ngradient_checkpointing_kwargs:\n  use_reentrant: false\n",
+         "off"},
+        {"gradient_checkpointing_kwargs:\n  use_reentrant: true\n", "off"},
+        {"use_peft: true\n", "off"},
+        {"use_peft: true\ngradient_checkpointing_kwargs:\n  use_reentrant: true\n", "on"},
+        {"stage: sft\n", "on"},
+        {"stage: sft\nuse_reentrant_gc: false\n", "off"},
+        {"stage: sft\nuse_reentrant_gc: true\nfsdp: full_shard\n", "off"},
+        {"stage: sft\nuse_reentrant_gc: true\nfsdp: full_shard\nfsdp_config:\n  version: 1\n",
+         "on"},
+        {"stage: sft\ndisable_gradient_checkpointing: true\n", "off"},
+        {"fsdp: full_shard\nfsdp_config:\n  activation_checkpointing: true\n"
+         "gradient_checkpointing_kwargs:\n  use_reentrant: true\n",
+         "off"},
+    };
+    (void)state;
+    struct fixture f;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[256], wanted[64];
+        snprintf(text, sizeof text, "model_name_or_path: Qwen/Qwen3-8B\n%s", cases[i][0]);
+        snprintf(wanted, sizeof wanted, "checkpoint-reentrant %s", cases[i][1]);
+        take_text(&f, SYNTAX_YAML, text);
+        expect(&f, wanted);
+        import_free(&f.import);
+    }
+    take_text(&f, SYNTAX_YAML,
+              "base_model: Qwen/Qwen3-8B\ngradient_checkpointing: true\n"
+              "gradient_checkpointing_kwargs:\n  use_reentrant: true\n");
+    expect(&f, "checkpoint-reentrant on");
+    import_free(&f.import);
+}
+
 /* A table of which no key has an effect, and one of which a key has. */
 static void what_trains_alike_is_not_unknown(void **state)
 {
@@ -40,8 +80,7 @@ static void what_trains_alike_is_not_unknown(void **state)
               "model_name_or_path: Qwen/Qwen3-8B\ngradient_checkpointing: true\n"
               "gradient_checkpointing_kwargs:\n  use_reentrant: true\n"
               "dataset_mixture:\n  datasets:\n    - id: a/b\n  seed: 0\n");
-    expect_note(&f, NOTE_UNPLANNED, "gradient_checkpointing_kwargs.use_reentrant", 4,
-                "compute all of a block again");
+    expect(&f, "checkpoint-reentrant on");
     assert_non_null(find_note(&f, NOTE_IDLE, "dataset_mixture.datasets"));
     assert_null(f.settings.misspelt);
     import_free(&f.import);
@@ -51,6 +90,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_is_trained_as_it_is_loaded),
+        cmocka_unit_test(checkpoints_are_as_reentrant_as_the_trainer_has_them),
         cmocka_unit_test(what_trains_alike_is_not_unknown),
     };
     return cmocka_run_group_tests_name("import_trl", tests, NULL, NULL);

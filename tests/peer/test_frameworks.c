@@ -303,6 +303,9 @@ static const struct {
     {NULL, "--gpus 4 --checkpointing full --checkpoint-blocks every-2"},
     {NULL, "--gpus 4 --units 2 --checkpointing selective --checkpoint-blocks first-1"},
     {NULL, "--gpus 4 --checkpointing full --checkpoint-blocks first-50%"},
+    {NULL, "--gpus 4 --checkpointing full --checkpoint-reentrant on --freeze 'tok_embeddings.*'"},
+    {"neox.json", "--gpus 4 --code hf --checkpointing full --checkpoint-reentrant on "
+                  "--checkpoint-blocks first-1"},
     {NULL, "--gpus 4 --placement columns --reduce-buffers 2"},
     {NULL, "--gpus 4 --accumulate 2 --accumulate-sync each --last-backward last "
            "--reshard-after-backward last"},
