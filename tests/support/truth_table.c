@@ -29,7 +29,7 @@ struct counted {
 static const struct {
     const char *name;                  /* in places, and in the report's */
     enum system_kind systems[3], last; /* the last of them */
-    const char *files[24];             /* until NULL */
+    const char *files[32];             /* until NULL */
 } groups[] = {
     {"fsdp2",
      {SYSTEM_FSDP2},
@@ -39,7 +39,7 @@ static const struct {
       "moe_events",     "experts_events", "families_events",  "decoders_events",
       "lora_events",    "linear_events",  "recorded_events",  "random_events",
       "outputs_events", "direct_events",  "attention_events", "optimizers_events",
-      "liger_events",   "liger_visible",  "cut_events"}},
+      "liger_events",   "liger_visible",  "cut_events",       "reentrant_events"}},
     {"fsdp1",
      {SYSTEM_FSDP1},
      SYSTEM_FSDP1,
@@ -47,7 +47,7 @@ static const struct {
       "recorded_fsdp1_events", "lora_events", "frozen_events", "offload_events",
       "linear_systems_events", "random_events", "outputs_events", "direct_events",
       "attention_events", "accelerate_events", "optimizers_events", "liger_events", "liger_visible",
-      "cut_events"}},
+      "cut_events", "reentrant_events"}},
     {"ddp",
      {SYSTEM_DDP},
      SYSTEM_DDP,
@@ -55,7 +55,8 @@ static const struct {
       "lora_events",         "frozen_events",         "bits4_events",     "bits8_events",
       "recorded_ddp_events", "linear_systems_events", "random_events",    "options_events",
       "outputs_events",      "direct_events",         "attention_events", "accelerate_events",
-      "optimizers_events",   "liger_events",          "liger_visible",    "cut_events"}},
+      "optimizers_events",   "liger_events",          "liger_visible",    "cut_events",
+      "reentrant_events"}},
     {"zero",
      {SYSTEM_ZERO1, SYSTEM_ZERO2, SYSTEM_ZERO3},
      SYSTEM_ZERO3,
@@ -63,7 +64,7 @@ static const struct {
       "linear_systems_events", "random_events", "options_events", "outputs_events",
       "zero_offload_events", "zero_offload_visible", "zero_recorded_events",
       "zero_quantized_events", "zero_moe_events", "optimizers_events", "zero_liger_events",
-      "zero_cut_events", "liger_visible"}},
+      "zero_cut_events", "liger_visible", "reentrant_events"}},
 };
 
 static bool is_of_group(const json_t *row, size_t group)

@@ -44,6 +44,13 @@ static void print_drawn_linear(struct sums *sums)
                true, truth_read_either, sums);
 }
 
+static void print_reentrant(struct sums *sums)
+{
+    print_file("reentrant_events.jsonl",
+               "Whole event lists with reentrant checkpoints (`--checkpoint-reentrant on`).", true,
+               truth_read_either, sums);
+}
+
 static void print_random(struct sums *sums)
 {
     print_file("random_events.jsonl",
@@ -53,6 +60,7 @@ static void print_random(struct sums *sums)
     print_file("outputs_events.jsonl",
                "Jobs whose script keeps what the model returned (`--keep-outputs`).", true,
                truth_read_either, sums);
+    print_reentrant(sums);
     if (sums->system == SYSTEM_DDP || sums->system == SYSTEM_ZERO3)
         print_file("options_events.jsonl",
                    "What random jobs led to: DDP's options, autocast under checkpoints, dropout's "
@@ -232,6 +240,8 @@ static void print_zero(struct sums *sums)
     print_drawn_linear(sums);
     if (sums->system != SYSTEM_ZERO1)
         print_random(sums);
+    else
+        print_reentrant(sums);
     print_optimizers(sums);
     if (sums->system != SYSTEM_ZERO3)
         return;
