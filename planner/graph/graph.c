@@ -17,7 +17,6 @@ struct graph *graph_new(enum dtype compute, const char *frozen)
     *graph = (struct graph){
         .compute = compute,
         .loss = GRAPH_NONE,
-        .loss_holds = GRAPH_NONE,
         .embedded = GRAPH_NONE,
         .current_module = GRAPH_NONE,
         .frozen = frozen,

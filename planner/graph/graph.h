@@ -275,9 +275,7 @@ struct graph {
     const struct graph_called *called; /* of a recorded graph: every module; else NULL */
     uint32_t called_count;
     const uint32_t *group_order;
-    uint32_t loss; /* the tensor backward starts from */
-    uint32_t
-        loss_holds; /* what lives as long as its node, whose context has it; GRAPH_NONE: nothing */
+    uint32_t loss;      /* the tensor backward starts from */
     enum dtype compute; /* dtype of unsharded parameters and activations */
     bool wide_trained;  /* ... but for parameters that are trained, which are in fp32 */
     bool compiled;      /* blocks or all of it, by torch.compile */

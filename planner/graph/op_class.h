@@ -44,8 +44,9 @@ struct op_class {
     bool turns_weight;    /* its second operand transposed: its node saves that view */
     bool is_partial;      /* its backward leaves inputs that need a gradient without: what made them
                              runs all the same, and lets go of what it saved */
-    bool keeps_input;     /* its context has its first input as an attribute: that lives as long as
-                             the node does (tape_nodes.c) */
+    /* The tensor that its context has as an attribute: that lives as long as the node does
+     * (tape_nodes.c). NULL: it has none. */
+    uint32_t (*attribute)(const struct graph_op *op);
     bool in_python; /* a torch.autograd.Function: what it saves is packed behind its kernels */
 };
 

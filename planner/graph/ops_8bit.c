@@ -174,10 +174,16 @@ OP_BACKWARD(linear_8bit)
     tape_give_view(tape, op, X, out);
 }
 
+/* ctx.tensors */
+static uint32_t input_of_8bit(const struct graph_op *op)
+{
+    return op->in[X];
+}
+
 OP_CLASS(linear_8bit) = {
     .label = ATEN_MM,
     .backward = linear_8bit_backward,
     .forward = linear_8bit_forward,
-    .keeps_input = true,
+    .attribute = input_of_8bit,
     .in_python = true,
 };

@@ -28,10 +28,10 @@ uint32_t op_cut_cross_entropy(struct graph *graph, uint32_t x, uint32_t weight, 
     graph->ops[op].attr.p = softcap;
     const uint32_t loss =
         graph_op_birth(graph, op, ATEN_MEAN_ALL, DTYPE_FP32, (struct shape){.rank = 0});
-    graph->loss_holds = graph_op_birth(graph, op, ATEN_SUM_DIM, DTYPE_INT64, SHAPE(valid));
+    graph_op_birth(graph, op, ATEN_SUM_DIM, DTYPE_INT64, SHAPE(valid));
     graph_op_birth(graph, op, ATEN_NEW_FULL, DTYPE_FP32, SHAPE(valid));
     graph_op_birth(graph, op, ATEN_NEW_FULL, DTYPE_FP32, SHAPE(v));
-    graph->ops[op].hidden = 2;
+    graph->ops[op].hidden = 3;
     graph_op_done(graph, op);
     return loss;
 }
@@ -46,6 +46,12 @@ OP_SAVED(cut_cross_entropy)
     saved[4] = op->out[VALID];
     saved[5] = op->out[AVERAGE];
     return 6;
+}
+
+/* ctx.params has it, too. */
+static uint32_t which_are_valid(const struct graph_op *op)
+{
+    return op->out[VALID];
 }
 
 static struct operand filled(struct tape *tape, enum aten aten, enum dtype dtype,
@@ -195,5 +201,6 @@ OP_CLASS(cut_cross_entropy) = {
     .saved = cut_cross_entropy_saved,
     .backward = cut_cross_entropy_backward,
     .forward = cut_cross_entropy_forward,
+    .attribute = which_are_valid,
     .in_python = true,
 };

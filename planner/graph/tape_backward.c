@@ -578,8 +578,6 @@ void tape_end_backward(struct tape *tape)
     if (!behind)
         release_seed(tape);
     release_scaled(tape);
-    if (graph->loss_holds != GRAPH_NONE)
-        tape_drop(tape, graph->tensors[graph->loss_holds].storage);
     tape_end_called(tape);
     tape_end_leaves(tape);
     tape_drop(tape, graph->tensors[graph->loss].storage);

@@ -2,7 +2,7 @@
  *
  * What a node saves it lets go of when it has run, or a checkpoint never lets it have; what a
  * torch.autograd.Function keeps as an attribute of its context lives as long as the node does
- * (op_class.keeps_input). A node lives while a tensor that it made has a name, or a node that was
+ * (op_class.attribute). A node lives while a tensor that it made has a name, or a node that was
  * given one lives: after backward, until the loss goes. Nodes of a region that runs again are
  * others, which go when its frames do.
  *
@@ -36,7 +36,7 @@ struct tape_nodes {
 static bool any_keeps(const struct graph *graph)
 {
     for (uint32_t i = 0; i < graph->op_count; i++)
-        if (op_class(&graph->ops[i])->keeps_input)
+        if (op_class(&graph->ops[i])->attribute)
             return true;
     return false;
 }
@@ -149,9 +149,10 @@ void tape_node_made(struct tape *tape, uint32_t index)
         if (before)
             before->refs++;
     }
-    if (!op_class(op)->keeps_input || !tape_is_activation(tape, op->in[0]))
+    const uint32_t kept = op_class(op)->attribute ? op_class(op)->attribute(op) : GRAPH_NONE;
+    if (kept == GRAPH_NONE || !tape_is_activation(tape, kept))
         return;
-    node->kept = tape_buffer(tape, op->in[0]);
+    node->kept = tape_buffer(tape, kept);
     tape_hold(tape, node->kept);
 }
 
