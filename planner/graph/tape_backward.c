@@ -578,12 +578,13 @@ void tape_end_backward(struct tape *tape)
     if (!behind)
         release_seed(tape);
     release_scaled(tape);
+    tape_name_goes(tape, graph->tensors[graph->loss].storage);
     tape_end_called(tape);
     tape_end_leaves(tape);
     tape_drop(tape, graph->tensors[graph->loss].storage);
     if (graph->outputs_kept == OUTPUTS_UNTIL_BACKWARD)
         for (uint32_t i = 0; i < graph->output_count; i++)
             tape_drop(tape, graph->tensors[graph->outputs[i]].storage);
-    tape_nodes_end(tape);
+    tape_nodes_end(tape, false);
     tape_step(tape, STEP_MARK, STREAM_AFTER_BACKWARD);
 }

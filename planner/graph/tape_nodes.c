@@ -134,7 +134,7 @@ void tape_node_made(struct tape *tape, uint32_t index)
     const struct graph_op *op = &tape->graph->ops[index];
     const int pass = pass_of(tape);
     uint32_t maker;
-    if (!tape->nodes || !op->requires_grad)
+    if (!tape->nodes || !op->requires_grad || tape_is_without_grad(tape))
         return;
     struct node *node = &tape->nodes->of[pass][index];
     assert(!node->made);
@@ -156,8 +156,7 @@ void tape_node_made(struct tape *tape, uint32_t index)
     tape_hold(tape, node->kept);
 }
 
-/* Python's name of a storage goes. */
-static void name_goes(struct tape *tape, uint32_t storage)
+void tape_name_goes(struct tape *tape, uint32_t storage)
 {
     const int pass = pass_of(tape);
     if (!tape->nodes)
@@ -182,15 +181,14 @@ void tape_drop(struct tape *tape, uint32_t storage)
         if (tape->keeping[storage])
             tape_release(tape, tape->where[tape->graph->storages[storage].keeps]);
         tape->keeping[storage] = 0;
-        name_goes(tape, storage);
+        tape_name_goes(tape, storage);
         tape_release(tape, tape->where[storage]);
     }
 }
 
-/* What only nodes have that no name led to. */
-void tape_nodes_end(struct tape *tape)
+void tape_nodes_end(struct tape *tape, bool again)
 {
-    const int pass = pass_of(tape);
+    const int pass = again ? AGAIN : ONCE;
     if (!tape->nodes)
         return;
     for (uint32_t i = tape->graph->op_count; i-- > 0;) {

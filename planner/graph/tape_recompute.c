@@ -304,7 +304,8 @@ void tape_recompute(struct tape *tape, struct region *region)
     tape->open = open;
     unwind(tape, region, end, early);
     tape_after_handing(tape, region);
-    tape_nodes_end(tape);
+    if (!tape->options->reentrant)
+        tape_nodes_end(tape, true);
     tape->recomputing = false;
     tape->current_op = op_now;
 }

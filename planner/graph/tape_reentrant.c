@@ -167,6 +167,7 @@ void tape_end_nested(struct tape *tape, uint32_t module)
         if (takes_gradient(tape, m, i) && tape->slot[tape->root[m->input[i]]] != NO_BUFFER)
             gradient[i] = own_gradient(tape, m->input[i]);
     }
+    tape_nodes_end(tape, true); /* with the name of what it returned, before its memory */
     tape_drop(tape, tape->graph->tensors[m->output].storage);
     tape_release(tape, tape->given);
     tape->given = NO_BUFFER;

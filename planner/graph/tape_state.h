@@ -248,10 +248,14 @@ struct tape_nodes *tape_nodes_new(const struct graph *graph);
 void tape_nodes_free(struct tape_nodes *nodes);
 /* An op has run whose node autograd has made. */
 void tape_node_made(struct tape *tape, uint32_t op);
+/* Nodes that Python's last name of a storage led to go, and what their contexts have, before
+ * tape_drop lets go of its memory. */
+void tape_name_goes(struct tape *tape, uint32_t storage);
 /* Python's last name of a storage goes away, if it has one. */
 void tape_drop(struct tape *tape, uint32_t storage);
-/* A region has run again, or backward is over: no node is left. */
-void tape_nodes_end(struct tape *tape);
+/* A region has run again (a reentrant one: with its backward), or backward is over: none of its
+ * nodes is left. */
+void tape_nodes_end(struct tape *tape, bool again);
 /* The buffer that the context of an op's node has, of that of a region that runs again; or
  * NO_BUFFER. */
 uint32_t tape_node_keeps(const struct tape *tape, uint32_t op, bool again);
