@@ -392,8 +392,7 @@ static const struct setting rows[] = {
              "chunks of tokens, each with its head and backward; compiled: PyTorch's under "
              "torch.compile, as torchtitan compiles it; liger: Liger's fused linear cross-entropy, "
              "chunks of tokens whose gradients forward makes; liger-cross-entropy: its kernel on "
-             "logits cast to fp32; cut-cross-entropy: of axolotl's plugin, a product and its sums "
-             "in one kernel, no logits",
+             "logits cast to fp32; cut-cross-entropy: axolotl's, head and loss in one kernel",
      .initial = "eager", .field = FIELD(job.model.loss),
      .words = WORDS(WORD("eager", CROSS_ENTROPY_EAGER), WORD("direct", CROSS_ENTROPY_DIRECT),
                     WORD("fused", CROSS_ENTROPY_FUSED), WORD("chunked", CROSS_ENTROPY_CHUNKED),
