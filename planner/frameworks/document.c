@@ -130,6 +130,12 @@ bool node_loose_bool(const char *text, const char **out)
     return false;
 }
 
+bool node_is_true(const struct node *node)
+{
+    const char *text = node ? node->text : NULL;
+    return text && (!node_loose_bool(text, &text) || strcmp(text, "true") == 0);
+}
+
 enum node_kind node_number_kind(const char *text)
 {
     const char *at = text + (*text == '-' || *text == '+');

@@ -103,6 +103,8 @@ const char *node_said(const struct node *node);
 /* "true" or "false" in *out (lent) for what YAML and Python's programs take for these: "yes", "0",
  * "Off". False: it is neither. */
 bool node_loose_bool(const char *text, const char **out);
+/* Whether a value says true, in any of these words; NULL does not. */
+bool node_is_true(const struct node *node);
 /* What a plain word without quotes is in these syntaxes' common core: decimal integers, reals with
  * a '.' or an exponent; NODE_TEXT: neither. */
 enum node_kind node_number_kind(const char *text);

@@ -84,19 +84,13 @@ static bool is_planned(const struct import *im, enum liger_kernel kernel)
 
 /* ---- what is applied ---- */
 
-static bool is_on(const struct node *node)
-{
-    const char *text = node ? node->text : NULL;
-    return text && (!node_loose_bool(text, &text) || strcmp(text, "true") == 0);
-}
-
 /* The key that applies Liger's kernels as they are by themselves; NULL: none does. */
 static const struct node *trainer_node(const struct import *im, const char **path)
 {
     static const char *const paths[] = {"use_liger_kernel", "enable_liger_kernel"};
     for (int i = 0; i < 2; i++) {
         const struct node *node = import_node(im, *path = paths[i]);
-        if (is_on(node))
+        if (node_is_true(node))
             return node;
     }
     return NULL;
@@ -119,7 +113,7 @@ static bool is_applied(const struct import *im, const struct kernel_key *kernel)
 {
     const struct node *said = config_node(im, kernel);
     if (said)
-        return is_on(said);
+        return node_is_true(said);
     return kernel->kernel != LIGER_LOSS || is_none(im, LIGER_LINEAR_LOSS);
 }
 
@@ -151,7 +145,7 @@ enum err_code transformers_read_liger(struct import *im, const struct key_row *r
         const struct node *own = import_node(im, kernels[i].axolotl);
         if (on && is_applied(im, &kernels[i]))
             TRY(take_kernel(im, row, path, on, &kernels[i], &list, err));
-        else if (!on && plugged && is_on(own))
+        else if (!on && plugged && node_is_true(own))
             TRY(take_kernel(im, row, kernels[i].axolotl, from = own, &kernels[i], &list, err));
     }
     if (!on && node)
@@ -167,8 +161,8 @@ enum err_code transformers_read_liger_key(struct import *im, const struct key_ro
     (void)err;
     if (!node)
         return ERR_OK;
-    const bool counts =
-        is_on(node) && !trainer_node(im, &path) && transformers_has_plugin(im, "LigerPlugin");
+    const bool counts = node_is_true(node) && !trainer_node(im, &path) &&
+                        transformers_has_plugin(im, "LigerPlugin");
     bool none = !counts;
     for (uint32_t i = 0; i < KERNELS; i++)
         if (strcmp(kernels[i].axolotl, row->path) == 0)

@@ -75,18 +75,12 @@ bool transformers_has_plugin(const struct import *im, const char *name)
     return false;
 }
 
-static bool is_true(const struct node *node)
-{
-    const char *text = node ? node->text : NULL;
-    return text && (!node_loose_bool(text, &text) || strcmp(text, "true") == 0);
-}
-
 static bool is_on(const struct import *im, const struct plugin *plugin)
 {
     bool said = false;
     for (const char *const *key = plugin->keys; *key; key++) {
         const struct node *node = import_node(im, *key);
-        if (is_true(node))
+        if (node_is_true(node))
             return true;
         said = said || node;
     }
@@ -125,7 +119,7 @@ enum err_code transformers_read_cut(struct import *im, const struct key_row *row
     (void)err;
     if (!node || transformers_has_plugin(im, "CutCrossEntropyPlugin"))
         return ERR_OK;
-    if (is_true(node))
+    if (node_is_true(node))
         import_list(im, node, row->path, row->why);
     else
         import_idle(im, node, row->path);
