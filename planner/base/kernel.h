@@ -140,7 +140,10 @@ struct kernel_attr {
     uint32_t first; /* where a slice begins in the last dim */
     float p;        /* dropout probability, exponent, factor, what to fill with */
     float eps;
-    float scale; /* of q·kᵀ; 0: 1 / the root of a head's size */
+    float scale;     /* of q·kᵀ; 0: 1 / the root of a head's size */
+    uint32_t window; /* tokens that a query of attention sees up to its own, which is one of them,
+                        and as many from there on where it is not causal; 0: all */
+    float softcap;   /* scores s are softcap · tanh(s / softcap); 0: s */
     bool causal;
 };
 

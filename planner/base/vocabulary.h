@@ -84,6 +84,8 @@
     X(CUDNN_ATTENTION, "_scaled_dot_product_cudnn_attention")                                      \
     X(CUDNN_ATTENTION_BACKWARD, "_scaled_dot_product_cudnn_attention_backward")                    \
     X(FLASH_ATTENTION_BACKWARD, "_scaled_dot_product_flash_attention_backward")                    \
+    X(FLASH_ATTN, "flash_attn._flash_attn_forward")                                                \
+    X(FLASH_ATTN_BACKWARD, "flash_attn._flash_attn_backward")                                      \
     X(EFFICIENT_ATTENTION, "_scaled_dot_product_efficient_attention")                              \
     X(EFFICIENT_ATTENTION_BACKWARD, "_scaled_dot_product_efficient_attention_backward")            \
     X(SOFTMAX, "_softmax")                                                                         \
@@ -316,6 +318,7 @@ const char *const *aten_names(void);
     X(FLOOR_DIV_NUMBER, "floor_div_number", "x -> y: x / attr.p, rounded down")                    \
     X(MINIMUM, "minimum", "x, y -> z: the smaller of both")                                        \
     X(MAXIMUM, "maximum", "x -> y (): the largest of x")                                           \
+    X(LEAST, "least", "x -> y (): the smallest of x")                                              \
     X(LARGEST, "largest", "x -> y: the largest along the dim that is 1 in y")                      \
     X(CLAMP, "clamp", "x, least (), most () -> y: x within both")                                  \
     X(AT_MOST, "at_most", "x -> y: the smaller of x and attr.p")                                   \
@@ -427,7 +430,7 @@ const char *const *aten_names(void);
     X(ROTATE_HALVES_BACKWARD, "rotate_halves_backward", "dq, dk, cos, sin -> dq, dk: turned back") \
     X(ATTENTION, "attention",                                                                      \
       "q, k, v (b, s, a, d; of k and v perhaps fewer heads) -> o, logsumexp (b, a, s) fp32, rng "  \
-      "seed, rng offset; attr.causal, attr.scale")                                                 \
+      "seed, rng offset; attr.causal, attr.scale, attr.window, attr.softcap")                      \
     X(ATTENTION_BACKWARD, "attention_backward", "do, q, k, v, logsumexp, o -> dq, dk, dv")         \
     X(EFFICIENT_ATTENTION, "efficient_attention",                                                  \
       "q, k, v, perhaps a bias (b, a, s, s) -> as attention, with rows of logsumexp rounded up")   \

@@ -73,7 +73,7 @@ static void ask_extreme(struct tape *tape, struct operand targets, struct operan
     const struct operand product =
         tape_call(tape, WORK_MUL, ATEN_MUL, DTYPE_INT64, targets.shape, -1.0, 2, in);
     const struct operand extreme =
-        tape_call(tape, least ? WORK_OTHER : WORK_MAXIMUM, least ? ATEN_MIN : ATEN_MAX, DTYPE_INT64,
+        tape_call(tape, least ? WORK_LEAST : WORK_MAXIMUM, least ? ATEN_MIN : ATEN_MAX, DTYPE_INT64,
                   scalar, -1.0, 1, &product);
     tape_death(tape, product);
     const struct operand fits =

@@ -507,6 +507,11 @@ static void member_attr(struct writer *w, const struct kernel_attr *attr)
         put_real(w, (double)attr->scale, true);
     }
     member_true(w, "causal", attr->causal);
+    member_nonzero(w, "window", attr->window);
+    if (attr->softcap > 0) {
+        put_key(w, "softcap");
+        put_real(w, (double)attr->softcap, true);
+    }
 }
 
 static void member_kernel(struct writer *w, const struct plan_instruction *instruction)

@@ -110,6 +110,8 @@ static enum err_code run_own(const struct work *work, struct kernel_scratch scra
         .logsumexp = logsumexp->data,
         .logsumexp_pitch = at.logsumexp_pitch,
         .scale = at.scale,
+        .softcap = at.softcap,
+        .window = at.window,
         .causal = at.causal,
     };
     if (!backward)
@@ -136,6 +138,8 @@ static const char *beyond_dnn(const struct work *work)
             return "an operand is a view with strides";
     if (at.bias)
         return "it has a bias";
+    if (at.window || at.softcap > 0)
+        return "it has a window, or a cap on its scores";
     return at.d_v != at.d ? "values are of another size than keys" : NULL;
 }
 

@@ -174,6 +174,7 @@ static cudaError_t launch_reduction(const struct passage *to, const struct pass 
     struct kernel_walk terms = kernel_walk_of(&pass->inner, 1, &pass->view[1]);
     const enum kernel_reduction what = pass->kind == WORK_MEAN      ? KERNEL_MEAN
                                        : pass->kind == WORK_MAXIMUM ? KERNEL_LARGEST
+                                       : pass->kind == WORK_LEAST   ? KERNEL_SMALLEST
                                        : pass->kind == WORK_ALL     ? KERNEL_ALL
                                        : pass->kind == WORK_ANY     ? KERNEL_ANY
                                                                     : KERNEL_SUM;

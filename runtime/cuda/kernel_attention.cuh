@@ -94,15 +94,19 @@ static __device__ __forceinline__ void store_row(const struct head_row &row, uin
 static __device__ __forceinline__ bool sees(const struct kernel_attention_args &at, uint32_t query,
                                             uint32_t key)
 {
-    return query < at.s && key < at.s_k && (!at.causal || key <= query);
+    if (query >= at.s || key >= at.s_k || (at.causal && key > query))
+        return false;
+    return !at.window || (key + at.window > query && query + at.window > key);
 }
 
-/* q kᵀ · scale + bias, of a key that is seen. */
+/* q kᵀ · scale, perhaps capped, + bias, of a key that is seen. */
 static __device__ __forceinline__ float score_of(const struct kernel_attention_args &at,
                                                  uint32_t head, uint32_t query, uint32_t key)
 {
-    const float score =
+    float score =
         at.scale * dot(query_row(at, at.q, head, query), key_row(at, at.k, head, key), at.d);
+    if (at.softcap > 0.0F)
+        score = at.softcap * tanhf(score / at.softcap);
     if (!at.bias.data)
         return score;
     return score + load_raw(at.bias.data, at.bias.dtype, score_at(at, at.bias, head, query, key));

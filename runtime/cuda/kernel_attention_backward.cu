@@ -3,6 +3,8 @@
  *     p = exp(q kᵀ · scale - logsumexp)       dp = do vᵀ      D = rows' Σ do · o
  *     ds = p · (dp - D) · scale               dq = ds k, dk = dsᵀ q, dv = pᵀ do
  *
+ * and where scores are capped, ds times how steep the cap is there.
+ *
  * One kernel finds D, one dq (a warp a query), one dk and dv (a warp a key): sums have one writer
  * each, so their order is fixed. Without o, D is Σ p · dp, the same sum in another order. */
 #include "runtime/cuda/kernel_attention.cuh"
@@ -17,18 +19,20 @@ struct backward {
     float *delta; /* (heads.count, s) */
 };
 
-/* p and dp of one query and one key; 0 where it is not seen. */
-static __device__ __forceinline__ void find_scores(const struct backward &all, uint32_t head,
-                                                   uint32_t query, uint32_t key, float *p,
-                                                   float *dp)
+/* p and dp of one query and one key, 0 where it is not seen; returns how steep the cap is there. */
+static __device__ __forceinline__ float find_scores(const struct backward &all, uint32_t head,
+                                                    uint32_t query, uint32_t key, float *p,
+                                                    float *dp)
 {
     const struct kernel_attention_args &at = all.at;
     *p = *dp = 0.0F;
     if (!sees(at, query, key))
-        return;
-    *p = expf(score_of(at, head, query, key) -
-              at.logsumexp[(uint64_t)head * at.logsumexp_pitch + query]);
+        return 1.0F;
+    const float score = score_of(at, head, query, key);
+    *p = expf(score - at.logsumexp[(uint64_t)head * at.logsumexp_pitch + query]);
     *dp = dot(query_row(at, all.dout, head, query), key_row(at, at.v, head, key), at.d_v);
+    const float share = at.softcap > 0.0F ? score / at.softcap : 0.0F; /* there is no bias then */
+    return 1.0F - share * share;
 }
 
 #define FOR_WARPS(i, count)                                                                        \
@@ -76,8 +80,8 @@ static __global__ void __launch_bounds__(WARPS *LANES)
         float sum[COLUMNS] = {0};
         for (uint32_t first = 0; first < keys; first += LANES) {
             float p, dp;
-            find_scores(all, head, query, first + lane, &p, &dp);
-            const float slope = p * (dp - delta), ds = slope * at.scale;
+            const float steep = find_scores(all, head, query, first + lane, &p, &dp);
+            const float slope = p * (dp - delta) * steep, ds = slope * at.scale;
             if (all.dbias.data && first + lane < at.s_k) /* before q and k are scaled */
                 store_raw(all.dbias.data, all.dbias.dtype,
                           score_at(at, all.dbias, head, query, first + lane), slope);
@@ -105,9 +109,9 @@ static __global__ void __launch_bounds__(WARPS *LANES)
                  first += LANES) {
                 const uint32_t query = first + lane;
                 float p, dp;
-                find_scores(all, head, query, key, &p, &dp);
+                const float steep = find_scores(all, head, query, key, &p, &dp);
                 const float delta = query < at.s ? all.delta[(uint64_t)same * at.s + query] : 0.0F;
-                const float ds = p * (dp - delta) * at.scale;
+                const float ds = p * (dp - delta) * steep * at.scale;
                 for (uint32_t j = 0; j < LANES && first + j < at.s; j++) {
                     add_row(dk, __shfl_sync(0xffffffffU, ds, j),
                             query_row(at, at.q, head, first + j), at.d);

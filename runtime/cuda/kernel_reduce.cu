@@ -22,6 +22,8 @@ static __device__ __forceinline__ double combine(double x, double y)
 {
     if (R == KERNEL_LARGEST)
         return x > y || x != x ? x : y;
+    if (R == KERNEL_SMALLEST)
+        return x < y || x != x ? x : y;
     if (R == KERNEL_ALL)
         return x < y ? x : y;
     if (R == KERNEL_ANY)
@@ -31,7 +33,10 @@ static __device__ __forceinline__ double combine(double x, double y)
 
 template <enum kernel_reduction R> static __device__ __forceinline__ double nothing()
 {
-    return R == KERNEL_LARGEST ? -INFINITY : R == KERNEL_ALL ? 1.0 : 0.0;
+    return R == KERNEL_LARGEST    ? -INFINITY
+           : R == KERNEL_SMALLEST ? INFINITY
+           : R == KERNEL_ALL      ? 1.0
+                                  : 0.0;
 }
 
 template <enum kernel_reduction R> static __device__ __forceinline__ double seen_as(float x)
@@ -165,6 +170,8 @@ cudaError_t kernel_reduce(enum kernel_reduction what, const struct kernel_walk *
         return launch<KERNEL_MEAN>(kept, terms, stream);
     case KERNEL_LARGEST:
         return launch<KERNEL_LARGEST>(kept, terms, stream);
+    case KERNEL_SMALLEST:
+        return launch<KERNEL_SMALLEST>(kept, terms, stream);
     case KERNEL_ALL:
         return launch<KERNEL_ALL>(kept, terms, stream);
     default:

@@ -182,7 +182,14 @@ cudaError_t kernel_map(enum kernel_function f, const struct kernel_walk *walk, f
 
 /* ---- kernel_reduce.cu ---- */
 
-enum kernel_reduction { KERNEL_SUM, KERNEL_MEAN, KERNEL_LARGEST, KERNEL_ALL, KERNEL_ANY };
+enum kernel_reduction {
+    KERNEL_SUM,
+    KERNEL_MEAN,
+    KERNEL_LARGEST,
+    KERNEL_SMALLEST,
+    KERNEL_ALL,
+    KERNEL_ANY
+};
 
 /* Of side 1 into side 0: `kept` are the dims that the result has, `terms` those over which it goes,
  * with the steps of side 1 as side 0's. A NaN is the largest. */
@@ -423,7 +430,8 @@ struct kernel_attention_args {
     uint32_t b, s, s_k, a, d, d_v, repeats;
     float *logsumexp; /* (b, a, logsumexp_pitch), the first s of each row used */
     uint32_t logsumexp_pitch;
-    float scale;
+    float scale, softcap; /* kernel_attr's */
+    uint32_t window;
     int causal;
 };
 cudaError_t kernel_attention(const struct kernel_attention_args *at, struct kernel_heads o,

@@ -81,6 +81,7 @@ static const struct kernel_entry kernels[WORK_KIND_COUNT] = {
     [WORK_MUL] = {.run = host_multiply},
     [WORK_CONJUGATE] = {.run = host_conjugate},
     [WORK_MAXIMUM] = {.run = host_extreme},
+    [WORK_LEAST] = {.run = host_extreme},
     [WORK_ALL] = {.run = host_extreme},
     [WORK_ANY] = {.run = host_extreme},
     [WORK_LOWER_TRIANGLE] = {.run = host_lower_triangle},

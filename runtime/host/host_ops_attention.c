@@ -56,6 +56,12 @@ void host_add_bias(const struct attention *at, uint32_t b, uint32_t head, uint32
     }
 }
 
+void host_cap_scores(const struct attention *at, uint64_t n, float *score)
+{
+    for (uint64_t i = 0; at->softcap > 0 && i < n; i++)
+        score[i] = at->softcap * tanhf(score[i] / at->softcap);
+}
+
 /* ---- forward ---- */
 
 struct tiles {
@@ -70,10 +76,10 @@ struct tiles {
 /* Scores of one row to exp(score - m), with m, l and o brought up to date. */
 static void soften_row(struct tiles *t, uint32_t row)
 {
-    const uint32_t seen = host_visible(t->at, t->query + row, t->key, t->keys);
+    const struct host_seen seen = host_seen(t->at, t->query + row, t->key, t->keys);
     float *score = t->score + (uint64_t)row * t->keys, *o = t->o + (uint64_t)row * t->at->d_v;
     float highest = t->highest[row];
-    for (uint32_t i = 0; i < seen; i++)
+    for (uint32_t i = seen.first; i < seen.end; i++)
         highest = score[i] > highest ? score[i] : highest;
     double sum = 0;
     if (isinf(highest) && highest < 0) { /* a bias has masked all so far: likewise */
@@ -81,13 +87,15 @@ static void soften_row(struct tiles *t, uint32_t row)
             score[i] = 0;
         return;
     }
-    for (uint32_t i = 0; i < seen; i++) {
+    for (uint32_t i = 0; i < seen.first; i++)
+        score[i] = 0;
+    for (uint32_t i = seen.first; i < seen.end; i++) {
         score[i] = expf(score[i] - highest);
         sum += (double)score[i];
     }
-    for (uint32_t i = seen; i < t->keys; i++)
+    for (uint32_t i = seen.end; i < t->keys; i++)
         score[i] = 0;
-    if (seen == 0) /* nothing changes; -inf - -inf would be NaN */
+    if (seen.first == seen.end) /* nothing changes; -inf - -inf would be NaN */
         return;
     const float shrink = expf(t->highest[row] - highest);
     for (uint32_t i = 0; i < t->at->d_v; i++)
@@ -106,6 +114,7 @@ static void take_keys(struct tiles *t, uint32_t b, uint32_t head)
     host_tile_load(host_values(at, of), at->v, t->key, t->keys, t->v);
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, queries, keys, d, at->scale, t->q, d, t->k,
                 d, 0, t->score, keys);
+    host_cap_scores(at, (uint64_t)t->queries * t->keys, t->score);
     host_add_bias(at, b, head, t->query, t->queries, t->key, t->keys, t->score);
     for (uint32_t row = 0; row < t->queries; row++)
         soften_row(t, row);
@@ -143,8 +152,8 @@ static void attend(struct tiles *t, const struct work *work, uint32_t b, uint32_
         }
         for (t->key = 0; t->key < at->s_k; t->key += t->keys) {
             t->keys = (uint32_t)host_least(HOST_TILE, at->s_k - t->key);
-            if (at->causal && t->key >= t->query + t->queries)
-                break;
+            if (host_hides(at, t->query, t->queries, t->key, t->keys))
+                continue;
             take_keys(t, b, head);
         }
         finish_queries(t, work, b, head);

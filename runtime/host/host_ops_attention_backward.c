@@ -3,6 +3,8 @@
  *     p = exp(q kᵀ · scale - logsumexp)       dp = do vᵀ      D = rows' Σ do · o
  *     ds = p · (dp - D) · scale               dq = ds k, dk = dsᵀ q, dv = pᵀ do
  *
+ * and where scores are capped, ds times how steep the cap is there.
+ *
  * Two passes make the tiles of p and ds: queries outside for dq, keys outside for dk and dv. One
  * pass would save two of seven products but needs an fp32 dq of the whole sequence to add to, as
  * FlashAttention-2's backward has; here scratch stays a few tiles and one number a token. Without o
@@ -20,7 +22,8 @@ struct tiles {
     float *q, *k, *v, *dout_tile;                    /* (HOST_TILE, d) */
     float *sum_a, *sum_b;                            /* (HOST_TILE, d): dq; dk and dv */
     double *deltas, *delta; /* (repeats, s): D of the heads that have keys in common; of this one */
-    float p[HOST_TILE * HOST_TILE], ds[HOST_TILE * HOST_TILE]; /* (queries, keys) */
+    /* (queries, keys) */
+    float p[HOST_TILE * HOST_TILE], ds[HOST_TILE * HOST_TILE], shrink[HOST_TILE * HOST_TILE];
     uint32_t b, head;
     uint32_t query, queries, key, keys; /* first and number of each */
 };
@@ -47,19 +50,27 @@ static void load_keys(struct tiles *t, uint32_t key)
     host_tile_load(host_values(at, of), at->v, key, t->keys, t->v);
 }
 
-/* No query of the tile sees a key of the other tile. */
 static bool is_hidden(const struct attention *at, uint32_t query, uint32_t key)
 {
-    return at->causal && key >= query + host_least(HOST_TILE, at->s - query);
+    return host_hides(at, query, (uint32_t)host_least(HOST_TILE, at->s - query), key,
+                      (uint32_t)host_least(HOST_TILE, at->s_k - key));
 }
 
-/* p, and dp in ds; 0 where a key is not seen. */
+/* How steep softcap · tanh(x / softcap) is where it is `capped`. */
+static float steepness(const struct attention *at, float capped)
+{
+    const float share = at->softcap > 0 ? capped / at->softcap : 0;
+    return 1 - share * share;
+}
+
+/* p, dp in ds, and by how much a score's gradient shrinks; 0 where a key is not seen. */
 static void make_scores(struct tiles *t)
 {
     const struct attention *at = t->at;
     const blasint queries = (blasint)t->queries, keys = (blasint)t->keys, d = (blasint)at->d;
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, queries, keys, d, at->scale, t->q, d, t->k,
                 d, 0, t->p, keys);
+    host_cap_scores(at, (uint64_t)t->queries * t->keys, t->p);
     host_add_bias(at, t->b, t->head, t->query, t->queries, t->key, t->keys, t->p);
     const blasint d_v = (blasint)at->d_v;
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, queries, keys, d_v, 1, t->dout_tile, d_v,
@@ -68,12 +79,17 @@ static void make_scores(struct tiles *t)
         const float logsumexp =
             host_load_one(t->logsumexp, ((uint64_t)t->b * at->a + t->head) * at->logsumexp_pitch +
                                             t->query + row);
-        const uint32_t seen = host_visible(at, t->query + row, t->key, t->keys);
-        float *p = t->p + (uint64_t)row * t->keys, *dp = t->ds + (uint64_t)row * t->keys;
-        for (uint32_t i = 0; i < seen; i++)
+        const struct host_seen seen = host_seen(at, t->query + row, t->key, t->keys);
+        const uint64_t first = (uint64_t)row * t->keys;
+        float *p = t->p + first, *dp = t->ds + first, *shrink = t->shrink + first;
+        for (uint32_t i = 0; i < seen.first; i++)
+            p[i] = dp[i] = shrink[i] = 0;
+        for (uint32_t i = seen.first; i < seen.end; i++) {
+            shrink[i] = steepness(at, p[i]);
             p[i] = expf(p[i] - logsumexp);
-        for (uint32_t i = seen; i < t->keys; i++)
-            p[i] = dp[i] = 0;
+        }
+        for (uint32_t i = seen.end; i < t->keys; i++)
+            p[i] = dp[i] = shrink[i] = 0;
     }
 }
 
@@ -81,12 +97,12 @@ static void make_scores(struct tiles *t)
 static void make_slopes(struct tiles *t)
 {
     for (uint32_t row = 0; row < t->queries; row++) {
-        const uint32_t seen = host_visible(t->at, t->query + row, t->key, t->keys);
+        const uint64_t first = (uint64_t)row * t->keys;
         const float delta = (float)t->delta[t->query + row];
-        const float *p = t->p + (uint64_t)row * t->keys;
-        float *ds = t->ds + (uint64_t)row * t->keys;
-        for (uint32_t i = 0; i < seen; i++)
-            ds[i] = p[i] * (ds[i] - delta) * t->at->scale;
+        const float *p = t->p + first, *shrink = t->shrink + first;
+        float *ds = t->ds + first;
+        for (uint32_t i = 0; i < t->keys; i++)
+            ds[i] = p[i] * (ds[i] - delta) * shrink[i] * t->at->scale;
     }
 }
 
@@ -145,8 +161,9 @@ static void find_delta_from_scores(struct tiles *t)
         load_queries(t, query);
         for (uint32_t row = 0; row < t->queries; row++)
             t->delta[query + row] = 0;
-        for (uint32_t key = 0; key < t->at->s_k && !is_hidden(t->at, query, key);
-             key += HOST_TILE) {
+        for (uint32_t key = 0; key < t->at->s_k; key += HOST_TILE) {
+            if (is_hidden(t->at, query, key))
+                continue;
             load_keys(t, key);
             make_scores(t);
             for (uint32_t row = 0; row < t->queries; row++)
@@ -163,7 +180,9 @@ static void find_dq(struct tiles *t)
     for (uint32_t query = 0; query < at->s; query += HOST_TILE) {
         load_queries(t, query);
         clear_tile(t, t->sum_a);
-        for (uint32_t key = 0; key < at->s_k && !is_hidden(at, query, key); key += HOST_TILE) {
+        for (uint32_t key = 0; key < at->s_k; key += HOST_TILE) {
+            if (is_hidden(at, query, key))
+                continue;
             load_keys(t, key);
             make_scores(t);
             make_slopes(t);

@@ -104,14 +104,37 @@ void host_tile_store(struct host_head of, const struct work_operand *y, uint32_t
 void host_add_bias(const struct attention *at, uint32_t b, uint32_t head, uint32_t query,
                    uint32_t queries, uint32_t key, uint32_t keys, float *score);
 
-/* How many of the keys [key, key + keys) query `query` sees. */
-static inline uint32_t host_visible(const struct attention *at, uint32_t query, uint32_t key,
-                                    uint32_t keys)
+/* Of the keys [key, key + keys), which query `query` sees: [first, end), counted from `key`. */
+struct host_seen {
+    uint32_t first, end;
+};
+static inline struct host_seen host_seen(const struct attention *at, uint32_t query, uint32_t key,
+                                         uint32_t keys)
 {
-    if (!at->causal || key + keys <= query + 1)
-        return keys;
-    return key > query ? 0 : query + 1 - key;
+    const int64_t last = at->causal   ? query
+                         : at->window ? (int64_t)query + at->window - 1
+                                      : at->s_k;
+    const int64_t first = at->window ? (int64_t)query + 1 - at->window : 0;
+    const int64_t end = last + 1 - key, begin = first - key;
+    struct host_seen seen = {.first = begin > 0 ? (uint32_t)host_least((uint64_t)begin, keys) : 0,
+                             .end = end > 0 ? (uint32_t)host_least((uint64_t)end, keys) : 0};
+    if (seen.first > seen.end)
+        seen.first = seen.end;
+    return seen;
 }
+
+/* No query of a tile sees a key of the other tile. */
+static inline bool host_hides(const struct attention *at, uint32_t query, uint32_t queries,
+                              uint32_t key, uint32_t keys)
+{
+    if (at->causal && key >= query + queries)
+        return true;
+    return at->window && ((uint64_t)key + keys + at->window <= (uint64_t)query + 1 ||
+                          (uint64_t)query + queries + at->window <= (uint64_t)key + 1);
+}
+
+/* softcap · tanh(x / softcap) of `n` scores, where there is one. */
+void host_cap_scores(const struct attention *at, uint64_t n, float *score);
 
 /* ---- the kernels, by file ---- */
 

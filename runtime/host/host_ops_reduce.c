@@ -75,7 +75,7 @@ void host_extreme(const struct work *work)
 {
     const struct work_operand *x = work_in(work, 0);
     const uint64_t count = operand_count(x);
-    const bool smallest = work->kind == WORK_ALL;
+    const bool smallest = work->kind == WORK_ALL || work->kind == WORK_LEAST;
     float block[HOST_BLOCK], found = 0;
     for (uint64_t i = 0, n; i < count; i += n) {
         n = host_block(i, count);

@@ -97,6 +97,8 @@ struct attention work_attention(const struct work *work)
                        : 1,
         .bias = efficient && work->ins > plain ? work_in(work, plain) : NULL,
         .scale = (float)(scale > 0 ? scale : 1 / sqrt((double)q->shape.dim[3])),
+        .softcap = work->attr.softcap,
+        .window = work->attr.window,
         .causal = work->attr.causal,
     };
 }

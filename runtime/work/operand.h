@@ -68,6 +68,8 @@ struct attention {
     const struct work_operand *bias; /* added to scores, broadcasts to (b, a, s, s_k); NULL */
     uint32_t logsumexp_pitch;        /* between heads: s, or more where the rows are rounded up */
     float scale;                     /* attr.scale, or 1 / sqrt(d) */
+    float softcap;                   /* attr.softcap */
+    uint32_t window;                 /* attr.window */
     bool causal;
 };
 

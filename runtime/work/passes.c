@@ -586,6 +586,7 @@ static bool (*const table[WORK_KIND_COUNT])(const struct passing *of) = {
     [WORK_SUM_DIM] = pass_one_dim,
     [WORK_MEAN] = pass_one_dim,
     [WORK_MAXIMUM] = pass_all,
+    [WORK_LEAST] = pass_all,
     [WORK_ALL] = pass_all,
     [WORK_ANY] = pass_all,
     [WORK_CUMULATIVE_SUM] = pass_rows,

@@ -495,6 +495,7 @@ static const struct work_entry entries[WORK_KIND_COUNT] = {
     [WORK_GROUPED_MM_NN] = {check_grouped_mm, 3, 3, 1},
     [WORK_GROUPED_MM_TN] = {check_grouped_mm, 3, 3, 1},
     [WORK_MAXIMUM] = {check_to_one, 1, 1, 1},
+    [WORK_LEAST] = {check_to_one, 1, 1, 1},
     [WORK_ALL] = {check_to_one, 1, 1, 1},
     [WORK_ANY] = {check_to_one, 1, 1, 1},
     [WORK_LOWER_TRIANGLE] = {check_rows, 1, 1, 1},

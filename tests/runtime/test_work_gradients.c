@@ -23,6 +23,8 @@ struct layer {
     enum work_kind kind;      /* of an elementwise function */
     uint32_t rows, h;         /* norms, losses */
     uint32_t b, s, s_k, a, d; /* attention */
+    uint32_t window;
+    float softcap;
     bool causal, centred;
     uint32_t parameters; /* of a norm: none, a weight, and a bias */
     const int64_t *targets;
@@ -321,20 +323,25 @@ static void attend(const struct layer *l, const struct element *changed, double 
         if (!attends_otherwise(l, changed, row))
             continue;
         const uint32_t b = row / (l->s * l->a), i = row / l->a % l->s, head = row % l->a;
-        const uint32_t seen = l->causal && i + 1 < l->s_k ? i + 1 : l->s_k;
+        const uint32_t own = l->causal && i + 1 < l->s_k ? i + 1 : l->s_k;
+        const uint32_t seen = l->window && i + l->window < own ? i + l->window : own;
+        const uint32_t first = l->window && i >= l->window ? i + 1 - l->window : 0;
         const double *q = in[0] + (size_t)row * l->d;
         double sum = 0;
-        for (uint32_t j = 0; j < seen; j++) {
+        for (uint32_t j = first; j < seen; j++) {
             const double *k = in[1] + ((size_t)(b * l->s_k + j) * l->a + head) * l->d;
             double score = 0;
             for (uint32_t c = 0; c < l->d; c++)
                 score += q[c] * k[c];
-            p[j] = exp(score / sqrt(l->d));
+            score /= sqrt(l->d);
+            if (l->softcap > 0)
+                score = (double)l->softcap * tanh(score / (double)l->softcap);
+            p[j] = exp(score);
             sum += p[j];
         }
         double *o = out + (size_t)row * l->d;
         memset(o, 0, l->d * sizeof *o);
-        for (uint32_t j = 0; j < seen; j++) {
+        for (uint32_t j = first; j < seen; j++) {
             const double *v = in[2] + ((size_t)(b * l->s_k + j) * l->a + head) * l->d;
             const double share = p[j] / sum;
             for (uint32_t c = 0; c < l->d; c++)
@@ -351,7 +358,8 @@ static void check_attention(enum dtype dtype, struct layer layer, uint32_t pitch
     const struct shape q = SHAPE(layer.b, layer.s, layer.a, layer.d);
     const struct shape k = SHAPE(layer.b, layer.s_k, layer.a, layer.d);
     const struct shape turned = SHAPE(layer.b, layer.a, layer.s, layer.d); /* memory is q's */
-    const struct kernel_attr attr = {.causal = layer.causal};
+    const struct kernel_attr attr = {
+        .causal = layer.causal, .window = layer.window, .softcap = layer.softcap};
     struct work_operand in[3] = {pitched(dtype, q, pitch), pitched(dtype, k, pitch),
                                  pitched(dtype, k, pitch)};
     struct work_operand o = empty(dtype, turned), dy = filled(dtype, turned);
@@ -400,6 +408,36 @@ static void attention_and_its_gradients(void **state)
         check_attention(dtype, (struct layer){.b = 2, .s = 5, .s_k = 129, .a = 1, .d = 3}, 4);
         check_attention(
             dtype, (struct layer){.b = 1, .s = 130, .s_k = 64, .a = 1, .d = 3, .causal = true}, 0);
+    }
+}
+
+static void attention_with_a_window_and_capped_scores(void **state)
+{
+    (void)state;
+    FOR_DTYPES()
+    {
+        for (uint32_t causal = 0; causal < 2; causal++) {
+            check_attention(
+                dtype,
+                (struct layer){
+                    .b = 2, .s = 9, .s_k = 9, .a = 2, .d = 5, .window = 3, .causal = causal},
+                0);
+            check_attention(dtype,
+                            (struct layer){.b = 1,
+                                           .s = 150,
+                                           .s_k = 150,
+                                           .a = 1,
+                                           .d = 3,
+                                           .window = 20, /* tiles that no query sees */
+                                           .softcap = 1.5F,
+                                           .causal = causal},
+                            0);
+            check_attention(
+                dtype,
+                (struct layer){
+                    .b = 1, .s = 67, .s_k = 67, .a = 2, .d = 5, .softcap = 2, .causal = causal},
+                3 * 2 * 5);
+        }
     }
 }
 
@@ -550,6 +588,7 @@ int main(void)
         cmocka_unit_test(rms_norm_and_its_gradients),
         cmocka_unit_test(layer_norm_and_its_gradients),
         cmocka_unit_test(attention_and_its_gradients),
+        cmocka_unit_test(attention_with_a_window_and_capped_scores),
         cmocka_unit_test(attention_of_large_scores_stays_finite),
         cmocka_unit_test(logsumexp_may_have_wider_rows),
         cmocka_unit_test(attention_refuses_what_it_has_no_form_for),
