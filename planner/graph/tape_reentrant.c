@@ -56,16 +56,30 @@ static void put_aside(struct tape *tape, const struct graph_module *m)
 
 /* ---- leaves under autocast ---- */
 
+/* What a module within the block is called with is the tensor that it is called with. */
+static uint32_t as_called(const struct graph *graph, const struct region *region, uint32_t x)
+{
+    for (uint32_t i = region->first; i < region->last; i++) {
+        const struct graph_op *op = &graph->ops[graph->items[i].arg];
+        if (graph->items[i].kind == ITEM_OP && op->kind == OP_ALIAS && op->of_call &&
+            op->out[0] == x)
+            return op->in[0];
+    }
+    return x;
+}
+
 /* What the block is called with again is a leaf, as a parameter is: autocast keeps what it casts
  * of it while its region lasts, and casts it once (cached_cast in aten/src/ATen/autocast_mode.cpp).
  */
-static bool is_cast_of_leaf(const struct tape *tape, const struct graph_module *m,
+static bool is_cast_of_leaf(const struct tape *tape, const struct region *region,
                             const struct graph_op *op)
 {
+    const struct graph_module *m = module_of(tape, region);
     if (!op->of_autocast || tape->graph->tensors[op->in[0]].dtype != DTYPE_FP32)
         return false;
+    const uint32_t x = as_called(tape->graph, region, op->in[0]);
     for (uint32_t i = 0; i < m->inputs; i++)
-        if (m->input[i] == op->in[0] && takes_gradient(tape, m, i))
+        if (m->input[i] == x && takes_gradient(tape, m, i))
             return true;
     return false;
 }
@@ -85,15 +99,14 @@ static void repeat(struct tape *tape, uint32_t op, uint32_t first)
 static void find_casts(struct tape *tape, const struct region *region)
 {
     const struct graph *graph = tape->graph;
-    const struct graph_module *m = module_of(tape, region);
     for (uint32_t i = region->first; i < region->last; i++) {
         const uint32_t op = graph->items[i].arg;
-        if (graph->items[i].kind != ITEM_OP || !is_cast_of_leaf(tape, m, &graph->ops[op]))
+        if (graph->items[i].kind != ITEM_OP || !is_cast_of_leaf(tape, region, &graph->ops[op]))
             continue;
         uint32_t first = op;
         for (uint32_t k = region->first; k < i && first == op; k++) {
             const struct graph_op *before = &graph->ops[graph->items[k].arg];
-            if (graph->items[k].kind == ITEM_OP && is_cast_of_leaf(tape, m, before) &&
+            if (graph->items[k].kind == ITEM_OP && is_cast_of_leaf(tape, region, before) &&
                 before->in[0] == graph->ops[op].in[0])
                 first = graph->items[k].arg;
         }
