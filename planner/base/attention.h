@@ -14,7 +14,9 @@
     X(MATH, "math", "two products and a softmax")                                                  \
     X(FLASH_3, "flash-3", "FlashAttention-3, a package of its own, for Hopper")                    \
     X(TRITON, "triton", "FlashAttention of 2022 in Triton, what MPT ran in 2023")                  \
-    X(EAGER, "eager", "transformers' own in Python, attn_implementation=\"eager\"")
+    X(EAGER, "eager", "transformers' own in Python, attn_implementation=\"eager\"")                \
+    X(FLASH_ATTN, "flash-attn",                                                                    \
+      "FlashAttention-2 of the package flash-attn, attn_implementation=\"flash_attention_2\"")
 
 enum attention_kernel {
 #define X(name, word, what) ATTENTION_##name,
@@ -36,6 +38,12 @@ enum attention_gpu {
 static inline bool attention_is_composed(enum attention_kernel kernel)
 {
     return kernel == ATTENTION_MATH || kernel == ATTENTION_EAGER;
+}
+
+/* Whether the model's own code asks for it, and no library chooses: the same on all GPUs. */
+static inline bool attention_is_asked(enum attention_kernel kernel)
+{
+    return attention_is_composed(kernel) || kernel == ATTENTION_FLASH_ATTN;
 }
 
 /* "cudnn" */

@@ -36,7 +36,7 @@ enum attention_kernel attention_chosen(const struct profile *profile, enum dtype
     const enum gpu_generation generation = profile->generation;
     const bool half = dtype == DTYPE_BF16 || dtype == DTYPE_FP16;
     const enum attention_kernel asked = profile->attention;
-    if (attention_is_composed(asked))
+    if (attention_is_asked(asked))
         return asked;
     if (generation == GENERATION_CPU)
         return ATTENTION_FLASH;
@@ -130,6 +130,7 @@ static struct attention attention_of(const struct kernel *kernel)
         .head = q->shape.dim[q->shape.rank - 1],
         .head_v = v->shape.dim[v->shape.rank - 1],
         .causal = kernel->attr.causal,
+        .window = kernel->attr.window,
         .backward = is_attention_backward(kernel),
     };
 }

@@ -5,6 +5,7 @@
  * Hugging Face's. Sliding windows are masks in hf; the other two attend to all tokens before. */
 #include "base/names.h"
 #include "families/family.h"
+#include "families/flash_attn.h"
 
 static enum err_code check_torchtitan(const struct model_config *c, const struct model_job *job,
                                       struct err *err)
@@ -288,6 +289,8 @@ enum err_code build_check(const struct family *family, const struct model_config
         TRY(check_compiled_loss(family, job, err));
     if (job->attention == ATTENTION_EAGER)
         TRY(check_eager(family, config, job, err));
+    if (job->attention == ATTENTION_FLASH_ATTN)
+        TRY(flash_attn_check(family, config, job, err));
     TRY(check_torch(config, job, err));
     if (job->float8)
         TRY(check_float8(job, err));

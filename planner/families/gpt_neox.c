@@ -54,6 +54,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
                                                .mask = GRAPH_NONE,
                                                .q_contiguous = true,
                                                .dropout = c->attention_dropout,
+                                               .positions = rope.positions,
                                            });
     const uint32_t out = apply_linear(graph, o, block->dense);
     graph_drop(graph, o);
@@ -126,8 +127,9 @@ static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
     graph_call_end(graph);
     graph_call_begin(graph, "gpt_neox.rotary_emb");
     hf_rope_update(graph, &frequencies, positions);
-    const struct hf_rope rope = hf_rope_tables(
+    struct hf_rope rope = hf_rope_tables(
         graph, c, (struct hf_angles){.positions = positions, .frequencies = frequencies.now});
+    rope.positions = positions;
     graph_call_end(graph);
 
     for (uint32_t i = 0; i < c->layers; i++) {

@@ -21,6 +21,7 @@ struct block {
     struct linear qkv, out, wi, wo;
     const char *name;
     bool first;
+    uint32_t window; /* tokens on either side, the query's own among them; 0: all */
 };
 
 static struct norm declare_norm(struct graph *graph, const struct model_config *c,
@@ -115,6 +116,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
                                                .v = graph_transpose(graph, part[2], 1, 2),
                                                .mask = mask,
                                                .both_ways = true,
+                                               .window = block->window,
                                                .dropout = c->attention_dropout,
                                            });
     const uint32_t projected = apply_linear(graph, o, block->out);
@@ -254,8 +256,9 @@ static uint32_t run_blocks(struct graph *graph, const struct model_config *c,
     uint32_t x = embedded;
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "model.layers.%u", i);
-        const struct block block = declare_block(graph, c, i, graph->modules[module].name);
+        struct block block = declare_block(graph, c, i, graph->modules[module].name);
         const enum kind kind = model_has_window(c, i) ? WINDOW : FULL;
+        block.window = kind == WINDOW ? c->sliding_window / 2 + 1 : 0;
         const uint32_t mask = in->mask[kind];
         struct hf_rope rope = in->rope[kind];
         if (job->casts_inputs) {
@@ -320,7 +323,7 @@ static void build(struct graph *graph, const struct model_config *c, const struc
     const uint32_t positions = op_arange(graph, job->seq);
     graph_call_end(graph);
     const uint32_t embedded = embed(graph, c, &e, tokens);
-    if (job->seq >= c->sliding_window / 2)
+    if (job->seq >= c->sliding_window / 2 && graph->attention != ATTENTION_FLASH_ATTN)
         in.mask[WINDOW] = near_mask(graph, job, c->sliding_window / 2);
     /* of the embeddings' norm, which under autocast is fp32 whatever parameters are in */
     const enum dtype dtype = (enum dtype)graph->tensors[embedded].dtype;

@@ -16,6 +16,7 @@
 struct block {
     struct linear k, v, q, out, fc1, fc2;
     struct norm attention_norm, final_norm;
+    uint32_t positions; /* (b, s) */
 };
 
 static struct block declare_block(struct graph *graph, const struct model_config *c,
@@ -53,6 +54,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
                                                .mask = GRAPH_NONE,
                                                .dropout = c->attention_dropout,
                                                .scale = 1, /* q has it already */
+                                               .positions = block->positions,
                                            });
     const uint32_t out = apply_linear(graph, o, block->out);
     graph_drop(graph, o);
@@ -164,7 +166,8 @@ static void build_hf_opt(struct graph *graph, const struct model_config *c,
 
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "%slayers.%u", prefix, i);
-        const struct block block = declare_block(graph, c, graph->modules[module].name);
+        struct block block = declare_block(graph, c, graph->modules[module].name);
+        block.positions = positions.ids;
         graph_enter(graph, module, x);
         graph_also_input(graph, module, positions.ids);
         const uint32_t z = run_block(graph, c, job, &block, x);

@@ -69,6 +69,7 @@
     X(LIGER_ROPE, liger_rope, NONE)                                                                \
     X(FLASH_ATTENTION, flash_attention, LOWER)                                                     \
     X(EFFICIENT_ATTENTION, efficient_attention, LOWER)                                             \
+    X(FLASH_ATTN, flash_attn, NONE)                                                                \
     X(CAUSAL_CONV, causal_conv, NONE)                                                              \
     X(GATED_DELTA_RULE, gated_delta_rule, NONE)                                                    \
     X(MAMBA2, mamba2, NONE)                                                                        \
@@ -241,6 +242,21 @@ uint32_t op_math_attention(struct graph *graph, const struct math_attention *att
  * be of another width than q and k, which is then the result's. */
 uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v,
                                 uint32_t bias, bool causal, float dropout);
+/* The package flash-attn's (ops_flash_attn.c), of q (b, s, a, d), k and v (b, s, k, d), k dividing
+ * a. Where d is no multiple of 8 the function pads all three. */
+struct flash_attn {
+    uint32_t q, k, v;
+    uint32_t window; /* kernel_attr's; 0: none */
+    bool causal;
+    float softcap; /* 0: none */
+    float dropout;
+    float scale; /* of q·kᵀ; 0: 1 / the root of d */
+};
+struct flash_attn_result {
+    uint32_t out;                 /* (b, s, a, d), laid out as q, or in rows of more */
+    uint32_t held[5], held_count; /* what Python has until the function returns, in this order */
+};
+struct flash_attn_result op_flash_attn(struct graph *graph, const struct flash_attn *attention);
 /* Of what either returned: q·kᵀ is times `scale` instead; 0: as it is. */
 void op_attention_scale(struct graph *graph, uint32_t attended, float scale);
 /* x (b, s, c) by a filter of each channel, weight (c, 1, w) and bias (c) or GRAPH_NONE, over the w

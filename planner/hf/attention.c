@@ -157,6 +157,8 @@ static uint32_t single_ops(struct graph *graph, const struct hf_attention *a)
 
 bool hf_is_flash(const struct graph *graph, bool masked, uint32_t d, uint32_t width)
 {
+    if (graph->attention == ATTENTION_FLASH_ATTN)
+        return true;
     return graph->attention != ATTENTION_MATH && may_group(masked, d) &&
            autocast_product(graph) != DTYPE_FP32 && width == d;
 }
@@ -168,6 +170,9 @@ uint32_t hf_attention(struct graph *graph, const struct hf_attention *a)
     const bool masked = a->mask != GRAPH_NONE;
     const bool may = may_group(masked, s.dim[3]);
     const uint32_t width = shape4(graph, a->v).dim[3]; /* of MLA narrower than keys: not flash */
+    if (graph->attention == ATTENTION_FLASH_ATTN)
+        return graph_view(graph, hf_flash_attn(graph, a),
+                          SHAPE(s.dim[0], s.dim[1], s.dim[2] * width));
     const bool math = graph->attention == ATTENTION_MATH || (a->broadcast && grouped);
     const uint32_t out = math                                          ? single_ops(graph, a)
                          : hf_is_flash(graph, masked, s.dim[3], width) ? flash(graph, a)

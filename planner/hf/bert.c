@@ -182,7 +182,12 @@ uint32_t bert_attention(struct graph *graph, const struct model_config *c,
                         const struct model_job *job, uint32_t q, uint32_t k, uint32_t v)
 {
     const uint32_t o =
-        autocast_product(graph) == DTYPE_FP32 && graph->attention != ATTENTION_MATH
+        graph->attention == ATTENTION_FLASH_ATTN
+            ? hf_flash_attn(
+                  graph,
+                  &(struct hf_attention){
+                      .q = q, .k = k, .v = v, .both_ways = true, .dropout = c->attention_dropout})
+        : autocast_product(graph) == DTYPE_FP32 && graph->attention != ATTENTION_MATH
             ? op_efficient_attention(graph, q, k, v, GRAPH_NONE, false, c->attention_dropout)
             : op_attention(graph, q, k, v, false, c->attention_dropout);
     return graph_view(graph, o, SHAPE(job->batch, job->seq, c->hidden));

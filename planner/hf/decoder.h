@@ -51,6 +51,7 @@ struct hf_layer_call {
     const char *prefix; /* its module */
     uint32_t x;         /* (b, s, h) */
     uint32_t mask;      /* or GRAPH_NONE */
+    uint32_t window;    /* what the mask is of; 0: none */
     struct hf_rope rope;
     uint32_t beside;        /* its part of hf_ahead.beside (b, s, n), or GRAPH_NONE */
     struct hf_ahead *ahead; /* NULL: there is none */
@@ -155,7 +156,8 @@ struct hf_decoder {
 /* Whether attention is in Python: always, or because the job asks for it. */
 static inline bool hf_is_eager(const struct graph *graph, const struct hf_decoder *way)
 {
-    return way->eager || graph->attention == ATTENTION_EAGER;
+    return (way->eager && graph->attention != ATTENTION_FLASH_ATTN) ||
+           graph->attention == ATTENTION_EAGER;
 }
 
 /* Whether a layer has something else in the place of attention. */
@@ -217,6 +219,7 @@ struct hf_block {
     bool mixed;                                   /* ... in this layer */
     bool feeds;                                   /* way->apart: a feed-forward is all it is */
     struct norm q_norm, k_norm, norms[HF_PLACES]; /* weight GRAPH_NONE: no norm there */
+    uint32_t window;                              /* hf_layer_call's */
 };
 
 /* The parameters of layer `index`, whose module is called `prefix`. */

@@ -100,7 +100,8 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
                                            .k = graph_transpose(graph, turned_k, 1, 2),
                                            .v = v,
                                            .mask = call->mask,
-                                           .dropout = c->attention_dropout};
+                                           .dropout = c->attention_dropout,
+                                           .positions = call->rope.positions};
     *weights = GRAPH_NONE;
     const uint32_t attended = hf_is_eager(graph, &way)
                                   ? hf_eager_attention(graph, &arguments, 0, weights)

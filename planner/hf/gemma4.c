@@ -267,6 +267,8 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
                                            .v = kv[1],
                                            .mask = call->mask,
                                            .dropout = c->attention_dropout,
+                                           .positions = rope.positions,
+                                           .window = call->window,
                                            .scale = 1};
     const uint32_t o = graph->attention == ATTENTION_EAGER
                            ? hf_eager_attention(graph, &arguments, 0, weights)

@@ -10,6 +10,7 @@ struct block {
     const struct hf_gpt2 *way; /* lent */
     struct norm ln_1, ln_2;
     struct linear c_attn, c_proj, c_fc, m_proj; /* weights (in, out), of Linear (out, in) */
+    uint32_t positions;                         /* (s), or GRAPH_NONE: it is called without */
 };
 
 static struct linear declare(struct graph *graph, const struct hf_gpt2 *way, const char *prefix,
@@ -79,6 +80,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
                                                .v = part[2],
                                                .mask = mask,
                                                .dropout = c->attention_dropout,
+                                               .positions = block->positions,
                                            });
     const uint32_t projected = apply(graph, block, o, block->c_proj);
     graph_drop(graph, o);
@@ -163,7 +165,8 @@ void hf_gpt2_build(struct graph *graph, const struct model_config *c, const stru
 
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "transformer.h.%u", i);
-        const struct block block = declare_block(graph, c, way, graph->modules[module].name);
+        struct block block = declare_block(graph, c, way, graph->modules[module].name);
+        block.positions = way->asks_first ? GRAPH_NONE : positions;
         graph_enter(graph, module, x);
         if (mask != GRAPH_NONE)
             graph_also_input(graph, module, mask);

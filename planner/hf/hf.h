@@ -61,7 +61,7 @@ struct hf_angles {
  * attention_factor, in one of these layouts. */
 struct hf_rope {
     uint32_t cos, sin;
-    uint32_t positions; /* (s), for who scales queries by them; elsewhere nobody looks */
+    uint32_t positions; /* (s), which the layer was called with; 0 and GRAPH_NONE: with none */
     bool back;          /* numbers half a head away turn the other way */
     bool by_token;      /* heads come as (b, s, a, d) */
 };
@@ -232,9 +232,15 @@ struct hf_attention {
     bool broadcast;    /* one head of k and v, which no kernel is told to repeat: single ops */
     bool q_contiguous; /* in memory as (b, a, s, d): flash's output is then in that order too */
     float dropout;
-    float scale; /* of q·kᵀ; 0: 1 / the root of d */
+    /* of the package flash-attn, which has no mask, alone */
+    uint32_t positions; /* hf_rope's */
+    uint32_t window;    /* a query sees so many tokens, itself among them; 0: all */
+    float softcap;      /* 0: none */
+    float scale;        /* of q·kᵀ; 0: 1 / the root of d */
 };
 uint32_t hf_attention(struct graph *graph, const struct hf_attention *attention);
+/* What that is with --attention flash-attn (flash_attn.c): (b, s, a, d_v). */
+uint32_t hf_flash_attn(struct graph *graph, const struct hf_attention *attention);
 
 /* Whether that is flash or cuDNN's: the gradient of q then lies in memory as q does, the others' as
  * (b, s, a, d). `width`: of a value. */

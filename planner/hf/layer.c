@@ -424,7 +424,8 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
                           const struct model_job *job, const struct hf_block *block, uint32_t y,
                           uint32_t mask, struct hf_rope rope, uint32_t *weights)
 {
-    const bool turned = rope.cos != GRAPH_NONE, eager = block->way->eager;
+    const bool turned = rope.cos != GRAPH_NONE,
+               eager = block->way->eager && hf_is_eager(graph, block->way);
     *weights = GRAPH_NONE;
     if (block->mixes)
         return block->way->mixer->run(graph, c, &block->mixing, y);
@@ -452,6 +453,9 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
         .both_ways = block->way->encoder,
         .dropout = c->attention_dropout,
         .scale = scale_of(c),
+        .positions = rope.positions,
+        .window = block->window,
+        .softcap = c->attention_softcap,
     };
     const uint32_t attended = attend(graph, c, block, &arguments, weights);
     const uint32_t o = heads.gate == GRAPH_NONE ? attended : gated(graph, attended, heads.gate);

@@ -124,7 +124,6 @@ static void make_tables(struct graph *graph, const struct model_config *c,
         const struct hf_angles angles =
             way->rope_remade ? hf_rope_remade(graph, c, in->positions, turned_of(c, way)) : full;
         in->rope = hf_rope_tables_in(graph, dtype, rope_factor(c, job, way), angles, table);
-        in->rope.positions = in->positions;
         graph_mark(graph, MARK_FRAME_END);
     }
     in->rope.back = way->turns_back;
@@ -152,13 +151,14 @@ static void make_traced_masks(struct graph *graph, const struct model_config *c,
         in->window_mask = hf_traced_mask(graph, job, in->positions, c->sliding_window, added);
 }
 
-/* Sinks are never asked whether sequences are packed. */
+/* Sinks are never asked whether sequences are packed. The package flash-attn has no masks. */
 static void make_masks(struct graph *graph, const struct model_config *c,
                        const struct model_job *job, struct inputs *in)
 {
     const struct hf_decoder *way = in->way;
     const bool windows = any_layer(c, true) || way->both_masks || way->both_types,
-               added = hf_is_eager(graph, way) || c->sinks;
+               added = hf_is_eager(graph, way) || c->sinks,
+               none = graph->attention == ATTENTION_FLASH_ATTN;
     const bool one_mask = windows && !any_layer(c, false) && !way->masks_by_layer &&
                           !way->both_masks && !way->eager && !c->sinks;
     const bool asks = !c->sinks && !way->unplaced && !way->unasked;
@@ -166,12 +166,14 @@ static void make_masks(struct graph *graph, const struct model_config *c,
         hf_packed_test(graph, job, in->positions);
     if (added && !one_mask)
         in->mask = hf_eager_mask(graph, job, hf_window_mask(graph, job, HF_NO_WINDOW));
-    else if (way->masked)
+    else if (way->masked && !none)
         in->mask = hf_window_mask(graph, job, HF_NO_WINDOW);
     if (c->alibi)
         in->mask = hf_alibi_mask(graph, c, job, in->alibi, in->mask);
     if (windows && way->masks_by_layer && asks)
         hf_packed_test(graph, job, in->positions);
+    if (none)
+        return;
     if (way->chunks)
         in->window_mask = hf_chunk_mask(graph, job, c->sliding_window);
     else if (windows && (added || way->both_masks || job->seq >= c->sliding_window))
@@ -273,7 +275,8 @@ static uint32_t run_layer(struct graph *graph, const struct model_config *c,
 {
     if (way->layer)
         return way->layer(graph, c, job, call);
-    const struct hf_block block = hf_block_declare(graph, c, way, call->index, call->prefix);
+    struct hf_block block = hf_block_declare(graph, c, way, call->index, call->prefix);
+    block.window = call->window;
     return hf_block_run(graph, c, job, &block, call->x, call->mask, call->rope);
 }
 
@@ -305,8 +308,9 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
                           : window                    ? in->window_mask
                                                       : in->mask;
     const struct hf_rope tables = window ? in->window_rope : in->rope;
-    const struct hf_rope rope = as_called(graph, job, tables),
-                         none = {.cos = GRAPH_NONE, .sin = GRAPH_NONE};
+    struct hf_rope rope = as_called(graph, job, tables),
+                   none = {.cos = GRAPH_NONE, .sin = GRAPH_NONE};
+    rope.positions = none.positions = in->way->unplaced ? GRAPH_NONE : in->positions;
     const bool plain =
         model_is_plain(c, index) || (in->way->window_rope && c->sliding_window && !window);
     graph_enter(graph, module, x);
@@ -330,6 +334,7 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
                                        .prefix = graph->modules[module].name,
                                        .x = x,
                                        .mask = mask,
+                                       .window = window && !in->way->chunks ? c->sliding_window : 0,
                                        .rope = plain ? none : rope,
                                        .beside = beside,
                                        .ahead = in->ahead};

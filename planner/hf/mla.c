@@ -162,6 +162,7 @@ uint32_t hf_mla(struct graph *graph, const struct model_config *c, const struct 
                                                                   .mask = GRAPH_NONE,
                                                                   .q_contiguous = true,
                                                                   .dropout = c->attention_dropout,
+                                                                  .positions = rope.positions,
                                                                   .scale = scale_of(c)});
     const uint32_t out = apply_linear(graph, o, mla->o);
     graph_drop(graph, o);

@@ -80,16 +80,17 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
             "recorded with its norms in %s: --units none, which wraps nothing but the "
             "model, or record it with --dtype fp32",
             norm, dtype_brief(recording_info(job->config.recording).dtype));
-    const char *option = m->code != CODE_RECORDED          ? "--code"
-                         : m->loss != CROSS_ENTROPY_EAGER  ? "--loss"
-                         : m->lora                         ? "--lora"
-                         : m->outputs_kept                 ? "--keep-outputs"
-                         : m->float8                       ? "--float8"
-                         : m->attention == ATTENTION_MATH  ? "--attention math"
-                         : m->attention == ATTENTION_EAGER ? "--attention eager"
-                         : tape.no_early_stop              ? "--early-stop off"
-                         : reentrant_is_used(job)          ? "--checkpoint-reentrant on"
-                                                           : NULL;
+    const char *option = m->code != CODE_RECORDED               ? "--code"
+                         : m->loss != CROSS_ENTROPY_EAGER       ? "--loss"
+                         : m->lora                              ? "--lora"
+                         : m->outputs_kept                      ? "--keep-outputs"
+                         : m->float8                            ? "--float8"
+                         : m->attention == ATTENTION_MATH       ? "--attention math"
+                         : m->attention == ATTENTION_EAGER      ? "--attention eager"
+                         : m->attention == ATTENTION_FLASH_ATTN ? "--attention flash-attn"
+                         : tape.no_early_stop                   ? "--early-stop off"
+                         : reentrant_is_used(job)               ? "--checkpoint-reentrant on"
+                                                                : NULL;
     const char *made = recording_info(job->config.recording).torch;
     if (m->torch != 0 && m->torch != TORCH_WHOLE && m->torch != torch_minor(made))
         return err_set(err, ERR_INVALID,

@@ -107,7 +107,7 @@ enum attention_kernel attention_of(const struct job *job, const struct machine *
 {
     struct profile there = machine->profile;      /* lent parts are not touched */
     if (job->model.autograd == AUTOGRAD_RECORDED) /* which knows no GPU, but what Python writes */
-        return attention_is_composed(there.attention) ? there.attention : job->model.attention;
+        return attention_is_asked(there.attention) ? there.attention : job->model.attention;
     if (job->model.attention != ATTENTION_AUTO)
         there.attention = job->model.attention;
     return attention_chosen(&there, job->model.autocast ? DTYPE_BF16 : job->model.compute);
@@ -160,6 +160,12 @@ enum err_code job_on_machine(const struct job *job, const struct machine *machin
                        machine->profile.title);
     const enum attention_kernel asked =
         job->model.attention != ATTENTION_AUTO ? job->model.attention : machine->profile.attention;
+    if (asked == ATTENTION_FLASH_ATTN && machine->profile.generation == GENERATION_VOLTA)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--attention flash-attn on %s: \"FlashAttention only supports Ampere GPUs or "
+            "newer\"",
+            machine->profile.title);
     if (asked == ATTENTION_FLASH_3 && machine->profile.generation != GENERATION_HOPPER)
         return err_set(err, ERR_UNSUPPORTED,
                        "--attention flash-3: FlashAttention-3 is Hopper's; %s has auto, flash or "

@@ -259,9 +259,10 @@ void truth_read_strategy(const json_t *row, struct job *job)
     job->model.liger = truth_text(s, "liger", NULL);
     job->model.float8_gather = truth_float8_gather(truth_text(s, "float8_all_gather", ""));
     const char *attention = truth_text(s, "attention", "");
-    job->model.attention = strcmp(attention, "math") == 0    ? ATTENTION_MATH
-                           : strcmp(attention, "eager") == 0 ? ATTENTION_EAGER
-                                                             : ATTENTION_AUTO;
+    job->model.attention = strcmp(attention, "math") == 0         ? ATTENTION_MATH
+                           : strcmp(attention, "eager") == 0      ? ATTENTION_EAGER
+                           : strcmp(attention, "flash-attn") == 0 ? ATTENTION_FLASH_ATTN
+                                                                  : ATTENTION_AUTO;
     job->model.autocast = strcmp(truth_text(s, "autocast", ""), "bf16") == 0;
     job->model.outputs_fp32 = strcmp(truth_text(s, "outputs", ""), "fp32") == 0;
     const char *kept = truth_text(s, "keep_outputs", "");

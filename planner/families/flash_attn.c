@@ -1,0 +1,78 @@
+/* flash_attn.c - see flash_attn.h. */
+#include "families/flash_attn.h"
+
+enum { HEAD_MAX = 256 };
+
+static bool is_one_of(enum arch arch, const enum arch *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (arch == list[i])
+            return true;
+    return false;
+}
+
+#define IS_ONE_OF(arch, list) is_one_of(arch, list, sizeof(list) / sizeof(list)[0])
+
+/* Of whole heads, the widest of any layer. */
+static uint32_t widest_head(const struct model_config *c)
+{
+    const uint32_t head = c->kv_lora ? c->nope_dim + c->rotary_dim : c->head_dim;
+    return c->full_head_dim > head ? c->full_head_dim : head;
+}
+
+/* What mha_fwd of the package asks of a call. */
+static enum err_code check_call(const struct family *family, const struct model_config *c,
+                                const struct model_job *job, struct err *err)
+{
+    const enum dtype dtype = job->autocast ? DTYPE_BF16 : job->compute;
+    if (dtype != DTYPE_BF16 && dtype != DTYPE_FP16)
+        return err_set(err, ERR_INVALID,
+                       "--attention flash-attn in %s: \"FlashAttention only support fp16 and bf16 "
+                       "data type\"; compute in bf16, or under --autocast bf16",
+                       dtype_brief(dtype));
+    if (widest_head(c) > HEAD_MAX)
+        return err_set(err, ERR_INVALID,
+                       "--attention flash-attn of %s, whose heads are up to %u wide: "
+                       "\"FlashAttention forward only supports head dimension at most 256\"",
+                       family->name, widest_head(c));
+    if (c->attention_softcap > 0 && c->attention_dropout > 0)
+        return err_set(err, ERR_INVALID,
+                       "--attention flash-attn with attention_dropout: \"Softcapping does not "
+                       "support dropout for now\"");
+    return ERR_OK;
+}
+
+enum err_code flash_attn_check(const struct family *family, const struct model_config *config,
+                               const struct model_job *job, struct err *err)
+{
+    static const enum arch without[] = {ARCH_CODEGEN, ARCH_LLAMA4, ARCH_MPT, ARCH_T5, ARCH_MT5};
+    static const enum arch of_their_own[] = {ARCH_GPTJ, ARCH_GPT_NEO};
+    if (job->code != CODE_HF)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--attention flash-attn: it is transformers' code that calls the package, "
+                       "not %s's%s",
+                       code_name(job->code), family->builder[CODE_HF] ? ": --code hf" : "");
+    if (IS_ONE_OF(config->arch, without))
+        return err_set(err, ERR_INVALID,
+                       "--attention flash-attn: \"%s does not support Flash Attention 2 yet\"",
+                       family->class_name);
+    if (config->sinks)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--attention flash-attn: for %s's sinks transformers takes kernels of its "
+                       "hub instead, which are not planned; --attention eager is",
+                       family->name);
+    if (IS_ONE_OF(config->arch, of_their_own) || config->alibi)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--attention flash-attn: how %s calls the package is not planned; "
+                       "--attention auto is",
+                       family->name);
+    if (job->compiled)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--attention flash-attn with --compile: what torch.compile makes around the "
+                       "package's operators was not recorded, and is not planned");
+    if (job->seq == 1)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--attention flash-attn with --seq 1: a single token's heads are turned, "
+                       "which is not planned");
+    return check_call(family, config, job, err);
+}

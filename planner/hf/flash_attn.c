@@ -1,0 +1,73 @@
+/* flash_attn.c - flash_attention_forward, transformers' call of the package flash-attn (hf.h).
+ *
+ * There are no masks: windows, capped scores and fewer heads of k and v are the kernel's business.
+ * What is fp32 under autocast is cast first, and values that are narrower than keys are padded. */
+#include "hf/hf.h"
+
+#include "graph/autocast.h"
+
+/* _is_packed_sequence: of a single row of positions, whether any is not the one before and 1. */
+static void ask_packed(struct graph *graph, uint32_t positions, uint32_t s)
+{
+    const struct shape scalar = {.rank = 0}, row = SHAPE(1, s);
+    const enum dtype i64 = DTYPE_INT64;
+    const uint32_t counted = op_arange(graph, s);
+    const uint32_t least = op_no_grad(graph, WORK_LEAST, ATEN_MIN, i64, scalar, 1, &positions);
+    const uint32_t increasing =
+        op_no_grad(graph, WORK_ADD, ATEN_ADD, i64, SHAPE(s), 2, (uint32_t[]){counted, least});
+    graph_drop(graph, counted);
+    graph_drop(graph, least);
+    const uint32_t apart =
+        op_no_grad(graph, WORK_SUB, ATEN_SUB, i64, row, 2, (uint32_t[]){increasing, positions});
+    const uint32_t distance = op_no_grad(graph, WORK_ABS, ATEN_ABS, i64, row, 1, &apart);
+    graph_drop(graph, apart);
+    const uint32_t sum = op_no_grad(graph, WORK_SUM, ATEN_SUM, i64, scalar, 1, &distance);
+    graph_drop(graph, distance);
+    const uint32_t packed = op_no_grad(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_BOOL, scalar, 1, &sum);
+    graph_drop(graph, sum);
+    graph_drop(graph, increasing);
+    graph_drop(graph, packed);
+}
+
+uint32_t hf_flash_attn(struct graph *graph, const struct hf_attention *a)
+{
+    const struct shape s = graph->tensors[a->q].shape;
+    const uint32_t d = s.dim[3], width = graph->tensors[a->v].shape.dim[3];
+    uint32_t in[3] = {a->q, a->k, a->v}, cast[3], casts = 0;
+    const uint32_t widened = width != d ? op_pad_last(graph, a->v, d) : GRAPH_NONE;
+    if (widened != GRAPH_NONE)
+        in[2] = widened;
+    for (uint32_t i = 0; i < 3 && (enum dtype)graph->tensors[a->q].dtype == DTYPE_FP32; i++) {
+        const uint32_t narrow = op_to(graph, in[i], autocast_product(graph));
+        if (narrow != in[i])
+            in[i] = cast[casts++] = narrow;
+    }
+    if (a->positions != 0 && a->positions != GRAPH_NONE && s.dim[0] == 1)
+        ask_packed(graph, a->positions, s.dim[1]);
+    const struct flash_attn call = {
+        .q = in[0],
+        .k = in[1],
+        .v = in[2],
+        .window = a->window < s.dim[1] ? a->window : 0,
+        .causal = !a->both_ways,
+        .softcap = a->softcap,
+        .dropout = a->dropout,
+        .scale = a->scale,
+    };
+    const struct flash_attn_result r = op_flash_attn(graph, &call);
+    for (uint32_t i = 0; i < r.held_count; i++)
+        graph_drop(graph, r.held[i]);
+    for (uint32_t i = 0; i < casts; i++)
+        graph_drop(graph, cast[i]);
+    if (widened != GRAPH_NONE)
+        graph_drop(graph, widened);
+    uint32_t out = r.out;
+    if (width != d) /* attn_output[..., :v_head_dim] */
+        out = op_slice_last(graph, out, 0, width);
+    const bool whole = width == d && d % 8 == 0;
+    if (whole && !(a->q_contiguous && s.dim[1] > 1 && s.dim[2] > 1))
+        return out;
+    const uint32_t copy = op_unary(graph, OP_CLONE, out); /* .reshape(b, s, a · d) */
+    graph_drop(graph, out);
+    return copy;
+}
