@@ -288,8 +288,20 @@ static enum err_code read_dp_shards(struct import *im, const struct key_row *row
 #define UNSLOTH "Unsloth's own model code: planned as transformers'"
 #define C(key) "fsdp_config." key
 #define O(name) {name, NULL}
-#define FLASH "flash-attn's own kernels: planned as torch's, which --attention chooses"
+#define FLASH "flash-attn's own kernels under torch.compile: planned as torch's"
+#define HYBRID "flash-attn where layers have a window, torch's elsewhere: planned as torch's"
+#define FLASH_3 "FlashAttention-3's own kernels: planned as torch's, which --attention chooses"
 #define PACKING "attention within each of the samples of a sequence: planned over all of it"
+static enum err_code take_flash_attn(struct import *im, const struct key_row *row,
+                                     const struct node *node, struct err *err)
+{
+    if (transformers_is_on(import_node(im, "torch_compile")))
+        import_list(im, node, row->path, FLASH);
+    else if (!transformers_is_on(import_node(im, "gemma4_hybrid_attn_impl")))
+        return import_set(im, "attention", "flash-attn", row, node, err);
+    return ERR_OK;
+}
+
 /* transformers' attn_implementation. */
 static enum err_code read_attention(struct import *im, const struct key_row *row,
                                     const struct node *node, struct err *err)
@@ -298,12 +310,32 @@ static enum err_code read_attention(struct import *im, const struct key_row *row
         return ERR_OK;
     if (strcmp(node->text, "eager") == 0)
         return import_set(im, "attention", "eager", row, node, err);
+    if (strcmp(node->text, "flash_attention_2") == 0 ||
+        strcmp(node->text, "kernels-community/flash-attn2") == 0)
+        return take_flash_attn(im, row, node, err);
     if (strcmp(node->text, "sdpa") == 0)
         import_idle(im, node, row->path);
     else
         import_list(im, node, row->path,
-                    strstr(node->text, "flash") ? FLASH
+                    strstr(node->text, "flash") ? FLASH_3
                                                 : "attention of another library: planned as torch's");
+    return ERR_OK;
+}
+
+/* axolotl's and LLaMA-Factory's, whose words are true and false, and of versions. */
+static enum err_code read_flash(struct import *im, const struct key_row *row,
+                                const struct node *node, struct err *err)
+{
+    if (!node)
+        return ERR_OK;
+    if (transformers_is_on(node) || strcmp(node->text, "fa2") == 0)
+        return take_flash_attn(im, row, node, err);
+    if (strcmp(node->text, "fa3") == 0)
+        import_list(im, node, row->path, FLASH_3);
+    else if (strcmp(node->text, "disabled") == 0)
+        return import_set(im, "attention", "eager", row, node, err);
+    else
+        import_idle(im, node, row->path);
     return ERR_OK;
 }
 
@@ -462,10 +494,10 @@ static const struct key_row rows[] = {
     {.path = "reward_model", .kind = KEY_BOOL, .neutral = "false", .why = OBJECTIVE},
     {.path = "attn_implementation", .kind = KEY_TEXT, .setting = "attention",
      .read = read_attention},
-    {.path = "flash_attention", .kind = KEY_BOOL, .neutral = "false", .why = FLASH},
-    {.path = "flash_attn", .kind = KEY_WORD, .setting = "attention", .why = FLASH,
-     .words = KEY_WORDS({"auto", "auto"}, {"sdpa", "auto"}, {"disabled", "eager"}, O("fa2"),
-                        O("fa3"))},
+    OFF("gemma4_hybrid_attn_impl", HYBRID),
+    {.path = "flash_attention", .kind = KEY_BOOL, .setting = "attention", .read = read_flash},
+    {.path = "flash_attn", .kind = KEY_WORD, .setting = "attention", .read = read_flash,
+     .words = KEY_WORDS(O("auto"), O("sdpa"), O("disabled"), O("fa2"), O("fa3"))},
     {.path = "sdp_attention", .kind = KEY_BOOL},
     {.path = "eager_attention", .kind = KEY_BOOL, .setting = "attention",
      .words = KEY_WORDS({"true", "eager"}, O("false"))},

@@ -147,8 +147,12 @@ static void attention_is_said(void **state)
     } cases[] = {
         {"eager", "eager", NULL},
         {"sdpa", "auto", NULL},
-        {"flash_attention_2", "auto", "flash-attn's own kernels"},
-        {"kernels-community/vllm-flash-attn3", "auto", "flash-attn's own kernels"},
+        {"flash_attention_2", "flash-attn", NULL},
+        {"kernels-community/flash-attn2", "flash-attn", NULL},
+        {"flash_attention_2\ntorch_compile: true", "auto", "under torch.compile"},
+        {"flash_attention_2\ngemma4_hybrid_attn_impl: true", "auto", NULL},
+        {"flash_attention_3", "auto", "FlashAttention-3's own kernels"},
+        {"kernels-community/vllm-flash-attn3", "auto", "FlashAttention-3's own kernels"},
         {"flex_attention", "auto", "of another library"},
     };
     (void)state;

@@ -572,9 +572,10 @@ static void other_trainers_steps_are_listed(void **state)
         {"stage: dpo", "stage", "objective"},
         {"rl: kto", "rl", "objective"},
         {"reward_model: true", "reward_model", "objective"},
-        {"flash_attention: true", "flash_attention", "--attention"},
         {"flash_attention: false", "flash_attention", NULL},
-        {"flash_attn: fa2", "flash_attn", "--attention"},
+        {"flash_attn: sdpa", "flash_attn", NULL},
+        {"flash_attn: fa3", "flash_attn", "--attention"},
+        {"gemma4_hybrid_attn_impl: true", "gemma4_hybrid_attn_impl", "where layers have a window"},
         {"sample_packing: true", "sample_packing", "each of the samples"},
         {"packing: false", "packing", NULL},
         {"use_unsloth: true", "use_unsloth", "Unsloth"},
@@ -597,6 +598,15 @@ static void other_trainers_steps_are_listed(void **state)
     take_text(&f, SYNTAX_YAML, "base_model: Qwen/Qwen3-8B\neager_attention: true\nrl:\n");
     expect(&f, "attention eager");
     assert_null(find_note(&f, NOTE_UNPLANNED, "rl"));
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML, "base_model: Qwen/Qwen3-8B\nflash_attention: true\n");
+    expect(&f, "attention flash-attn");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML, "model_name_or_path: Qwen/Qwen3-8B\nflash_attn: fa2\n");
+    expect(&f, "attention flash-attn");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML, "model_name_or_path: Qwen/Qwen3-8B\nflash_attn: disabled\n");
+    expect(&f, "attention eager");
     import_free(&f.import);
 }
 
