@@ -75,6 +75,13 @@ static void events_equal_those_of_reentrant_checkpoints(void **state)
     events_are_equal("tests/data/truth/reentrant_real_events.jsonl", 6);
 }
 
+/* The package flash-attn. */
+static void events_equal_those_of_flash_attn(void **state)
+{
+    (void)state;
+    events_are_equal("tests/data/truth/flash_attn_real_events.jsonl", 2);
+}
+
 /* Jobs drawn at random that were planned wrong once. */
 static void events_equal_those_of_random_jobs(void **state)
 {
@@ -146,6 +153,7 @@ int main(void)
         cmocka_unit_test(events_equal_those_of_weights_in_4_bits),
         cmocka_unit_test(events_equal_those_of_weights_in_8_bits),
         cmocka_unit_test(events_equal_those_of_reentrant_checkpoints),
+        cmocka_unit_test(events_equal_those_of_flash_attn),
         cmocka_unit_test(events_equal_those_of_random_jobs),
         cmocka_unit_test(events_equal_those_of_pictures_among_tokens),
         cmocka_unit_test(events_equal_those_of_other_architectures),

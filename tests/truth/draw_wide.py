@@ -153,6 +153,8 @@ def further(rng, m, s, system):
         s["keep_outputs"] = rng.choice(["backward", "next"]) if m["kind"] == "hf" and system != "zero" else "backward"
     if m["kind"] == "hf" and rng.random() < 0.1:
         s["attention"] = rng.choice(["math", "eager"])
+        if takes_flash_attn(m["model_type"]) and narrow(s) and m["seq"] > 1 and rng.random() < 0.8:
+            s["attention"] = "flash-attn"
     if system == "fsdp2" and m["kind"] == "hf" and s.get("reshard") != "never" and "blocks_per_unit" not in s and rng.random() < 0.15:
         names = [f"{path}.{i}" for path in lists_of(m) for i in range(layers_of(m) or 0)]
         kept = rng.sample(names, rng.randint(1, len(names))) if names else []
@@ -168,12 +170,22 @@ def further(rng, m, s, system):
         fused(rng, m, s)
 
 
+def takes_flash_attn(kind):
+    from models import hf_classes
+    return importlib.util.find_spec("flash_attn") and kind not in ("gptj", "gpt_neo") and hf_classes(kind)[0]._supports_flash_attn
+
+
+def narrow(s):
+    """What computes in 16 bits."""
+    return {"bf16", "fp16"} & {s.get("param_dtype"), s.get("autocast")} or s.get("param_dtype") is None and s.get("store_dtype") == "bf16"
+
+
 def fused(rng, m, s):
     """Losses without logits, and Liger's kernels, of packages that are there."""
     from liger_kernel.transformers.monkey_patch import MODEL_TYPE_TO_APPLY_LIGER_FN as functions
     function = functions.get(m["model_type"])
-    narrow = "bf16" in (s.get("param_dtype"), s.get("store_dtype"), s.get("autocast"))
-    if importlib.util.find_spec("cut_cross_entropy") and narrow and m["seq"] > 1 and rng.random() < 0.5:
+    takes = "bf16" in (s.get("param_dtype"), s.get("store_dtype"), s.get("autocast"))
+    if importlib.util.find_spec("cut_cross_entropy") and takes and m["seq"] > 1 and rng.random() < 0.5:
         from cut_cross_entropy.transformers.patch import PATCH_FNS
         if m["model_type"] not in PATCH_FNS:
             return

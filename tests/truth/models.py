@@ -454,7 +454,10 @@ def hf_model(m, attention=None):
     model_class, config_class, paths = hf_classes(m["model_type"])
     fields = {k: v for k, v in m.items() if k not in NOT_CONFIG}
     config = hf_config(config_class, m["model_type"], fields)
-    config._attn_implementation = "sdpa" if model_class._supports_sdpa and attention != "eager" else "eager"
+    if attention == "flash-attn":
+        config._attn_implementation = "flash_attention_2"
+    else:
+        config._attn_implementation = "sdpa" if model_class._supports_sdpa and attention != "eager" else "eager"
     if m["model_type"] == "t5":
         config.decoder_start_token_id = config.pad_token_id
     if "experts_implementation" in m:

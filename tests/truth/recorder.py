@@ -335,6 +335,9 @@ def record(config, kind):
         liger.prepare()
     if s.get("loss") == "cut-cross-entropy":
         cut.prepare()
+    if s.get("attention") == "flash-attn":
+        import flash_attention
+        flash_attention.prepare()
     gc.collect()
     gc.disable()
     system = kind(m, s)

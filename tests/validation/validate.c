@@ -51,6 +51,21 @@ static void print_reentrant(struct sums *sums)
                truth_read_either, sums);
 }
 
+static void print_flash_attn(struct sums *sums)
+{
+    print_file("flash_attn_events.jsonl",
+               "Whole event lists with the package flash-attn (attn_implementation "
+               "flash_attention_2).",
+               true, truth_read_hf, sums);
+}
+
+/* Files that have rows of every system. */
+static void print_all_systems(struct sums *sums)
+{
+    print_reentrant(sums);
+    print_flash_attn(sums);
+}
+
 static void print_random(struct sums *sums)
 {
     print_file("random_events.jsonl",
@@ -60,7 +75,7 @@ static void print_random(struct sums *sums)
     print_file("outputs_events.jsonl",
                "Jobs whose script keeps what the model returned (`--keep-outputs`).", true,
                truth_read_either, sums);
-    print_reentrant(sums);
+    print_all_systems(sums);
     if (sums->system == SYSTEM_DDP || sums->system == SYSTEM_ZERO3)
         print_file("options_events.jsonl",
                    "What random jobs led to: DDP's options, autocast under checkpoints, dropout's "
@@ -241,7 +256,7 @@ static void print_zero(struct sums *sums)
     if (sums->system != SYSTEM_ZERO1)
         print_random(sums);
     else
-        print_reentrant(sums);
+        print_all_systems(sums);
     print_optimizers(sums);
     if (sums->system != SYSTEM_ZERO3)
         return;
