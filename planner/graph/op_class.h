@@ -42,6 +42,8 @@ struct op_class {
                              runs without grad mode; 0: it has none */
     bool in_place;        /* writes its first operand: it runs though it births nothing */
     bool turns_weight;    /* its second operand transposed: its node saves that view */
+    bool saves_rows;      /* it makes rows of what has more dims, and saves these */
+    bool turns_heads;     /* likewise of four dims: the second and third of what has them */
     bool is_partial;      /* its backward leaves inputs that need a gradient without: what made them
                              runs all the same, and lets go of what it saved */
     /* The tensor that its context has as an attribute: that lives as long as the node does

@@ -4,6 +4,7 @@
  * bias or mask on the scores. A bias (1, a, s, s_k) is padded to rows of a multiple of 8, sliced
  * back (so that the kernel sees aligned strides) and expanded over the batch; when it needs a
  * gradient the kernel writes one for the whole batch, which is then summed. */
+#include "base/layout.h"
 #include "graph/attention_scratch.h"
 #include "graph/autocast.h"
 #include "graph/op_class.h"
@@ -110,6 +111,16 @@ static void let_go(struct tape *tape, uint32_t count, const struct operand *scra
         tape_death(tape, scratch[--count]);
 }
 
+/* Its gradients are born by empty_like, which keeps the order in which dims lie. */
+static void lie_like(struct tape *tape, const struct operand *x, struct operand *gradient)
+{
+    if (!x->layout || layout_is_unknown(x->layout))
+        return;
+    const struct strides own = layout_of(&x->shape, x->pitch, x->layout);
+    const struct strides dense = layout_like(&x->shape, 1, &own);
+    tape_lay_out(tape, gradient, &dense);
+}
+
 OP_BACKWARD(flash_attention)
 {
     const enum aten label = graph->attention == ATTENTION_CUDNN ? ATEN_CUDNN_ATTENTION_BACKWARD
@@ -122,9 +133,13 @@ OP_BACKWARD(flash_attention)
     for (uint32_t i = 0; i < 3; i++) {
         out[i] = tape_birth(tape, label, dtype_of(graph, op->in[i]),
                             heads_first(shape_of(graph, op->in[i])));
-        if (tape_needs(tape, op, i))
-            tape_give(tape, op, i, out[i]);
+        const struct operand born = out[i];
         out[i].shape = *shape_of(graph, op->in[i]); /* the memory is (b, s, a, d) */
+        lie_like(tape, &in[1 + i], &out[i]);
+        if (tape_needs(tape, op, i) && out[i].layout)
+            tape_give_view(tape, op, i, out[i]);
+        else if (tape_needs(tape, op, i))
+            tape_give(tape, op, i, born);
     }
     const uint32_t scratches =
         attention_scratch(graph->attention, graph->attention_gpu, &in[1].shape, &in[2].shape,
@@ -153,6 +168,7 @@ OP_CLASS(flash_attention) = {
     .label = ATEN_NONE, /* that of o: flash or cudnn */
     .work = WORK_ATTENTION,
     .saved = attention_saved,
+    .turns_heads = true,
     .backward = flash_attention_backward,
     .scratch = flash_attention_scratch,
     .flops = attention_flops,
@@ -255,6 +271,7 @@ OP_CLASS(efficient_attention) = {
     .label = ATEN_EFFICIENT_ATTENTION,
     .work = WORK_EFFICIENT_ATTENTION,
     .saved = efficient_attention_saved,
+    .turns_heads = true,
     .backward = efficient_attention_backward,
     .scratch = efficient_attention_scratch,
     .flops = attention_flops,

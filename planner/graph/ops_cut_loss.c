@@ -189,7 +189,9 @@ OP_BACKWARD(cut_cross_entropy)
     for (uint32_t i = 0; i < 2; i++)
         if (needed[i])
             tape_death(tape, locked[i]);
+    tape_end_locals(tape, op, 2, (uint32_t[]){op->out[LOGSUMEXP], op->out[AVERAGE]}, false);
     tape_death(tape, order);
+    tape_end_locals(tape, op, 3, (uint32_t[]){op->in[0], op->in[1], op->in[2]}, true);
     outs = 0;
     for (uint32_t i = 0; i < 2; i++)
         if (needed[i])

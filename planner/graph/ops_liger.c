@@ -154,6 +154,7 @@ OP_CLASS(liger_rms_norm) = {
     .saved = liger_rms_norm_saved,
     .forward = liger_rms_norm_forward,
     .backward = liger_rms_norm_backward,
+    .saves_rows = true,
     .in_python = true,
 };
 
@@ -167,6 +168,7 @@ OP_CLASS(liger_rms_norm_apart) = {
     .saved = liger_rms_norm_saved,
     .forward = liger_rms_norm_forward,
     .backward = liger_rms_norm_apart_backward,
+    .saves_rows = true,
     .in_python = true,
 };
 
@@ -253,6 +255,7 @@ OP_CLASS(liger_swiglu) = {
     .saved = liger_glu_saved,
     .backward = liger_swiglu_backward,
     .forward = liger_swiglu_forward,
+    .saves_rows = true,
     .in_python = true,
 };
 
@@ -274,6 +277,7 @@ OP_CLASS(liger_geglu) = {
     .saved = liger_glu_saved,
     .backward = liger_geglu_backward,
     .forward = liger_geglu_forward,
+    .saves_rows = true,
     .in_python = true,
 };
 

@@ -124,6 +124,7 @@ OP_CLASS(linear) = {
     .backward = linear_backward,
     .flops = product_flops,
     .keep = KEEP_EVERY_SECOND,
+    .saves_rows = true,
     .turns_weight = true,
 };
 
@@ -158,6 +159,7 @@ OP_CLASS(linear_bias) = {
     .backward = linear_bias_backward,
     .flops = product_flops,
     .keep = KEEP_ALWAYS,
+    .saves_rows = true,
     .turns_weight = true,
 };
 

@@ -37,6 +37,15 @@ enum step_kind {
     STEP_FINAL,         /* autograd's final callback */
     STEP_MARK,          /* arg: enum stream_mark */
     STEP_READ,          /* the host waits for what the last kernel computed, and reads it */
+    /* With tape_options.saved_on: copies between host and device, and who waits for them. The
+       copying stream waits for what the compute stream has so far before STEP_TO_HOST; the compute
+       stream for it behind STEP_FROM_HOST. */
+    STEP_TO_HOST,      /* arg: kernel */
+    STEP_FROM_HOST,    /* likewise */
+    STEP_AWAIT_COPY,   /* likewise, of STEP_TO_HOST: the compute stream waits for that copy */
+    STEP_USED,         /* arg: buffer: the compute stream has got all that uses it */
+    STEP_ASIDE_AWAITS, /* likewise: the copying stream waits for that */
+    STEP_ASIDE_ENDS,   /* the host waits for both */
     /* With tape_options.call_hooks: every module, down to the smallest (calls.h); arg: call */
     STEP_CALL_FORWARD,    /* before its forward */
     STEP_RETURN_FORWARD,  /* behind it; not where recomputation stops in it */
@@ -49,6 +58,9 @@ enum step_kind {
 };
 
 enum { MODULE_ROOT = 0x0ffffff };
+
+/* In the place of a lane: the one that copies between host and device. */
+enum { LANE_ASIDE = LANES_MOST };
 
 enum stream_mark { /* the marks of data/truth: bytes live here are reported */
                    STREAM_AFTER_LOGITS,
@@ -66,6 +78,13 @@ struct stream_step {
 static inline bool stream_step_is_within(struct stream_step step)
 {
     return step.kind == STEP_BIRTH || step.kind == STEP_DEATH || step.kind == STEP_KERNEL;
+}
+
+/* Whether it is a copy between host and device, or a wait for one: the same under every system,
+ * which is not called. */
+static inline bool stream_step_is_aside(struct stream_step step)
+{
+    return step.kind >= STEP_TO_HOST && step.kind <= STEP_ASIDE_ENDS;
 }
 
 struct stream_grad {
@@ -101,6 +120,7 @@ struct stream {
     uint32_t step_count, buffer_count, grad_count, given_count;
     uint32_t step_cap, buffer_cap, grad_cap, given_cap;
     uint32_t final_step; /* index of STEP_FINAL */
+    bool aside;          /* buffers are of LANE_ASIDE's pool, or copies are that lane's */
 };
 
 void stream_free(struct stream *stream); /* NULL is allowed */

@@ -195,10 +195,12 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
         .scaled = NO_BUFFER,
     };
     *tape->stream = (struct stream){0};
+    tape->stream->aside = saved_aside(options->saved_on);
     reserve(tape);
     find_roots(tape);
     memset(tape->before, 0xff, sizeof tape->before);
     tape_find_regions(tape);
+    tape_host_open(tape);
     tape_find_handed(tape);
     tape_step(tape, STEP_PRE_FORWARD, MODULE_ROOT);
     if (options->call_hooks) {
@@ -228,6 +230,7 @@ struct stream *tape_close(struct tape *tape)
     free(tape->param_uses);
     free(tape->node_holds);
     tape_nodes_free(tape->nodes);
+    tape_host_close(tape);
     free(tape->handed);
     free(tape->handed_by);
     free(tape->held);

@@ -184,7 +184,9 @@ static bool is_param(const struct tape *tape, uint32_t tensor)
 
 static void release_one(struct tape *tape, uint32_t op, uint32_t tensor)
 {
-    if (tape_is_activation(tape, tensor))
+    if (tape_host_has(tape, op))
+        tape_host_end_local(tape, tensor);
+    else if (tape_is_activation(tape, tensor))
         tape_release(tape, tape_buffer(tape, tensor));
     else if (tape_saves_memory(tape, op, tensor))
         tape_step(tape, STEP_UNSAVED, tape_param_index(tape, tensor));
@@ -198,12 +200,18 @@ static void release_saved(struct tape *tape, uint32_t op, const uint32_t *saved,
     tape->node_holds[op] = false;
 }
 
+/* Whether hooks unpack what it saved into locals of its function. */
+static bool has_locals(const struct tape *tape, uint32_t op)
+{
+    return tape->op_region[op] != GRAPH_NONE || tape_host_has(tape, op);
+}
+
 void tape_end_frame(struct tape *tape, const struct graph_op *op)
 {
     const uint32_t index = (uint32_t)(op - tape->graph->ops);
     uint32_t saved[SAVED_MOST];
     const uint32_t count = tape_saved(tape, op, saved);
-    if (tape->op_region[index] != GRAPH_NONE && tape->node_holds[index])
+    if (has_locals(tape, index) && tape->node_holds[index])
         release_saved(tape, index, saved, count, !op_class(op)->in_python);
 }
 
@@ -211,7 +219,7 @@ void tape_end_locals(struct tape *tape, const struct graph_op *op, uint32_t coun
                      const uint32_t *tensors, bool last)
 {
     const uint32_t index = (uint32_t)(op - tape->graph->ops);
-    if (tape->op_region[index] == GRAPH_NONE || !tape->node_holds[index])
+    if (!has_locals(tape, index) || !tape->node_holds[index])
         return;
     for (uint32_t i = 0; i < count; i++)
         if (tensors[i] != GRAPH_NONE)
@@ -424,6 +432,13 @@ static void release_given(struct tape *tape, const uint32_t *given, uint32_t cou
     }
 }
 
+/* The nodes of views of what the op returned, which are none of the script, have run before. */
+static void unpack(struct tape *tape, uint32_t index)
+{
+    tape_grad_in_rows(tape, &tape->graph->ops[index]);
+    tape_host_unpack(tape, index);
+}
+
 void tape_node(struct tape *tape, uint32_t index)
 {
     const struct graph *graph = tape->graph;
@@ -444,9 +459,10 @@ void tape_node(struct tape *tape, uint32_t index)
     if (region && saved_count && !region->recomputed)
         tape_recompute(tape, region);
     assert(tape->node_holds[index] == (saved_count > 0));
-
     tape->pending_count = 0;
     tape->in_op = true;
+    if (tape_host_has(tape, index) && !empty)
+        unpack(tape, index);
     if (!empty)
         op_class(op)->backward(tape, graph, op);
     if (empty || op_class(op)->is_partial)
@@ -456,16 +472,17 @@ void tape_node(struct tape *tape, uint32_t index)
 
     /* Checkpointed nodes unpack into locals of the backward function, which die first and in
      * reverse; otherwise the gradients given die first, then release_variables() runs. */
-    if (region && tape->node_holds[index])
+    if (has_locals(tape, index) && tape->node_holds[index])
         release_saved(tape, index, saved, saved_count, !tape_is_own_linear(tape, op));
     if (op_class(op)->in_python) /* they went into the tuple of its arguments */
         release_given(tape, given, given_count, true);
     validate_pending(tape);
+    tape_host_after_node(tape);
     if (!op_class(op)->in_python)
         release_given(tape, given, given_count, false);
-    if (!region)
+    if (!has_locals(tape, index))
         release_saved(tape, index, saved, saved_count, false);
-    else if (saved_count && --region->holders == 0)
+    else if (region && saved_count && --region->holders == 0)
         tape_end_region(tape, region);
 
     /* Only now do gradients reach their inputs: what the node held is gone before they are added
@@ -573,8 +590,11 @@ void tape_end_backward(struct tape *tape)
     const bool behind = tape->options->scaled_loss;
     if (behind)
         release_seed(tape);
+    if (!tape->options->saved_end_last)
+        tape_host_end(tape);
     tape->stream->final_step = tape->stream->step_count;
     tape_step(tape, STEP_FINAL, 0);
+    tape_host_end(tape);
     if (!behind)
         release_seed(tape);
     release_scaled(tape);
@@ -586,5 +606,6 @@ void tape_end_backward(struct tape *tape)
         for (uint32_t i = 0; i < graph->output_count; i++)
             tape_drop(tape, graph->tensors[graph->outputs[i]].storage);
     tape_nodes_end(tape, false);
+    tape_host_clear(tape);
     tape_step(tape, STEP_MARK, STREAM_AFTER_BACKWARD);
 }

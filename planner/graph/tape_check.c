@@ -77,7 +77,7 @@ static enum err_code count_nodes(struct count *c)
     for (uint32_t op = 0; op < tape->graph->op_count; op++) {
         uint32_t saved[SAVED_MOST];
         TRY(count_context(c, op));
-        if (!tape->node_holds[op])
+        if (!tape->node_holds[op] || tape_host_has(tape, op))
             continue;
         if (tape->op_region[op] != GRAPH_NONE && !tape->regions[tape->op_region[op]].recomputed)
             return BROKEN("the node of op %u holds what it saves before its region ran again", op);
@@ -99,9 +99,22 @@ static enum err_code count_regions(struct count *c)
         const struct region *region = &tape->regions[r];
         const uint32_t index = tape->graph->items[region->first].arg;
         const struct graph_module *module = &tape->graph->modules[index];
-        for (uint32_t i = 0; i < module->inputs; i++)
+        for (uint32_t i = tape->host ? 1 : 0; i < module->inputs; i++)
             if (region->holds_others && i > 0 ? true : region->holds_inputs)
                 TRY(count_tensor(c, module->input[i], "the region of module", index));
+    }
+    return ERR_OK;
+}
+
+static enum err_code count_packed(struct count *c)
+{
+    for (uint32_t at = tape_host_any(c->tape) ? 0 : GRAPH_NONE; at != GRAPH_NONE;) {
+        uint32_t buffers[2];
+        const uint32_t now = at;
+        at = tape_host_holds(c->tape, at, buffers);
+        for (int i = 0; i < 2; i++)
+            if (buffers[i] != NO_BUFFER)
+                TRY(count_holder(c, buffers[i], "what is packed, of number", now));
     }
     return ERR_OK;
 }
@@ -158,6 +171,7 @@ static enum err_code check_holders(struct count *c)
     TRY(count_kept_calls(c));
     TRY(count_nodes(c));
     TRY(count_regions(c));
+    TRY(count_packed(c));
     TRY(count_gradients(c));
     for (uint32_t b = 0; b < tape->stream->buffer_count; b++)
         if (tape->holds[b] != c->holders[b])

@@ -62,6 +62,22 @@ bool tape_needs(const struct tape *tape, const struct graph_op *op, uint32_t i)
     return i < op->ins && op->in[i] != GRAPH_NONE && tape->graph->tensors[op->in[i]].requires_grad;
 }
 
+/* Where the node that runs has a tensor that it unpacked, or a view of the same storage. */
+static void see_unpacked(const struct tape *tape, uint32_t tensor, struct operand *operand)
+{
+    const struct graph_tensor *tensors = tape->graph->tensors;
+    const struct seen *found = NULL;
+    for (uint32_t i = 0; i < tape->seen_count && (!found || found->tensor != tensor); i++)
+        if (tensors[tape->seen[i].tensor].storage == tensors[tensor].storage)
+            found = &tape->seen[i];
+    if (!found)
+        return;
+    operand->place = found->buffer;
+    operand->pitch = 0;
+    operand->layout = found->tensor == tensor ? found->layout : NULL;
+    operand->offset = found->tensor == tensor ? found->offset : 0;
+}
+
 struct operand tape_tensor(const struct tape *tape, uint32_t tensor)
 {
     const struct graph_tensor *t = &tape->graph->tensors[tensor];
@@ -73,7 +89,7 @@ struct operand tape_tensor(const struct tape *tape, uint32_t tensor)
         [STORAGE_BUFFER] = PLACE_MODULE_BUFFER,
     };
     const uint32_t index = s->kind == STORAGE_ACTIVATION ? tape->where[t->storage] : s->index;
-    return (struct operand){
+    struct operand operand = {
         .place = kinds[s->kind] | index,
         .offset = t->offset,
         .pitch = t->pitch,
@@ -82,6 +98,8 @@ struct operand tape_tensor(const struct tape *tape, uint32_t tensor)
         .shape = t->shape,
         .layout = t->layout,
     };
+    see_unpacked(tape, tensor, &operand);
+    return operand;
 }
 
 /* ---- where their elements are ---- */
@@ -319,8 +337,9 @@ void tape_operand(struct tape *tape, struct operand operand)
     kernel_table_operand(tape->stream->kernels, &operand);
 }
 
-void tape_kernel(struct tape *tape, enum work_kind work, enum aten aten, double flops, uint32_t ins,
-                 const struct operand *in, uint32_t outs, const struct operand *out)
+static uint32_t add_kernel(struct tape *tape, enum work_kind work, enum aten aten, double flops,
+                           uint32_t ins, const struct operand *in, uint32_t outs,
+                           const struct operand *out)
 {
     struct kernel_table *table = tape->stream->kernels;
     assert(work != WORK_NONE);
@@ -352,7 +371,20 @@ void tape_kernel(struct tape *tape, enum work_kind work, enum aten aten, double 
         if (flops < 0 && i == 0)
             kernel.flops = (double)shape_elements(&out[i].shape);
     }
-    tape_step(tape, STEP_KERNEL, kernel_table_add(table, &kernel));
+    return kernel_table_add(table, &kernel);
+}
+
+void tape_kernel(struct tape *tape, enum work_kind work, enum aten aten, double flops, uint32_t ins,
+                 const struct operand *in, uint32_t outs, const struct operand *out)
+{
+    tape_step(tape, STEP_KERNEL, add_kernel(tape, work, aten, flops, ins, in, outs, out));
+}
+
+uint32_t tape_copy(struct tape *tape, enum step_kind kind, struct operand from, struct operand to)
+{
+    const uint32_t kernel = add_kernel(tape, WORK_COPY, ATEN_COPY_, -1.0, 1, &from, 1, &to);
+    tape_step(tape, kind, kernel);
+    return kernel;
 }
 
 void tape_number(struct tape *tape, float number)

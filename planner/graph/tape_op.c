@@ -5,17 +5,6 @@
 
 #include <assert.h>
 
-uint32_t tape_saved(const struct tape *tape, const struct graph_op *op, uint32_t saved[SAVED_MOST])
-{
-    const struct op_class *class = op_class(op);
-    if (tape_is_own_linear(tape, op) && op->requires_grad) { /* all, and lets go in that order */
-        for (uint32_t i = 0; i < op->ins; i++)
-            saved[i] = op->in[i];
-        return op->ins;
-    }
-    return op->requires_grad && class->saved ? class->saved(tape->graph, op, saved) : 0;
-}
-
 /* A checkpoint's hooks detach what needs a gradient (torch.utils.checkpoint, _recomputation_hook):
  * that is another tensor of the same memory, as a view is. Else a parameter itself is saved by
  * reference, and its memory may be exchanged. */
@@ -37,6 +26,10 @@ uint32_t tape_param_index(const struct tape *tape, uint32_t tensor)
 
 void tape_save(struct tape *tape, uint32_t op)
 {
+    if (tape_host_has(tape, op)) {
+        tape_host_pack_outputs(tape, op);
+        return;
+    }
     uint32_t saved[SAVED_MOST];
     const uint32_t count = tape_saved(tape, &tape->graph->ops[op], saved);
     for (uint32_t i = 0; i < count; i++)
@@ -45,11 +38,6 @@ void tape_save(struct tape *tape, uint32_t op)
         else if (tape_saves_memory(tape, op, saved[i]))
             tape_step(tape, STEP_SAVED, tape_param_index(tape, saved[i]));
     tape->node_holds[op] = count > 0;
-}
-
-bool tape_is_own_linear(const struct tape *tape, const struct graph_op *op)
-{
-    return (op->kind == OP_LINEAR || op->kind == OP_LINEAR_BIAS) && tape_own_linear(tape, op);
 }
 
 /* Whether it calls a plain product, to which a bias is added: of matrices, addmm has both. */
@@ -228,6 +216,8 @@ void tape_op(struct tape *tape, uint32_t index, bool holding)
     tape->current_op = index;
     tape->kept = in_region && policy_keeps(tape, op);
     tape->kept_count = 0;
+    if (holding && tape_host_has(tape, index))
+        tape_host_pack_inputs(tape, index);
     tape->in_op = true;
     if (op_class(op)->forward)
         op_class(op)->forward(tape, graph, op);

@@ -27,6 +27,20 @@ enum compiled {
                         of the model's own that it calls: blocks, and what MARK_FRAME marks */
 };
 
+/* Where what nodes save waits for backward (tape_host.c). */
+enum saved_on {
+    SAVED_ON_DEVICE,
+    SAVED_ON_HOST_ASIDE,     /* copied by a stream of its own */
+    SAVED_ON_HOST,           /* copied by the compute stream */
+    SAVED_ON_HOST_ASIDE_ALL, /* these, with views of parameters */
+    SAVED_ON_HOST_ALL,
+};
+
+static inline bool saved_aside(enum saved_on on)
+{
+    return on == SAVED_ON_HOST_ASIDE || on == SAVED_ON_HOST_ASIDE_ALL;
+}
+
 struct tape_options {
     enum checkpointing checkpointing;
     enum checkpointed_blocks checkpointed; /* blocks in the order in which the model has them */
@@ -42,6 +56,11 @@ struct tape_options {
                               compiled */
     bool no_early_stop;    /* recompute whole blocks (torchtitan), not only up to the last saved */
     bool reentrant;        /* checkpoints are (tape_reentrant.c) */
+    enum saved_on saved_on;
+    bool saved_end_last; /* ... and what is left there when backward ends goes behind the system's
+                            final callback, not before it */
+    bool saves_weights;  /* ... and views of parameters are packed as others are: they are not
+                            where they were when the hooks asked for their memory */
     bool call_hooks;  /* the sharding system has hooks on every module (calls.h), and nodes of its
                          own before and behind each */
     bool own_linear;  /* F.linear is an autograd function in Python: the product, and the bias added

@@ -66,7 +66,10 @@ void tape_enter_region(struct tape *tape)
     struct region *region = &tape->regions[tape->next_region];
     assert(tape->next_region < tape->region_count && tape->entered == GRAPH_NONE);
     const struct graph_module *module = module_of(tape, region);
-    for (uint32_t i = 0; i < module->inputs; i++)
+    const uint32_t packed = tape->host && module->inputs > 0;
+    if (packed)
+        tape_host_enter(tape, tape->next_region, module->input[0]);
+    for (uint32_t i = packed; i < module->inputs; i++)
         if (tape_is_activation(tape, module->input[i]))
             tape_hold(tape, tape_buffer(tape, module->input[i]));
     region->holds_inputs = true;
@@ -102,10 +105,10 @@ static void release_inputs(struct tape *tape, struct region *region)
         release_input(tape, module->input[0]);
         return;
     }
-    if (first && module->inputs > 0)
+    if (first && module->inputs > 0 && !tape->host)
         release_input(tape, module->input[0]);
     tape_release_handed(tape);
-    for (uint32_t i = module->inputs; i-- > (first ? 1U : 0U);)
+    for (uint32_t i = module->inputs; i-- > (first || tape->host ? 1U : 0U);)
         release_input(tape, module->input[i]);
 }
 
@@ -297,6 +300,7 @@ void tape_recompute(struct tape *tape, struct region *region)
     tape->matmuls = 0;
     const uint32_t module = tape->graph->items[region->first].arg;
     const struct open_calls open = tape_call_again(tape, module);
+    const uint32_t packed = tape_host_begin_again(tape, (uint32_t)(region - tape->regions));
     tape_before_handing(tape, region);
     run_items(tape, region, end, early);
     if (!early)
@@ -304,6 +308,7 @@ void tape_recompute(struct tape *tape, struct region *region)
     tape->open = open;
     unwind(tape, region, end, early);
     tape_after_handing(tape, region);
+    tape_host_end_again(tape, packed);
     if (!tape->options->reentrant)
         tape_nodes_end(tape, true);
     tape->recomputing = false;

@@ -6,7 +6,9 @@
  *     tape_reentrant.c    those that compute backward within backward
  *     tape_leaves.c       leaves that are no parameters
  *     tape_op.c           runs an op of the script
+ *     tape_saved.c        what its node saves
  *     tape_handed.c       what blocks hand on to others
+ *     tape_host.c         what nodes save, on the host
  *     tape_nodes.c        how long nodes live, and what their contexts have
  *     tape_calls.c        where modules are called
  *     (op_table.c, ops_*.c: what each op saves and does)
@@ -26,6 +28,7 @@
  *     the graph           leaves (graph_need_input_gradients)
  *     an outer node       `given`, while a reentrant region's own backward runs
  *     a graph handed on   `handed_by`: what its node holds, once a region ran again
+ *     a hook's stash      `host`: what nodes packed, instead of the node or the region
  *     backward()          `seed`, its own list of root gradients
  *     .grad               what a STEP_GRAD gave out: the strategy's, for good
  *
@@ -88,6 +91,11 @@ struct outside { /* of an input of a reentrant region: what the outer graph's sl
     struct slice part;
 };
 
+struct seen { /* what a node unpacked that is not where its tensor's storage is */
+    uint32_t tensor, buffer, offset;
+    const struct strides *layout;
+};
+
 struct open_calls { /* modules that are called and have not returned, outermost first */
     uint32_t at[CALLS_DEEP], depth;
 };
@@ -119,10 +127,13 @@ struct tape {
     struct slice *part;   /* (tensors) where in that buffer it is */
     uint16_t *param_uses; /* (params) gradients still to come */
     uint8_t *node_holds;  /* (ops) whether its node holds what it saves */
-    struct tape_nodes *nodes; /* NULL: no context has anything */
-    uint8_t *handed;          /* (storages) in the dictionary of checkpointed blocks */
-    uint8_t *handed_by;       /* (ops) 1 + the last of what is handed on that holds its node; 0 */
-    struct held *held;        /* (held_count) what these nodes hold, op by op */
+    struct tape_nodes *nodes;     /* NULL: no context has anything */
+    struct tape_host *host;       /* NULL: what nodes save is theirs */
+    struct seen seen[SAVED_MOST]; /* (seen_count) of the node that runs */
+    uint32_t seen_count;
+    uint8_t *handed;    /* (storages) in the dictionary of checkpointed blocks */
+    uint8_t *handed_by; /* (ops) 1 + the last of what is handed on that holds its node; 0 */
+    struct held *held;  /* (held_count) what these nodes hold, op by op */
     uint32_t held_count, held_cap;
     uint32_t before[HANDED_MOST][HANDED_PAIR]; /* buffers that a region which runs again has yet to
                                                   put others in the place of; NO_BUFFER */
@@ -177,11 +188,13 @@ void tape_step(struct tape *tape, enum step_kind kind, uint32_t arg);
 uint32_t tape_new_buffer(struct tape *tape, enum aten aten, enum dtype dtype, struct shape shape,
                          uint64_t bytes);
 void tape_hold(struct tape *tape, uint32_t buffer);
+/* A copy between host and device, as a step of its kind; its kernel. */
+uint32_t tape_copy(struct tape *tape, enum step_kind kind, struct operand from, struct operand to);
 void tape_release(struct tape *tape, uint32_t buffer);
 /* The gradient that has arrived, as that of a tensor. */
 struct operand tape_grad_as(struct tape *tape, uint32_t tensor);
 
-/* ---- tape_op.c ---- */
+/* ---- tape_saved.c, tape_op.c ---- */
 
 /* The tensors that the node of an op holds; returns their number, 0 when it is no node. */
 uint32_t tape_saved(const struct tape *tape, const struct graph_op *op, uint32_t saved[SAVED_MOST]);
@@ -259,6 +272,32 @@ void tape_nodes_end(struct tape *tape, bool again);
 /* The buffer that the context of an op's node has, of that of a region that runs again; or
  * NO_BUFFER. */
 uint32_t tape_node_keeps(const struct tape *tape, uint32_t op, bool again);
+
+/* ---- tape_host.c ---- */
+
+/* Once regions are found. */
+void tape_host_open(struct tape *tape);
+void tape_host_close(struct tape *tape);
+/* Whether what an op's node saves is packed when it is saved. */
+bool tape_host_has(const struct tape *tape, uint32_t op);
+/* Before such an op runs, and behind it. */
+void tape_host_pack_inputs(struct tape *tape, uint32_t op);
+void tape_host_pack_outputs(struct tape *tape, uint32_t op);
+/* Before its node runs: all that it saved is a local, and goes by tape_host_end_local, each. */
+void tape_host_unpack(struct tape *tape, uint32_t op);
+void tape_host_end_local(struct tape *tape, uint32_t tensor);
+/* Hooks behind every node, once its gradients are checked. */
+void tape_host_after_node(struct tape *tape);
+/* What a region's block is called with by position; it runs again, and has. */
+void tape_host_enter(struct tape *tape, uint32_t region, uint32_t tensor);
+uint32_t tape_host_begin_again(struct tape *tape, uint32_t region);
+void tape_host_end_again(struct tape *tape, uint32_t packed);
+/* Backward has run; behind all of it. */
+void tape_host_end(struct tape *tape);
+void tape_host_clear(struct tape *tape);
+/* Holders: buffers that the packed tensor `at` has, NO_BUFFER; the next one, or GRAPH_NONE. */
+bool tape_host_any(const struct tape *tape);
+uint32_t tape_host_holds(const struct tape *tape, uint32_t at, uint32_t buffers[2]);
 
 /* ---- tape_backward.c ---- */
 

@@ -3,6 +3,7 @@
 
 #include "compile/compile.h"
 #include "families/families.h"
+#include "job/offloading.h"
 #include "job/recorded_under.h"
 #include "job/reentrant.h"
 #include "model/bits4.h"
@@ -90,6 +91,7 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
                          : m->attention == ATTENTION_FLASH_ATTN ? "--attention flash-attn"
                          : tape.no_early_stop                   ? "--early-stop off"
                          : reentrant_is_used(job)               ? "--checkpoint-reentrant on"
+                         : offloading_is_used(job)              ? "--activation-offloading"
                                                                 : NULL;
     const char *made = recording_info(job->config.recording).torch;
     if (m->torch != 0 && m->torch != TORCH_WHOLE && m->torch != torch_minor(made))
@@ -243,7 +245,9 @@ struct model_job job_model(const struct job *job)
 /* Frees the graph that it refuses. */
 static enum err_code check_nested(const struct job *job, struct graph **out, struct err *err)
 {
-    const enum err_code rc = reentrant_check_graph(job, *out, err);
+    enum err_code rc = reentrant_check_graph(job, *out, err);
+    if (rc == ERR_OK)
+        rc = offloading_check_graph(job, *out, err);
     if (rc != ERR_OK) {
         graph_free(*out);
         *out = NULL;
@@ -544,6 +548,7 @@ enum err_code job_check(const struct job *job, struct err *err)
     TRY(check_version(job, err));
     TRY(check_early_stop(job, err));
     TRY(reentrant_check(job, err));
+    TRY(offloading_check(job, err));
     if (job->model.autocast && job->strategy.ignore)
         return err_set(err, ERR_UNSUPPORTED, "--ignore with --autocast is not planned");
     if (job->model.lora_dropout > 0 && !job->model.lora)

@@ -1,6 +1,7 @@
 /* recorded_under.c - see recorded_under.h. */
 #include "job/recorded_under.h"
 
+#include "job/offloading.h"
 #include "job/reentrant.h"
 
 static bool is_zero(const struct job *job)
@@ -142,6 +143,7 @@ static const struct recorded_under rows[] = {
     {"--load-in-8bit", 14, 14, has_bits8, false, "bits8_events.jsonl"},
     {"--units peft", 14, 14, parts, false, "frozen_events.jsonl"},
     {"--checkpoint-reentrant", 14, 14, reentrant_is_used, true, "reentrant_events.jsonl"},
+    {"--activation-offloading", 14, 14, offloading_is_used, false, "offloading_events.jsonl"},
     {"--attention in single ops", 14, 15, composes_attention, true, "attention_events.jsonl"},
     {"--experts-replicate", 14, 15, replicates_experts, false, "experts_events.jsonl"},
     {"--ignore", 14, 14, ignores, false, "fsdp2_events.jsonl, fsdp1_events.jsonl"},

@@ -4,6 +4,7 @@
  * births, deaths and kernels, AccumulateGrad, and the order of a step. What happens at the hooks is
  * the system's. */
 #include "graph/op_table.h"
+#include "lower/aside.h"
 #include "lower/gradients.h"
 #include "lower/states.h"
 #include "lower/tally.h"
@@ -227,7 +228,7 @@ static void run_step(struct lowering *low, struct stream_step step)
         emit_alloc(low, stream_buffer(low, step.arg));
         break;
     case STEP_DEATH:
-        emit_free(low, stream_buffer(low, step.arg));
+        aside_free(low, step.arg);
         break;
     case STEP_KERNEL:
         pass_kernel(low, step.arg);
@@ -286,8 +287,11 @@ static void run_step(struct lowering *low, struct stream_step step)
     case STEP_UNSAVED:
         call_for(low, system->unsaved, step.arg);
         break;
-    default:
+    case STEP_MARK:
         pass_mark(low, (enum stream_mark)step.arg);
+        break;
+    default:
+        aside_pass(low, step);
         break;
     }
 }
@@ -299,6 +303,7 @@ static void append_buffers(struct lowering *low, const struct buffer *buffers, u
     plan_reserve_buffers(plan, count);
     memcpy(plan->buffers + plan->buffer_count, buffers, count * sizeof *plan->buffers);
     plan->buffer_count += count;
+    aside_place(low, low->base, count);
 }
 
 /* The stream's buffers, once a micro-batch. */
@@ -472,6 +477,7 @@ static void lower(const struct system *system, const struct graph *graph,
     declare_params(&low);
     name_modules(&low);
     system->set_up(&low);
+    aside_set_up(&low);
     declare_inputs(&low);
     declare_outputs(&low);
     if (!low.optimized)

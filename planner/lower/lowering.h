@@ -163,6 +163,9 @@ struct lowering {
     bool *strided;            /* (params) whether .grad lies otherwise than it (stream_grad) */
     uint32_t incoming; /* the gradient that AccumulateGrad was called with; NONE outside of it */
     uint32_t base;     /* first plan buffer of this micro-batch's stream buffers */
+    uint8_t aside;     /* lane of the stream's copies between host and device (aside.h) */
+    uint32_t *copied;  /* (stream's kernels) event behind such a copy; NONE */
+    uint32_t *used;    /* (stream's buffers) event behind who uses it; NONE */
     uint32_t micro_batch;
     bool sync;          /* this micro-batch reduces */
     uint8_t norm_group; /* over which clipping sums norms; PLAN_NO_GROUP: a rank has all. The

@@ -278,6 +278,9 @@ static void find_gradients(struct outlining *o)
         outline->no_ledger |= outline->gradient_of[stream->grads[g].buffer] != NONE;
         add_gradient(outline, stream->grads[g].buffer);
     }
+    for (uint32_t b = 0; b < stream->buffer_count; b++)
+        if (stream->buffers[b].pool != LANE_COMPUTE)
+            add_gradient(outline, b);
     for (uint32_t i = 0; i < stream->given_count; i++) {
         const struct stream_given *given = &stream->given[i];
         const uint32_t buffers[] = {given->buffer, given->before, given->sum};
@@ -289,9 +292,13 @@ static void find_gradients(struct outlining *o)
     }
 }
 
-/* Whether it is the same under every strategy. */
+/* Whether it is the same under every strategy: whose lanes have other numbers, of the pools that
+ * they add. */
 static bool is_within(const struct outlining *o, struct stream_step step)
 {
+    const bool lives = step.kind == STEP_BIRTH || step.kind == STEP_DEATH;
+    if (lives && o->outline->stream->buffers[step.arg].pool != LANE_COMPUTE)
+        return false;
     if (!stream_step_is_within(step) || o->outline->stream->given_count == 0)
         return stream_step_is_within(step);
     return step.kind == STEP_KERNEL ? !o->adds[step.arg]
@@ -327,8 +334,9 @@ struct outline *outline_new(const struct stream *stream, const uint64_t workspac
     struct outline *outline = xmalloc(sizeof *outline);
     *outline = (struct outline){
         .stream = stream,
-        .gradients = xmalloc((stream->grad_count + 3UL * stream->given_count + 1) *
-                             sizeof *outline->gradients),
+        .gradients =
+            xmalloc((stream->grad_count + 3UL * stream->given_count + stream->buffer_count + 1) *
+                    sizeof *outline->gradients),
         .gradient_of = nothing_of(stream->buffer_count),
         .spans = xmalloc((stream->step_count + 1) * sizeof *outline->spans),
         .hooks = xmalloc((stream->step_count + 1) * sizeof *outline->hooks),

@@ -52,6 +52,12 @@ uint64_t buffer_device_bytes(const struct buffer *buffer)
     return buffer->bytes && buffer->pool != LANE_HOST ? allocator_round(buffer->bytes) : 0;
 }
 
+/* Steps at which no system is asked, but whose gradient it casts. */
+static bool is_passed_over(struct stream_step step)
+{
+    return stream_step_is_within(step) || stream_step_is_aside(step) || step.kind == STEP_GIVEN;
+}
+
 static void fill_gaps(struct stream_class *c)
 {
     const struct stream *s = c->stream;
@@ -73,7 +79,7 @@ static void fill_gaps(struct stream_class *c)
         }
         /* A gradient that was cast since STEP_GIVEN counts as it was computed until STEP_GRAD: at
          * the cast the plan holds both. */
-        if (stream_step_is_within(step) || step.kind == STEP_GIVEN)
+        if (is_passed_over(step))
             continue;
         /* From here on it is the strategy's, as is from its birth what AccumulateGrad copies. */
         if (step.kind == STEP_GRAD && s->grads[step.arg].copy == GRAD_AS_IT_IS)
@@ -127,7 +133,7 @@ static void fill_hooks(struct stream_class *c)
     uint32_t gap = 0;
     for (uint32_t i = 0; i < s->step_count; i++) {
         const struct stream_step step = s->steps[i];
-        if (stream_step_is_within(step) || step.kind == STEP_GIVEN)
+        if (is_passed_over(step))
             continue;
         add_step(hooks, STEP_KERNEL, gap++);
         if (step.kind == STEP_GRAD && s->grads[step.arg].copy == GRAD_AS_IT_IS)

@@ -199,9 +199,16 @@ static const struct setting rows[] = {
      .help = "torch.utils.checkpoint's use_reentrant. on: a block's forward makes no graph, and its "
              "backward computes all of it again and runs a backward of its own, as transformers' "
              "Trainer had it by default; what blocks are called with needs a gradient "
-             "(enable_input_require_grads)", .initial = "off",
-     .field = FIELD(job.tape.reentrant), .words = WORDS(WORD("off", false), WORD("on", true)),
-     .commands = FOR_JOB},
+             "(enable_input_require_grads)", .initial = "off", .field = FIELD(job.tape.reentrant),
+     .words = OFF_ON, .commands = FOR_JOB},
+    {.name = "activation-offloading", .group = GROUP_STRATEGY, .arg = "HOW",
+     .help = "What nodes save waits on the host, as TRL's OffloadActivations has it. on: copied by "
+             "a stream of its own; legacy: by the compute stream (axolotl's word); weights, "
+             "legacy-weights: views of weights, too, as axolotl has it with adapters",
+     .initial = "off",
+     .brief = "saved activations on the host: on, legacy", .field = FIELD(job.tape.saved_on),
+     .words = setting_saved_words, .commands = FOR_JOB, .systems = SYSTEM(FSDP2) | WHOLE,
+     .lacks = "is not planned with it", .lacking = SYSTEM(FSDP1) | ZERO},
     {.name = "compile", .group = GROUP_STRATEGY, .arg = "WHETHER",
      .help = "torch.compile. on: each block by itself, with fullgraph and inside its wrapper, as "
              "torchtitan does; model: the model as a whole, which the hooks of fsdp2 and fsdp1 "
@@ -219,19 +226,7 @@ static const struct setting rows[] = {
      .help = "The optimizer: torch's AdamW or SGD; bitsandbytes' AdamW with states in 8 bits, and "
              "paged with 8 or 32; torchao's with states in 8 or 4 bits",
      .initial = "adamw", .field = FIELD(job.strategy.optimizer),
-     .words = WORDS(WORD("adamw", OPTIMIZER_ADAMW), WORD("sgd", OPTIMIZER_SGD),
-                    WORD("adamw-8bit", OPTIMIZER_BNB_8BIT),
-                    WORD("paged-adamw-8bit", OPTIMIZER_BNB_PAGED_8BIT),
-                    WORD("paged-adamw-32bit", OPTIMIZER_BNB_PAGED),
-                    WORD("adamw-torch-8bit", OPTIMIZER_AO_8BIT),
-                    WORD("adamw-torch-4bit", OPTIMIZER_AO_4BIT),
-                    ALSO("adamw_torch_8bit", OPTIMIZER_AO_8BIT),
-                    ALSO("adamw_torch_4bit", OPTIMIZER_AO_4BIT),
-                    ALSO("adamw-bnb-8bit", OPTIMIZER_BNB_8BIT), ALSO("adamw_8bit", OPTIMIZER_BNB_8BIT),
-                    ALSO("adamw_bnb_8bit", OPTIMIZER_BNB_8BIT),
-                    ALSO("paged_adamw_8bit", OPTIMIZER_BNB_PAGED_8BIT),
-                    ALSO("paged_adamw_32bit", OPTIMIZER_BNB_PAGED)),
-     .commands = FOR_JOB, .numerics = true},
+     .words = setting_optimizer_words, .commands = FOR_JOB, .numerics = true},
     {.name = "embedding-states", .group = GROUP_STRATEGY, .arg = "BITS",
      .help = "States of embeddings beside bitsandbytes' of 8 bits: 32, as transformers' Trainer "
              "registers them, or 8, as the library has them by itself",

@@ -38,3 +38,30 @@ const struct setting_word setting_system_words[] = {
         ALSO("none", SYSTEM_SINGLE),
     {NULL, 0, false},
 };
+
+const struct setting_word setting_optimizer_words[] = {
+    WORD("adamw", OPTIMIZER_ADAMW),
+    WORD("sgd", OPTIMIZER_SGD),
+    WORD("adamw-8bit", OPTIMIZER_BNB_8BIT),
+    WORD("paged-adamw-8bit", OPTIMIZER_BNB_PAGED_8BIT),
+    WORD("paged-adamw-32bit", OPTIMIZER_BNB_PAGED),
+    WORD("adamw-torch-8bit", OPTIMIZER_AO_8BIT),
+    WORD("adamw-torch-4bit", OPTIMIZER_AO_4BIT),
+    ALSO("adamw_torch_8bit", OPTIMIZER_AO_8BIT),
+    ALSO("adamw_torch_4bit", OPTIMIZER_AO_4BIT),
+    ALSO("adamw-bnb-8bit", OPTIMIZER_BNB_8BIT),
+    ALSO("adamw_8bit", OPTIMIZER_BNB_8BIT),
+    ALSO("adamw_bnb_8bit", OPTIMIZER_BNB_8BIT),
+    ALSO("paged_adamw_8bit", OPTIMIZER_BNB_PAGED_8BIT),
+    ALSO("paged_adamw_32bit", OPTIMIZER_BNB_PAGED),
+    {NULL, 0, false},
+};
+
+const struct setting_word setting_saved_words[] = {
+    WORD("off", SAVED_ON_DEVICE),
+    WORD("on", SAVED_ON_HOST_ASIDE),
+    WORD("legacy", SAVED_ON_HOST),
+    WORD("weights", SAVED_ON_HOST_ASIDE_ALL),
+    WORD("legacy-weights", SAVED_ON_HOST_ALL),
+    {NULL, 0, false},
+};

@@ -315,6 +315,12 @@ void truth_read_strategy(const json_t *row, struct job *job)
                               : strcmp(ac, "selective") == 0 ? CHECKPOINTING_SELECTIVE
                                                              : CHECKPOINTING_NONE;
     job->tape.no_early_stop = !truth_bool(s, "ac_early_stop", true);
+    const json_t *offloads = json_object_get(s, "activation_offloading");
+    job->tape.saved_on = json_is_true(offloads) ? SAVED_ON_HOST_ASIDE
+                         : strcmp(truth_text(s, "activation_offloading", ""), "weights") == 0
+                             ? SAVED_ON_HOST_ASIDE_ALL
+                         : json_is_string(offloads) ? SAVED_ON_HOST
+                                                    : SAVED_ON_DEVICE;
     const char *compile = truth_text(s, "compile", "");
     job->tape.whole_graphs = !truth_bool(s, "optimize_ddp", false);
     job->tape.compiled = strcmp(compile, "model") == 0    ? COMPILED_MODEL

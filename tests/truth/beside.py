@@ -116,6 +116,8 @@ def options(row, folder):
     yield "checkpoint-reentrant", on(reentrant)
     yield "checkpoint-blocks", s.get("ac_blocks", "all")
     yield "early-stop", on(s.get("ac_early_stop", True))
+    if s.get("activation_offloading"):
+        yield "activation-offloading", "legacy" if s["activation_offloading"] == "legacy" else "on"
     optimizer, impl = PATTERNS[s.get("optimizer", "adamw_foreach")]
     yield "optimizer", optimizer
     yield "embedding-states", s.get("embedding_bits", 32)

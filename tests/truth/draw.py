@@ -239,6 +239,11 @@ def job(rng, system, name):
     s = SYSTEMS[kind](rng, m)
     if m["kind"] == "hf":
         s["code"] = "hf"
+        if s.get("ac") in (None, "full") and kind in ("fsdp2", "ddp", "single") and system != "real":
+            saved = some(rng, 0.1, lambda: rng.choice([True, True, "legacy"]))
+            if saved:
+                s["activation_offloading"] = saved
+                s.pop("replicate", None)
     config = {"name": name, "model": m, "strategy": s}
     return computed(config) if system == "real" else config
 

@@ -256,6 +256,7 @@ class System:
     log = Log           # what writes down
 
     loss = None         # of the model's output, where that is not its own business
+    saved = contextlib.nullcontext()    # of a micro-batch: where what nodes save waits
 
     def __init__(self, m, s):
         self.m, self.s = m, s
@@ -367,7 +368,7 @@ def one_step(system, log, model, optimizer, inputs, live):
     output = logits = None
     for i in range(steps):
         last = i == steps - 1
-        with system.synced(model, last, last or not s.get("no_sync", True)):
+        with system.synced(model, last, last or not s.get("no_sync", True)), system.saved:
             log.place = ["fwd"]
             log.segment = "forward"
             if system.loss is not None:
@@ -427,6 +428,9 @@ def run(config, system, log):
     if s.get("ac"):
         blocks = models.checkpointed(model, blocks, s["ac"], s.get("ac_early_stop", True),
                                       s.get("ac_blocks", "all"))
+    if s.get("activation_offloading"):
+        import offloaded
+        system.saved = offloaded.context(model, s["activation_offloading"])
     model = system.shard(model, blocks)
     del blocks
     optimizer = system.optimizer(model)
