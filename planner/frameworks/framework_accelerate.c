@@ -502,6 +502,7 @@ static const struct script_setting script[] = {
      false},
     {"checkpoint-reentrant", "gradient_checkpointing_kwargs={'use_reentrant': ...}: %s",
      is_reentrant_by_script, false},
+    {"activation-offloading", "activation_offloading of TRL's trainers: %s", NULL, false},
     {"freeze", "requires_grad_(False) of %s", NULL, false},
     {"bucket-cap-mb", "DistributedDataParallelKwargs(bucket_cap_mb=%s)", has_bucket_cap, false},
     {"gradient-as-bucket-view", "DistributedDataParallelKwargs(gradient_as_bucket_view=...): %s",

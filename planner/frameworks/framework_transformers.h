@@ -28,6 +28,9 @@ key_reader transformers_read_checkpoints;
 /* Whether those of the trainer are reentrant: its own word for it, or its default. */
 key_reader transformers_read_reentrant;
 
+/* `activation_offloading`: whether what nodes save waits on the host. */
+key_reader transformers_read_offloading;
+
 /* Whether TRL's ModelConfig says that there are adapters (use_peft). */
 bool transformers_is_trl(const struct import *import);
 

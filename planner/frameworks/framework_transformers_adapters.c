@@ -27,12 +27,67 @@ bool transformers_is_trl(const struct import *im)
     return type && type->was && strcmp(type->was, "use_peft") == 0;
 }
 
+static bool is_axolotl(const struct import *im)
+{
+    const struct node *model = import_node(im, "model_name_or_path");
+    return model && model->was && strcmp(model->was, "base_model") == 0;
+}
+
+static bool is_text(const struct node *node, const char *text)
+{
+    return node && node->text && strcmp(node->text, text) == 0;
+}
+
+static const struct node *offloading_node(const struct import *im)
+{
+    const struct node *checkpoints = import_node(im, "gradient_checkpointing");
+    return is_axolotl(im) && is_text(checkpoints, "offload")
+               ? checkpoints
+               : import_node(im, "activation_offloading");
+}
+
+/* Whether what nodes save waits on the host as it is planned: TRL's trainers have it at true, and
+ * axolotl, too (core/trainers/mixins/activation_checkpointing.py), which has a second one. What
+ * axolotl called `gradient_checkpointing: offload` is that now (utils/schemas/validation.py). */
+static bool offloads(const struct import *im)
+{
+    const struct node *node = offloading_node(im);
+    return !import_is_given(im, "activation-offloading") &&
+           settings_find(im->settings, "activation-offloading", NULL) &&
+           (is_text(node, "true") || is_text(node, "offload") ||
+            (is_axolotl(im) && is_text(node, "legacy")));
+}
+
+static bool has_adapters(const struct import *im)
+{
+    return is_text(import_node(im, "finetuning_type"), "lora");
+}
+
+enum err_code transformers_read_offloading(struct import *im, const struct key_row *row,
+                                           const struct node *node, struct err *err)
+{
+    const struct node *said = offloading_node(im);
+    const bool legacy = is_text(said, "legacy");
+    if (!offloads(im)) {
+        if (node && !is_text(node, "false") && !import_is_given(im, row->setting))
+            import_list(im, node, row->path, row->why);
+        return ERR_OK;
+    }
+    /* get_lora_act_offloading_ctx_manager does not say which memory is the model's */
+    if (is_axolotl(im) && has_adapters(im))
+        return import_set(im, row->setting, legacy ? "legacy-weights" : "weights", row, said, err);
+    return import_set(im, row->setting, legacy ? "legacy" : "on", row, said, err);
+}
+
 /* LLaMA-Factory's checkpoint_activation: unless it is disabled, whatever TrainingArguments say. */
 bool transformers_is_checkpointed(const struct import *im)
 {
     const struct node *disabled = import_node(im, "disable_gradient_checkpointing");
-    return transformers_is_on(import_node(im, "gradient_checkpointing")) ||
-           transformers_is_on(import_node(im, "fsdp_config.activation_checkpointing")) ||
+    const bool by_fsdp =
+        transformers_is_on(import_node(im, "fsdp_config.activation_checkpointing"));
+    if (is_axolotl(im) && offloads(im)) /* in the place of it, or around its own wrappers */
+        return by_fsdp || !has_adapters(im);
+    return transformers_is_on(import_node(im, "gradient_checkpointing")) || by_fsdp ||
            (disabled && !transformers_is_on(disabled));
 }
 
@@ -40,7 +95,7 @@ enum err_code transformers_read_checkpoints(struct import *im, const struct key_
                                             const struct node *node, struct err *err)
 {
     const char *text = node && node->text ? node->text : "";
-    if (!node || strcmp(text, "true") == 0)
+    if (!node || strcmp(text, "true") == 0 || (strcmp(text, "offload") == 0 && offloads(im)))
         return ERR_OK;
     if (strcmp(text, "false") == 0) {
         if (transformers_is_checkpointed(im))
@@ -63,6 +118,8 @@ enum err_code transformers_read_checkpoints(struct import *im, const struct key_
 static bool is_checkpointed_by_trainer(const struct import *im)
 {
     const struct node *disabled = import_node(im, "disable_gradient_checkpointing");
+    if (is_axolotl(im) && offloads(im)) /* its own wrappers are not reentrant */
+        return false;
     return transformers_is_on(import_node(im, "gradient_checkpointing")) ||
            (disabled && !transformers_is_on(disabled));
 }

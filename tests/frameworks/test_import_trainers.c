@@ -474,8 +474,10 @@ static void adapters_and_checkpoints_are_refused_with_a_way_out(void **state)
         {"adapter: lora\nlora_target_linear: true\n", "x:2: adapter lora: peft asks for a rank"},
         {"adapter: lora\nlora_r: 8\n", "x:2: adapter lora: peft asks for layers"},
         {"adapter: lora\nlora_r: 8\nlora_target_modules: [.*_proj]\n", "a pattern is a text"},
-        {"gradient_checkpointing: offload\n", "offload: checkpoints that wait on the host are not "
-                                              "planned: give true"},
+        {"gradient_checkpointing: offload_disk\n",
+         "offload_disk: checkpoints that wait on the host are not planned: give true"},
+        {"gradient_checkpointing: offload\nfsdp: full_shard\nfsdp_config:\n  version: 1\n",
+         "offload: checkpoints that wait on the host are not planned: give true"},
         {"adapter: loraa\n", "x:2: adapter loraa: allowed are lora, qlora, llama-adapter; did you "
                              "mean lora?"},
         {"adapter: qlora\nload_in_4bit: true\n", "x:2: adapter qlora: peft asks for a rank"},
@@ -496,7 +498,7 @@ static void adapters_and_checkpoints_are_refused_with_a_way_out(void **state)
     struct fixture f;
     struct err err = {0};
     assert_int_equal(take_with(&f, "x", SYNTAX_YAML,
-                               "base_model: Qwen/Qwen3-8B\ngradient_checkpointing: offload\n",
+                               "base_model: Qwen/Qwen3-8B\ngradient_checkpointing: unsloth\n",
                                &given, 1, &err),
                      ERR_OK);
     expect_note(&f, NOTE_OVERRIDDEN, "gradient_checkpointing", 2, "--checkpointing full");

@@ -1,6 +1,9 @@
 /* test_import_trl.c - TRL's files: how a model is loaded, and what changes nothing. */
 #include "tests/frameworks/import_fixture.h"
 
+#define AXOLOTL "base_model: Qwen/Qwen3-8B\ngradient_checkpointing: true\n"
+#define ADAPTERS "adapter: lora\nlora_r: 8\nlora_target_linear: true\n"
+
 /* TRL's dtype is what is trained where nothing casts it; by its older name, too. */
 static void a_model_is_trained_as_it_is_loaded(void **state)
 {
@@ -71,6 +74,47 @@ static void checkpoints_are_as_reentrant_as_the_trainer_has_them(void **state)
     import_free(&f.import);
 }
 
+/* TRL's trainers have it beside what else a file says; axolotl in the place of checkpoints, or
+ * around its own. */
+static void what_nodes_save_waits_on_the_host(void **state)
+{
+    static const char *const cases[][3] = {
+        {"model_name_or_path: a\nactivation_offloading: true\n", "on", "none"},
+        {"model_name_or_path: a\nactivation_offloading: true\ngradient_checkpointing: true\n", "on",
+         "full"},
+        {"model_name_or_path: a\nactivation_offloading: false\n", "off", "none"},
+        {AXOLOTL "activation_offloading: true\n", "on", "full"},
+        {AXOLOTL "activation_offloading: legacy\n", "legacy", "full"},
+        {AXOLOTL "activation_offloading: disk\n", "off", "full"},
+        {AXOLOTL "activation_offloading: true\n" ADAPTERS, "weights", "none"},
+        {AXOLOTL "activation_offloading: legacy\n" ADAPTERS, "legacy-weights", "none"},
+        {"base_model: Qwen/Qwen3-8B\ngradient_checkpointing: offload\n", "on", "full"},
+        {"base_model: Qwen/Qwen3-8B\ngradient_checkpointing: offload\n" ADAPTERS, "weights",
+         "none"},
+    };
+    (void)state;
+    struct fixture f;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[256], wanted[64];
+        snprintf(text, sizeof text, "%s", cases[i][0]);
+        take_text(&f, SYNTAX_YAML, text);
+        snprintf(wanted, sizeof wanted, "activation-offloading %s", cases[i][1]);
+        expect(&f, wanted);
+        snprintf(wanted, sizeof wanted, "checkpointing %s", cases[i][2]);
+        expect(&f, wanted);
+        import_free(&f.import);
+    }
+    take_text(&f, SYNTAX_YAML, AXOLOTL "activation_offloading: hidden_states\n");
+    assert_non_null(find_note(&f, NOTE_UNPLANNED, "activation_offloading"));
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML,
+              AXOLOTL
+              "activation_offloading: true\nfsdp: full_shard\nfsdp_config:\n  version: 1\n");
+    assert_non_null(find_note(&f, NOTE_UNPLANNED, "activation_offloading"));
+    expect(&f, "checkpointing full");
+    import_free(&f.import);
+}
+
 /* A table of which no key has an effect, and one of which a key has. */
 static void what_trains_alike_is_not_unknown(void **state)
 {
@@ -91,6 +135,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_is_trained_as_it_is_loaded),
         cmocka_unit_test(checkpoints_are_as_reentrant_as_the_trainer_has_them),
+        cmocka_unit_test(what_nodes_save_waits_on_the_host),
         cmocka_unit_test(what_trains_alike_is_not_unknown),
     };
     return cmocka_run_group_tests_name("import_trl", tests, NULL, NULL);
