@@ -51,6 +51,14 @@ static void print_reentrant(struct sums *sums)
                truth_read_either, sums);
 }
 
+static void print_offloading(struct sums *sums)
+{
+    print_file("offloading_events.jsonl",
+               "Whole event lists of jobs whose saved tensors wait on the host "
+               "(`--activation-offloading`).",
+               true, truth_read_either, sums);
+}
+
 static void print_flash_attn(struct sums *sums)
 {
     print_file("flash_attn_events.jsonl",
@@ -76,6 +84,8 @@ static void print_random(struct sums *sums)
                "Jobs whose script keeps what the model returned (`--keep-outputs`).", true,
                truth_read_either, sums);
     print_all_systems(sums);
+    if (sums->system == SYSTEM_DDP || sums->system == SYSTEM_FSDP2)
+        print_offloading(sums);
     if (sums->system == SYSTEM_DDP || sums->system == SYSTEM_ZERO3)
         print_file("options_events.jsonl",
                    "What random jobs led to: DDP's options, autocast under checkpoints, dropout's "
