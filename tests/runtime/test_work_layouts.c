@@ -147,6 +147,8 @@ static const struct form forms[] = {
     {WORK_MEAN, "f>f", {SHAPE(2, 5000), SHAPE(2, 1)}, {0}, 0, 0},
     {WORK_MAXIMUM, "f>f", {SHAPE(3, 4, 5), SHAPE(1)}, {0}, 0, 0},
     {WORK_MAXIMUM, "N>N", {SHAPE(300), SHAPE(1)}, {0}, 0, 0},
+    {WORK_LEAST, "f>f", {SHAPE(3, 4, 5), SHAPE(1)}, {0}, 0, 0},
+    {WORK_LEAST, "N>N", {SHAPE(300), SHAPE(1)}, {0}, 0, 0},
     {WORK_ALL, "B>B", {SHAPE(300), SHAPE(1)}, {0}, 0, 0},
     {WORK_ANY, "B>B", {SHAPE(3, 4), SHAPE(1)}, {0}, 0, 0},
     {WORK_CUMULATIVE_SUM, "f>f", {SHAPE(3, 70), SHAPE(3, 70)}, {0}, 0, 0},
