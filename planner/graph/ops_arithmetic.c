@@ -336,7 +336,7 @@ OP_CLASS(div_inplace) = {
 
 uint32_t op_div(struct graph *graph, uint32_t x, uint32_t y)
 {
-    return simple(graph, OP_DIV, 2, (uint32_t[]){x, y}, ATEN_DIV, dtype_of(graph, x),
+    return simple(graph, OP_DIV, 2, (uint32_t[]){x, y}, ATEN_DIV, promoted(graph, x, y),
                   *shape_of(graph, x));
 }
 
