@@ -5,12 +5,12 @@
 
 #include <stdio.h>
 
-/* Experts are parameters of their module, and FalconLinear is a class of its own, which
- * replace_with_bnb_linear leaves as they are; kernels of Mamba-2 read a weight as it is stored. */
+/* FalconLinear is a class of its own, which replace_with_bnb_linear leaves as it is, and kernels of
+ * Mamba-2 read a weight as it is stored. Experts and routers are parameters of their modules, which
+ * stay what they are. */
 const char *bits4_unplanned(const struct model_config *config)
 {
     return config->recording             ? "a recorded model"
-           : model_has_experts(config)   ? "a mixture of experts"
            : config->arch == ARCH_FALCON ? "falcon"
            : model_has_mamba(config)     ? "Mamba-2"
                                          : NULL;

@@ -6,13 +6,17 @@
 
 #include <stdio.h>
 
-/* What is no nn.Linear is as of 4 bits; short convolutions were not recorded. cuBLAS multiplies
- * integers where 4 divides their number; else bitsandbytes multiplies in fp32. */
+/* What is no nn.Linear is as of 4 bits. Of an input of four dims, as kv_b_proj has, bitsandbytes
+ * fails. cuBLAS multiplies integers where 4 divides their number; else bitsandbytes multiplies in
+ * fp32. */
 const char *bits8_unplanned(const struct model_config *config)
 {
     enum { WHOLE = 4 };
     const uint32_t inputs[] = {config->hidden, config->ffn, config->heads * config->head_dim};
     const char *unplanned = bits4_unplanned(config);
+    if (!unplanned && config->kv_lora)
+        unplanned = "latent attention (kv_b_proj: \"Only two or three dimensional matrices are "
+                    "supported for argument A\")";
     for (size_t i = 0; !unplanned && i < sizeof inputs / sizeof *inputs; i++)
         if (inputs[i] % WHOLE)
             unplanned = "layers whose inputs 4 does not divide";

@@ -259,8 +259,8 @@ static void bits4_are_refused_with_reasons(void **state)
     job.model.float8 = FLOAT8_TENSORWISE;
     refused(&job, ERR_UNSUPPORTED, "--load-in-4bit with --float8");
     qlora_job(&job, &config);
-    job.config.experts = 8;
-    refused(&job, ERR_UNSUPPORTED, "a mixture of experts");
+    job.config.arch = ARCH_FALCON;
+    refused(&job, ERR_UNSUPPORTED, "falcon");
     qlora_job(&job, &config);
     job.model.bits4.compute = DTYPE_FP16;
     job.model.autocast = true;
@@ -305,8 +305,8 @@ static void bits8_are_refused_with_reasons(void **state)
     job.model.outputs_kept = OUTPUTS_UNTIL_NEXT;
     refused(&job, ERR_UNSUPPORTED, "--keep-outputs");
     job = plain;
-    job.config.experts = 8;
-    refused(&job, ERR_UNSUPPORTED, "a mixture of experts");
+    job.config.kv_lora = 8;
+    refused(&job, ERR_UNSUPPORTED, "Only two or three dimensional matrices");
     job = plain;
     job.config.ffn = 8190;
     refused(&job, ERR_UNSUPPORTED, "4 does not divide");

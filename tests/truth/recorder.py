@@ -235,12 +235,17 @@ class Births(TorchDispatchMode):
                 log.birth(t, f"{called} {list(t.shape)} {str(t.dtype).removeprefix('torch.')}")
         return out
 
-    def call(self, func, args, kwargs):
+    @staticmethod
+    def of_fakes(func, args, kwargs):
+        """The result of fake tensors."""
         if str(func) == "aten._grouped_mm.default" and args[0].dtype == torch.float32:
             return models.fake_grouped_mm(*args)
+        return func(*args, **kwargs)
+
+    def call(self, func, args, kwargs):
         if func is torch.ops.aten.nonzero.default and isinstance(args[0], FakeTensor):
             return args[0].new_empty((args[0].dim(), args[0].numel()), dtype=torch.int64).t()  # all of them
-        return older_torch.results(op_name(func), args, func(*args, **kwargs))
+        return older_torch.results(op_name(func), args, self.of_fakes(func, args, kwargs))
 
 
 # --------------------------------------------------------------------------------------------

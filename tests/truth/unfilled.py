@@ -50,8 +50,8 @@ class Unfilled(recorder.Births):
         if func._schema.is_mutable:
             return func(*args, **kwargs) if integers else mutated(func, args, kwargs)
         with self.fake:
-            out = func(*tree_map_only(torch.Tensor, self.shape, args),
-                       **tree_map_only(torch.Tensor, self.shape, kwargs))
+            out = self.of_fakes(func, tree_map_only(torch.Tensor, self.shape, args),
+                                tree_map_only(torch.Tensor, self.shape, kwargs))
             out = older_torch.results(recorder.op_name(func), args, out)
         if integers and isinstance(out, torch.Tensor) and exact(out):
             return func(*args, **kwargs)
