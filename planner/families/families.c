@@ -6,6 +6,7 @@
 #include "families/family.h"
 #include "families/liger.h"
 #include "families/lora_targets.h"
+#include "model/bits4.h"
 #include "model/build.h"
 #include "model/lora.h"
 
@@ -100,6 +101,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     TRY(build_check(family, config, job, err));
     if (job->loss == CROSS_ENTROPY_CUT)
         TRY(cut_check(family, job, err));
+    TRY(bits4_check_head(config, job, err));
     struct graph_liger liger;
     TRY(liger_read(family, config, job, &liger, err));
     struct graph *graph = graph_new(job->compute, job->frozen);
@@ -116,6 +118,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     lora_begin(graph, &lora);
     graph->bits4 = job->bits4;
     graph->bits8 = job->bits8;
+    graph->bits_skipped = job->bits_skipped;
     graph->liger = liger;
     graph->own_init = job->own_init;
     graph->multiprocessors = job->multiprocessors;
@@ -143,6 +146,8 @@ enum err_code model_build(const struct model_config *config, const struct model_
     rc = check_frozen(graph, err);
     if (rc == ERR_OK)
         rc = lora_check(graph, config, err);
+    if (rc == ERR_OK)
+        rc = bits4_check_built(graph, err);
     if (rc == ERR_OK)
         rc = cut_check_built(family, graph, err);
     if (rc != ERR_OK) {

@@ -15,6 +15,7 @@ static void build(struct graph *graph, const struct model_config *config,
 {
     static const struct hf_decoder way = {
         .norm = hf_rms_norm_cast,
+        .normed_cast = true,
         .norms = {{".norm", HF_BEFORE_ATTENTION}},
         .embedding = "embeddings",
         .last_norm = "norm_f",

@@ -418,6 +418,7 @@ static const struct key_row rows[] = {
     ELSEWHERE("bnb_config_kwargs.bnb_4bit_quant_type", KEY_TEXT),
     ELSEWHERE("bnb_config_kwargs.bnb_4bit_use_double_quant", KEY_BOOL),
     ELSEWHERE("bnb_config_kwargs.bnb_4bit_quant_storage", KEY_TEXT),
+    ELSEWHERE("bnb_config_kwargs.llm_int8_skip_modules", KEY_ANY),
     ELSEWHERE("bnb_4bit_quant_storage", KEY_TEXT), IDLE("quantization_device_map"),
     {.path = "cutoff_len", .kind = KEY_INTEGER, .least = 1, .setting = "seq"},
     {.path = "bf16", .kind = KEY_BOOL, .setting = "param-dtype", .read = read_dtype,

@@ -72,6 +72,46 @@ static bool is_planned(const struct import *im)
            (strcmp(half, "fp16") == 0 && strcmp(storage, "float16") == 0);
 }
 
+/* What a model is that axolotl names modules of: Falcon-H1. */
+static const char *named_of(const struct model_config *config)
+{
+    return config->arch == ARCH_FALCON_H1 ? "out_proj" : NULL;
+}
+
+/* llm_int8_skip_modules, by commas; NULL: none are named. bnb_config_kwargs are of 4 bits. */
+static const char *skipped_of(const struct import *im, int bits)
+{
+    const struct node *own = import_node(im, "bnb_config_kwargs.llm_int8_skip_modules");
+    const char *text = NULL;
+    if (transformers_is_trl(im) || import_node(im, "quantization_bit"))
+        return NULL;
+    if (bits == 8 || !own)
+        return import_of_model(im, named_of);
+    for (const struct node *n = own->first; n; n = n->next)
+        if (n->text)
+            text = text ? import_text((struct import *)im, "%s,%s", text, n->text) : n->text;
+    return text;
+}
+
+static const char *scanned_word(const struct model_config *config)
+{
+    return model_has_mamba(config) ? "Mamba-2, whose kernels read out_proj as it is stored (\"mat1 "
+                                     "and mat2 shapes cannot be multiplied\")"
+                                   : NULL;
+}
+
+/* What of the model keeps weights in so many bits from it. */
+static const char *of_model(const struct import *im, int bits)
+{
+    const char *skipped = skipped_of(im, bits);
+    if (!skipped || !bits4_skips(skipped, "model.layers.0.mamba.out_proj")) {
+        const char *scanned = import_of_model(im, scanned_word);
+        if (scanned)
+            return scanned;
+    }
+    return import_of_model(im, bits == 8 ? bits8_unplanned : bits4_unplanned);
+}
+
 /* Of what weights in 4 or 8 bits are not planned; NULL: they are. */
 static const char *not_of(struct import *im, const struct key_row *row, const struct node *node)
 {
@@ -88,9 +128,9 @@ static const char *not_of(struct import *im, const struct key_row *row, const st
         return "another method than bitsandbytes'";
     const bool hosted = im->settings->job.strategy.offload;
     if (bits == 8 && transformers_is_whole(im))
-        return import_of_model(im, bits8_unplanned);
+        return of_model(im, bits);
     return is_planned(im) && bits == 4
-               ? import_of_model(im, bits4_unplanned)
+               ? of_model(im, bits)
                : import_text(im, "%s%s", system_name(im->settings->job.strategy.system),
                              hosted ? " with offloading" : "");
 }
@@ -113,6 +153,38 @@ static enum err_code list_as_planned(struct import *im, const struct key_row *ro
     return ERR_OK;
 }
 
+/* What prepare_model_for_kbit_training casts to fp32 and axolotl does not cast back. */
+static const char *cast_word(const struct model_config *config)
+{
+    return model_has_experts(config) ? "experts and routers"
+           : model_mixes(config)     ? "what is no norm, embedding or layer in few bits"
+                                     : NULL;
+}
+
+/* axolotl calls it where nothing is sharded; what it leaves in fp32 is planned in 16 bits. */
+static enum err_code list_cast(struct import *im, const struct key_row *row,
+                               const struct node *node)
+{
+    const bool axolotl = !transformers_is_trl(im) && !import_node(im, "quantization_bit");
+    const char *half = transformers_half(im), *what = import_of_model(im, cast_word);
+    if (axolotl && half && what && transformers_is_whole(im))
+        import_list(im, node, row->path,
+                    import_text(im,
+                                "%s, which prepare_model_for_kbit_training casts to fp32: planned "
+                                "in %s",
+                                what, half));
+    return ERR_OK;
+}
+
+/* What is left as it is, in their place. */
+static enum err_code set_skipped(struct import *im, const struct key_row *row,
+                                 const struct node *node, int bits, struct err *err)
+{
+    const char *skipped = skipped_of(im, bits);
+    TRY(list_cast(im, row, node));
+    return skipped ? import_set(im, "llm-int8-skip-modules", skipped, row, node, err) : ERR_OK;
+}
+
 /* TRL casts adapters beside them to bf16. */
 static enum err_code set_adapters(struct import *im, const struct key_row *row,
                                   const struct node *node, struct err *err)
@@ -131,6 +203,7 @@ static enum err_code set_bits8(struct import *im, const struct key_row *row,
                                const struct node *node, struct err *err)
 {
     TRY(import_set(im, "load-in-8bit", "on", row, node, err));
+    TRY(set_skipped(im, row, node, 8, err));
     return set_adapters(im, row, node, err);
 }
 
@@ -148,6 +221,7 @@ static enum err_code set_bits4(struct import *im, const struct key_row *row,
     TRY(import_set(im, "bnb-double-quant", on ? "on" : "off", row, node, err));
     TRY(import_set(im, "bnb-compute-dtype", half ? half : "fp32", row, node, err));
     TRY(import_set(im, "bnb-quant-storage", storage_of(im), row, node, err));
+    TRY(set_skipped(im, row, node, 4, err));
     return set_adapters(im, row, node, err);
 }
 

@@ -82,6 +82,7 @@ struct hf_decoder {
         enum hf_place at;
     } norms[HF_PLACES]; /* in the order in which they are declared */
     hf_norm *norm;      /* how RMSNorm is written */
+    bool normed_cast;   /* a layer's are called with x in the dtype of their weight */
     enum hf_qk_norm qk;
     const char *q_norm, *k_norm; /* what those are called; NULL: "q_norm", "k_norm" */
     bool qk_by_head;             /* ... and each head has factors of its own */

@@ -556,7 +556,15 @@ static uint32_t normed_at(struct graph *graph, const struct hf_block *block, enu
 {
     const struct norm norm = block->norms[place];
     const bool is_there = norm.weight != GRAPH_NONE || norm.bare;
-    return !is_there ? x : hf_decoder_normed(graph, block->way, x, norm);
+    if (!is_there)
+        return x;
+    const uint32_t in = block->way->normed_cast
+                            ? op_to(graph, x, (enum dtype)graph->tensors[norm.weight].dtype)
+                            : x;
+    const uint32_t out = hf_decoder_normed(graph, block->way, in, norm);
+    if (in != x)
+        graph_drop(graph, in);
+    return out;
 }
 
 /* y through the layer's dropout, which may be a module though it drops nothing. */

@@ -79,10 +79,7 @@ struct hf_mamba hf_mamba_declare(struct graph *graph, const struct model_config 
         mamba.norm = build_norm(graph, prefix, "norm", i, false, c->norm_eps);
         graph_read_around(graph, mamba.norm.weight);
     }
-    mamba.out = build_linear(graph, prefix, "out_proj", h, i, c->ssm_out_bias);
-    graph_read_around(graph, mamba.out.weight);
-    if (c->ssm_out_bias)
-        graph_read_around(graph, mamba.out.bias);
+    mamba.out = build_read_linear(graph, prefix, "out_proj", h, i, c->ssm_out_bias);
     mamba.factors = declare_factors(graph, c);
     return mamba;
 }

@@ -1,5 +1,6 @@
 /* bits4.h - linear layers whose weights are stored in 4 bits, as transformers makes them with
- * load_in_4bit: bitsandbytes' Linear4bit in the place of nn.Linear and Conv1D, but for the head.
+ * load_in_4bit: bitsandbytes' Linear4bit in the place of nn.Linear and Conv1D, but for the head or
+ * what llm_int8_skip_modules names.
  *
  *     y = x.to(compute) W.to(compute)ᵀ + b, in the dtype that x had
  *
@@ -16,8 +17,19 @@
  * nn.Linear; NULL: nothing does. */
 const char *bits4_unplanned(const struct model_config *config);
 
+/* Whether names, by commas, are some that should_convert_module leaves a module for: of one that it
+ * is in, from the start, or what its path ends with. */
+bool bits4_skips(const char *names, const char *path);
+/* Whether linear layers of that name are among those that few bits are for: all but the head, or,
+ * where llm_int8_skip_modules names some, all but these, the head, too. */
+bool bits4_converts(const struct graph *graph, const char *prefix, const char *name);
+/* What cannot be of a head that is; and of a weight that kernels read as it is stored. */
+enum err_code bits4_check_head(const struct model_config *config, const struct model_job *job,
+                               struct err *err);
+enum err_code bits4_check_built(const struct graph *graph, struct err *err);
+
 /* Whether a linear layer of the current module is stored so. */
-bool bits4_wants(const struct graph *graph);
+bool bits4_wants(const struct graph *graph, const char *prefix, const char *name);
 /* Declares its weight (out, in), and the bias, which the first call casts for good: GRAPH_NONE
  * where there is none. */
 uint32_t bits4_declare(struct graph *graph, const char *prefix, const char *name, uint32_t out,

@@ -23,10 +23,9 @@ const char *bits8_unplanned(const struct model_config *config)
     return unplanned;
 }
 
-bool bits8_wants(const struct graph *graph)
+bool bits8_wants(const struct graph *graph, const char *prefix, const char *name)
 {
-    const uint32_t module = graph->current_module;
-    return graph->bits8 && (module == GRAPH_NONE || graph->modules[module].role != ROLE_HEAD);
+    return graph->bits8 && bits4_converts(graph, prefix, name);
 }
 
 uint32_t bits8_declare(struct graph *graph, const char *prefix, const char *name, uint32_t out,

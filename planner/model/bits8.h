@@ -12,7 +12,7 @@
 const char *bits8_unplanned(const struct model_config *config);
 
 /* Whether a linear layer of the current module is stored so. */
-bool bits8_wants(const struct graph *graph);
+bool bits8_wants(const struct graph *graph, const char *prefix, const char *name);
 /* Declares its weight (out, in), and the bias: GRAPH_NONE where there is none. */
 uint32_t bits8_declare(struct graph *graph, const char *prefix, const char *name, uint32_t out,
                        uint32_t in, bool biased, uint32_t *bias);

@@ -58,9 +58,9 @@ static struct linear build_layer(struct graph *graph, const char *prefix, const 
     const bool adapted = lora_wants(graph, prefix, name);
     snprintf(base, sizeof base, "%s%s", name, adapted ? ".base_layer" : "");
     struct linear linear;
-    if (bits4_wants(graph))
+    if (bits4_wants(graph, prefix, name))
         linear.weight = bits4_declare(graph, prefix, base, out, in, biased, &linear.bias);
-    else if (bits8_wants(graph))
+    else if (bits8_wants(graph, prefix, name))
         linear.weight = bits8_declare(graph, prefix, base, out, in, biased, &linear.bias);
     else
         linear = build_weights(graph, prefix, base, shape, biased ? out : 0);
@@ -73,6 +73,22 @@ struct linear build_linear(struct graph *graph, const char *prefix, const char *
                            uint32_t in, bool biased)
 {
     return build_layer(graph, prefix, name, out, in, SHAPE(out, in), biased);
+}
+
+struct linear build_read_linear(struct graph *graph, const char *prefix, const char *name,
+                                uint32_t out, uint32_t in, bool biased)
+{
+    struct linear linear;
+    if (bits4_wants(graph, prefix, name) || bits8_wants(graph, prefix, name)) {
+        linear = build_weights(graph, prefix, name, SHAPE(out, in), biased ? out : 0);
+        graph->bits_read = graph_param_of(graph, linear.weight)->name;
+    } else {
+        linear = build_linear(graph, prefix, name, out, in, biased);
+    }
+    graph_read_around(graph, linear.weight);
+    if (biased)
+        graph_read_around(graph, linear.bias);
+    return linear;
 }
 
 struct linear build_conv1d(struct graph *graph, const char *prefix, const char *name, uint32_t in,

@@ -20,6 +20,9 @@ struct linear {
 };
 struct linear build_linear(struct graph *graph, const char *prefix, const char *name, uint32_t out,
                            uint32_t in, bool biased);
+/* The same of one whose weight kernels read past its module, so that it cannot be in few bits. */
+struct linear build_read_linear(struct graph *graph, const char *prefix, const char *name,
+                                uint32_t out, uint32_t in, bool biased);
 /* transformers' Conv1D: the weight is (in, out). */
 struct linear build_conv1d(struct graph *graph, const char *prefix, const char *name, uint32_t in,
                            uint32_t out);

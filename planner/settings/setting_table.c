@@ -295,33 +295,33 @@ static const struct setting rows[] = {
      .initial = "0", .numbers = {{NUMBER_REAL, 0, 0.999, "shares", FIELD(job.model.lora_dropout)}},
      .commands = FOR_JOB, .numerics = true},
     {.name = "load-in-4bit", .group = GROUP_STRATEGY, .arg = "TYPE",
-     .help = "Frozen weights of linear layers, all but the head, in 4 bits of bitsandbytes, "
-             "beside --lora's adapters: load_in_4bit and bnb_4bit_quant_type of "
-             "BitsAndBytesConfig", .brief = "QLoRA: frozen weights in nf4 or fp4",
-     .initial = "none", .field = FIELD(job.model.bits4.kind),
+     .help = "Frozen weights of linear layers, all but the head, in 4 bits of bitsandbytes, beside --lora's "
+             "adapters: load_in_4bit and bnb_4bit_quant_type of BitsAndBytesConfig",
+     .brief = "QLoRA: frozen weights in nf4 or fp4", .initial = "none", .field = FIELD(job.model.bits4.kind),
      .words = WORDS(WORD("none", BITS4_NOT), WORD("nf4", BITS4_NF4), WORD("fp4", BITS4_FP4)),
-     .commands = FOR_JOB, .systems = WHOLE | SYSTEM(FSDP2),
-     .lacks = "is not planned with weights in 4 bits, of which no recording is there",
-     .lacking = SYSTEM(FSDP1) | ZERO, .numerics = true},
+     .commands = FOR_JOB, .systems = WHOLE | SYSTEM(FSDP2), .lacking = SYSTEM(FSDP1) | ZERO,
+     .lacks = "is not planned with weights in 4 bits, of which no recording is there", .numerics = true},
     {.name = "load-in-8bit", .group = GROUP_STRATEGY, .arg = "WHETHER",
      .help = "Frozen weights of linear layers, all but the head, in 8 bits of bitsandbytes "
              "(LLM.int8()), beside --lora's adapters: load_in_8bit of BitsAndBytesConfig",
-     .brief = "frozen weights in bitsandbytes' int8", .initial = "off",
-     .field = FIELD(job.model.bits8), .words = OFF_ON, .commands = FOR_JOB, .systems = WHOLE,
-     .lacks = "is not planned with weights in 8 bits: a sharded weight has nothing of what "
-              "Linear8bitLt asks its own for (\"'Parameter' object has no attribute 'CB'\")",
-     .lacking = FSDP | ZERO, .numerics = true},
+     .brief = "frozen weights in bitsandbytes' int8", .initial = "off", .field = FIELD(job.model.bits8),
+     .words = OFF_ON, .commands = FOR_JOB, .systems = WHOLE, .lacking = FSDP | ZERO, .numerics = true,
+     .lacks = "is not planned with weights in 8 bits: a sharded weight has nothing of what Linear8bitLt "
+              "asks its own for (\"'Parameter' object has no attribute 'CB'\")"},
+    {.name = "llm-int8-skip-modules", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "NAMES",
+     .help = "Modules whose weights --load-in-4bit and --load-in-8bit leave as they are, in the "
+             "place of the head: by commas, names that paths end with, or begin with",
+     .absent = "the head", .field = FIELD(job.model.bits_skipped), .commands = FOR_JOB,
+     .systems = WHOLE | SYSTEM(FSDP2), .numerics = true},
     {.name = "bnb-double-quant", .group = GROUP_STRATEGY, .arg = "WHETHER",
-     .help = "bnb_4bit_use_double_quant: the scales of --load-in-4bit are quantised to 8 bits, "
-             "too", .initial = "off", .field = FIELD(job.model.bits4.twice), .words = OFF_ON,
-     .commands = FOR_JOB, .systems = WHOLE | SYSTEM(FSDP2), .numerics = true},
+     .help = "bnb_4bit_use_double_quant: the scales of --load-in-4bit are quantised to 8 bits, too",
+     .initial = "off", .field = FIELD(job.model.bits4.twice), .words = OFF_ON, .commands = FOR_JOB,
+     .systems = WHOLE | SYSTEM(FSDP2), .numerics = true},
     {.name = "bnb-quant-storage", .group = GROUP_STRATEGY, .arg = "DTYPE",
      .help = "bnb_4bit_quant_storage: dtype of the tensors that weights in 4 bits are packed in; "
              "under fsdp2 it has to be that of --param-dtype", .initial = "uint8",
      .field = FIELD(job.model.bits4.storage),
-     .words = WORDS(WORD("uint8", DTYPE_UINT8), WORD("bf16", DTYPE_BF16), WORD("fp16", DTYPE_FP16),
-                    WORD("fp32", DTYPE_FP32), ALSO("bfloat16", DTYPE_BF16), ALSO("float16", DTYPE_FP16),
-                    ALSO("float32", DTYPE_FP32)), .commands = FOR_JOB,
+     .words = WORDS(WORD("uint8", DTYPE_UINT8), STORED_DTYPES), .commands = FOR_JOB,
      .systems = WHOLE | SYSTEM(FSDP2), .numerics = true},
     {.name = "bnb-compute-dtype", .group = GROUP_STRATEGY, .arg = "DTYPE",
      .help = "bnb_4bit_compute_dtype: dtype that layers in 4 bits cast their input to and compute "

@@ -39,7 +39,7 @@ static void weights_in_few_bits_are_the_trainers_own(void **state)
          "load-in-4bit none", "adapter: lora"},
         {"base_model: mistralai/Mixtral-8x7B-v0.1\nadapter: qlora\nload_in_4bit: true\n"
          "lora_r: 32\nbf16: true\nlora_target_modules: [q_proj, v_proj]\n",
-         "load-in-4bit nf4, frozen-dtype bf16", NULL},
+         "load-in-4bit nf4, frozen-dtype bf16", "experts and routers"},
         {"model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: lora\n"
          "quantization_bit: 4\nbf16: true\n",
          "load-in-4bit nf4, bnb-double-quant on, bnb-compute-dtype bf16, "
@@ -59,6 +59,18 @@ static void weights_in_few_bits_are_the_trainers_own(void **state)
         {"base_model: Qwen/Qwen3-8B\nadapter: lora\nload_in_8bit: true\nbf16: auto\n"
          "lora_r: 32\nlora_target_linear: true\n",
          "load-in-8bit on, load-in-4bit none, frozen-dtype bf16, store-dtype fp32", NULL},
+        {"base_model: tiiuae/Falcon-H1-7B-Base\nadapter: qlora\nload_in_4bit: true\n"
+         "lora_r: 32\nbf16: true\nlora_target_modules: [q_proj, in_proj]\n",
+         "load-in-4bit nf4, llm-int8-skip-modules out_proj",
+         "which prepare_model_for_kbit_training casts to fp32"},
+        {"base_model: tiiuae/Falcon-H1-7B-Base\nadapter: qlora\nload_in_4bit: true\n"
+         "lora_r: 32\nbf16: true\nlora_target_modules: [q_proj, in_proj]\n"
+         "bnb_config_kwargs:\n  llm_int8_skip_modules: [mamba.out_proj]\n",
+         "load-in-4bit nf4, llm-int8-skip-modules mamba.out_proj",
+         "which prepare_model_for_kbit_training casts to fp32"},
+        {"base_model: nvidia/Nemotron-H-8B-Base-8K\nadapter: qlora\nload_in_4bit: true\n"
+         "lora_r: 32\nbf16: true\nlora_target_modules: [q_proj]\n",
+         "load-in-4bit none", "mat1 and mat2 shapes cannot be multiplied"},
         {"base_model: deepseek-ai/DeepSeek-V3\nadapter: lora\nload_in_8bit: true\n"
          "bf16: true\nlora_r: 32\nlora_target_modules: [o_proj]\n",
          "load-in-8bit off, frozen-dtype bf16", "Only two or three dimensional matrices"},

@@ -312,6 +312,48 @@ static void bits8_are_refused_with_reasons(void **state)
     refused(&job, ERR_UNSUPPORTED, "4 does not divide");
 }
 
+/* What llm_int8_skip_modules names stays, and nothing else: the head is in 4 bits, too, which is no
+ * weight of an embedding's. Names are of whole modules from the start, and of any end. */
+static void modules_are_skipped_by_name(void **state)
+{
+    static const struct {
+        const char *model, *names, *says; /* NULL: it is planned, with as many parameters in 4 bits */
+        uint32_t packed;
+    } cases[] = {
+        {"llama-3.1-8b", NULL, NULL, 32 * 7},
+        {"llama-3.1-8b", "out_proj", NULL, 32 * 7 + 1},
+        {"llama-3.1-8b", "o_proj,lm_head", NULL, 32 * 6},
+        {"llama-3.1-8b", "lm_head,model.layers.1", NULL, 31 * 7},
+        {"llama-3.1-8b", "lm_head,layers.1.self_attn.q_proj", NULL, 32 * 7 - 1},
+        {"llama-3.1-8b", "lm_head,layers.1.self_attn", NULL, 32 * 7},
+        {"llama-3.1-8b", "lm_head,.*_proj", "not regular expressions", 0},
+        {"llama-3.2-1b", "o_proj", "assert module.weight.shape[1] == 1", 0},
+        {"nemotron-h-8b", NULL, "mat1 and mat2 shapes cannot be multiplied", 0},
+        {"nemotron-h-8b", "mixer", "mat1 and mat2 shapes cannot be multiplied", 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct err err = {0};
+        struct model_config config;
+        struct job job;
+        struct graph *graph = NULL;
+        uint32_t packed = 0;
+        qlora_job(&job, &config);
+        assert_int_equal(model_find(cases[i].model, &job.config, &err), ERR_OK);
+        job.model.lora = "4,q_proj";
+        job.model.bits_skipped = cases[i].names;
+        const struct model_job model = job_model(&job);
+        const enum err_code rc = model_build(&job.config, &model, &graph, &err);
+        assert_int_equal(rc == ERR_OK, cases[i].says == NULL);
+        if (rc != ERR_OK && !strstr(err.text, cases[i].says))
+            fail_msg("\"%s\" is not what it says", err.text);
+        for (uint32_t p = 0; graph && p < graph->param_count; p++)
+            packed += graph->params[p].whole.rank > 0;
+        assert_int_equal(packed, cases[i].packed);
+        graph_free(graph);
+    }
+}
+
 /* The input of each layer lives until the loss goes, whether blocks are checkpointed or not: of
  * llama-3.2-1b in bf16 two of the hidden size, one of all heads and one of the MLP's a layer and
  * token; but for what the first layer's attention is given, which needs no gradient. */
@@ -387,6 +429,7 @@ int main(void)
         cmocka_unit_test(adapters_of_8_bits_under_ddp),
         cmocka_unit_test(bits4_are_refused_with_reasons),
         cmocka_unit_test(bits8_are_refused_with_reasons),
+        cmocka_unit_test(modules_are_skipped_by_name),
         cmocka_unit_test(inputs_in_8_bits_outlive_checkpoints),
         cmocka_unit_test(bits4_are_counted_as_they_are),
         cmocka_unit_test(mixtures_are_refused_with_reasons),

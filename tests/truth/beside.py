@@ -140,6 +140,8 @@ def options(row, folder):
         yield "bnb-compute-dtype", s.get("compute_dtype") or "fp32"
     if s.get("load_in_8bit"):
         yield "load-in-8bit", "on"
+    if s.get("skip_modules"):
+        yield "llm-int8-skip-modules", s["skip_modules"]
     for name in ("freeze", "ignore", "lora", "lora_dropout", "autocast", "outputs", "keep_outputs", "offload", "replicate", "loss", "liger"):
         if s.get(name):
             yield name.replace("_", "-"), s[name]

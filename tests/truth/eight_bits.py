@@ -107,9 +107,9 @@ def settle(log, model):
             log.recategorize(module.weight.SCB if module.state.SCB is None else module.state.SCB, "buffer")
 
 
-def in_8bit(model, kbit):
+def in_8bit(model, kbit, skipped):
     config = BitsAndBytesConfig(load_in_8bit=True)
-    skipped = Bnb8BitHfQuantizer(config).get_modules_to_not_convert(model, None, model._keep_in_fp32_modules)
+    skipped = Bnb8BitHfQuantizer(config).get_modules_to_not_convert(model, skipped, model._keep_in_fp32_modules)
     weights = dict(model.named_parameters())
     replace_with_bnb_linear(model, modules_to_not_convert=skipped, quantization_config=config)
     for name, parameter in list(model.named_parameters()):

@@ -482,18 +482,23 @@ def in_float8(model, s):
 
 def in_4bit(model, s):
     """The model as from_pretrained leaves it with a BitsAndBytesConfig: `load_in_4bit` is bnb_4bit_quant_type, quantised
-    of the dtype that it is made in; double_quant, compute_dtype, quant_storage bnb_4bit's. `kbit`: peft's
+    of the dtype that it is made in; double_quant, compute_dtype, quant_storage bnb_4bit's; skip_modules llm_int8_skip_modules. `kbit`: peft's
     prepare_model_for_kbit_training casts everything else to fp32."""
     import quantized
     return quantized.in_4bit(model, s["load_in_4bit"], s.get("double_quant", False),
                              DTYPES[s.get("compute_dtype")] or torch.float32,
-                             DTYPES[s.get("quant_storage")] or torch.uint8, s.get("kbit", False))
+                             DTYPES[s.get("quant_storage")] or torch.uint8, s.get("kbit", False), skipped(s))
+
+
+def skipped(s):
+    """llm_int8_skip_modules: of skip_modules, by commas."""
+    return s["skip_modules"].split(",") if s.get("skip_modules") else None
 
 
 def in_8bit(model, s):
     """The same with load_in_8bit."""
     import eight_bits
-    return eight_bits.in_8bit(model, s.get("kbit", False))
+    return eight_bits.in_8bit(model, s.get("kbit", False), skipped(s))
 
 
 PREFIX = "base_model.model."     # of the names in a model that peft wraps

@@ -81,10 +81,10 @@ def settle(log, model):
             log.recategorize(t, "buffer")
 
 
-def in_4bit(model, kind, double, compute, storage, kbit):
+def in_4bit(model, kind, double, compute, storage, kbit, skipped):
     config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=kind, bnb_4bit_use_double_quant=double,
                                 bnb_4bit_compute_dtype=compute, bnb_4bit_quant_storage=storage)
-    skipped = Bnb4BitHfQuantizer(config).get_modules_to_not_convert(model, None, model._keep_in_fp32_modules)
+    skipped = Bnb4BitHfQuantizer(config).get_modules_to_not_convert(model, skipped, model._keep_in_fp32_modules)
     functional.name2qmap.pop("dynamic", None)    # made by the first weight that is quantised
     weights = dict(model.named_parameters())
     replace_with_bnb_linear(model, modules_to_not_convert=skipped, quantization_config=config)
