@@ -410,6 +410,8 @@ static const struct key_row rows[] = {
      .read = transformers_read_bits, .why = "frozen weights in 4 bits"},
     {.path = "load_in_8bit", .kind = KEY_BOOL, .setting = "load-in-8bit",
      .read = transformers_read_bits, .why = "frozen weights in 8 bits"},
+    {.path = "quantize_moe_experts", .kind = KEY_BOOL, .setting = "quantize-moe-experts",
+     .read = transformers_read_experts},
     {.path = "quantization_bit", .kind = KEY_ANY, .setting = "load-in-4bit",
      .read = transformers_read_bits, .why = "frozen weights in few bits"},
     ELSEWHERE("quantization_method", KEY_TEXT), ELSEWHERE("quantization_type", KEY_TEXT),

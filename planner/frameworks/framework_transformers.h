@@ -84,4 +84,7 @@ key_reader transformers_read_liger, transformers_read_liger_key;
  * are planned in. */
 key_reader transformers_read_bits;
 
+/* axolotl's quantize_moe_experts, behind what says how many bits. */
+key_reader transformers_read_experts;
+
 #endif

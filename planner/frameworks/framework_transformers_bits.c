@@ -15,6 +15,8 @@
 
 #include <string.h>
 
+#define QUANTIZED_EXPERTS "quantize_moe_experts"
+
 /* How many bits: 4, 8, or 0 of what is neither. */
 static int bits_of(const struct key_row *row, const struct node *node)
 {
@@ -167,6 +169,8 @@ static enum err_code list_cast(struct import *im, const struct key_row *row,
 {
     const bool axolotl = !transformers_is_trl(im) && !import_node(im, "quantization_bit");
     const char *half = transformers_half(im), *what = import_of_model(im, cast_word);
+    if (transformers_is_on(import_node(im, QUANTIZED_EXPERTS)))
+        return ERR_OK; /* it is not called then */
     if (axolotl && half && what && transformers_is_whole(im))
         import_list(im, node, row->path,
                     import_text(im,
@@ -238,4 +242,38 @@ enum err_code transformers_read_bits(struct import *im, const struct key_row *ro
     if (of)
         return list_as_planned(im, row, node, of);
     return bits_of(row, node) == 8 ? set_bits8(im, row, node, err) : set_bits4(im, row, node, err);
+}
+
+static const char *mixture_word(const struct model_config *config)
+{
+    return model_has_experts(config) ? "experts" : NULL;
+}
+
+/* Experts in the bits of linear layers: a parametrization of bitsandbytes' in 4, of axolotl's own in
+ * 8. Of bnb_config_kwargs it asks for nothing. */
+enum err_code transformers_read_experts(struct import *im, const struct key_row *row,
+                                        const struct node *node, struct err *err)
+{
+    static const char *const types[] = {"bnb_config_kwargs.bnb_4bit_quant_type", NULL};
+    static const char *const doubles[] = {"bnb_config_kwargs.bnb_4bit_use_double_quant", NULL};
+    const struct graph_bits4 *bits4 = &im->settings->job.model.bits4;
+    const char *half = transformers_half(im), *type = said(im, types), *twice = said(im, doubles);
+    if (!node)
+        return ERR_OK;
+    if (!transformers_is_on(node) || !import_of_model(im, mixture_word)) {
+        import_idle(im, node, row->path);
+        return ERR_OK;
+    }
+    if (bits4->kind == BITS4_NOT || !transformers_is_whole(im)) {
+        import_list(im, node, row->path,
+                    import_text(im, "experts in few bits, which are planned beside linear layers "
+                                    "in 4 bits where nothing is sharded: planned in %s",
+                                half ? half : "fp32"));
+        return ERR_OK;
+    }
+    if ((type && strcmp(type, "nf4") != 0) || (twice && strcmp(twice, "true") != 0))
+        import_list(im, node, row->path,
+                    "experts are in nf4 with quantised scales, whatever bnb_config_kwargs says: "
+                    "planned as linear layers are");
+    return import_set(im, row->setting, "on", row, node, err);
 }

@@ -243,6 +243,7 @@ struct graph_bits4 {
     enum dtype compute; /* bnb_4bit_compute_dtype */
     enum dtype storage; /* bnb_4bit_quant_storage: of the tensor that they are packed in */
     enum dtype made;    /* what was quantised, and is again when backward asks for it */
+    bool experts;       /* experts' parameters, too, as bitsandbytes' parametrizations */
 };
 
 /* What a block puts into a dictionary that all blocks are called with: a tuple of two, in the order
@@ -350,9 +351,10 @@ uint32_t graph_count_blocks(const struct graph *graph);
 uint32_t graph_param(struct graph *graph, enum param_role role, struct shape shape, const char *fmt,
                      ...) __attribute__((format(printf, 4, 5)));
 
-/* The same of a frozen weight (out, in) that is stored in 4 bits, with its scales, by graph->bits4;
- * and of a frozen parameter in a dtype of its own. */
-uint32_t graph_packed(struct graph *graph, uint32_t out, uint32_t in, const char *name);
+/* The same of a frozen weight that is stored in 4 bits, packed in `storage`, with its scales, by
+ * graph->bits4; and of a frozen parameter in a dtype of its own. */
+uint32_t graph_packed(struct graph *graph, struct shape whole, enum dtype storage,
+                      const char *name);
 /* The same in 8 bits, with a scale of each row. */
 uint32_t graph_in_8bit(struct graph *graph, uint32_t out, uint32_t in, const char *name);
 void graph_own_dtype(struct graph *graph, uint32_t tensor, enum dtype dtype);

@@ -17,6 +17,7 @@
     X(CONV1D, conv1d, LOWER)                                                                       \
     X(FLOAT8_LINEAR, float8_linear, NONE)                                                          \
     X(LINEAR_4BIT, linear_4bit, NONE)                                                              \
+    X(DEQUANTIZE_4BIT, dequantize_4bit, NONE)                                                      \
     X(LINEAR_8BIT, linear_8bit, NONE)                                                              \
     X(ADD, add, NONE)                                                                              \
     X(ADD_TO, add_to, NONE)                                                                        \
@@ -125,6 +126,8 @@ uint32_t op_float8_linear(struct graph *graph, uint32_t x, uint32_t weight, uint
 /* The same of a weight that is stored in 4 bits (graph_packed), as bitsandbytes' MatMul4Bit
  * computes it, in x's dtype. */
 uint32_t op_linear_4bit(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias);
+/* Such a parameter made whole again, in the dtype that was quantised. */
+uint32_t op_dequantize_4bit(struct graph *graph, uint32_t weight);
 /* The last of that weight: where what comes back to it is transposed, its product is one for each
  * sequence. Of another weight: nothing. */
 void op_4bit_across(struct graph *graph, uint32_t weight);

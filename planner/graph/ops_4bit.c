@@ -35,15 +35,21 @@ static double flops_of(const struct graph *graph, const struct graph_op *op)
            last_dim(shape_of(graph, op->out[0]));
 }
 
+static void dequantize_to(struct tape *tape, struct operand out, struct operand bits,
+                          struct operand scales)
+{
+    const bool whole = bits.shape.rank == 2; /* a weight, not its scales */
+    tape_kernel(tape, WORK_DEQUANTIZE_BLOCKS,
+                whole ? ATEN_DEQUANTIZE_4BIT : ATEN_DEQUANTIZE_BLOCKWISE, -1.0, 2,
+                (struct operand[]){bits, scales}, 1, &out);
+}
+
 /* Born as `aten` says. */
 static struct operand dequantize(struct tape *tape, enum aten aten, enum dtype dtype,
                                  struct shape shape, struct operand bits, struct operand scales)
 {
     const struct operand out = tape_birth(tape, aten, dtype, shape);
-    const bool whole = bits.shape.rank == 2; /* a weight, not its scales */
-    tape_kernel(tape, WORK_DEQUANTIZE_BLOCKS,
-                whole ? ATEN_DEQUANTIZE_4BIT : ATEN_DEQUANTIZE_BLOCKWISE, -1.0, 2,
-                (struct operand[]){bits, scales}, 1, &out);
+    dequantize_to(tape, out, bits, scales);
     return out;
 }
 
@@ -114,18 +120,25 @@ void op_4bit_across(struct graph *graph, uint32_t weight)
     }
 }
 
+/* Those that functional.dequantize_4bit multiplies by; new ones where they are quantised. */
+static struct operand summed_scales(struct tape *tape, const struct graph *graph,
+                                    const struct graph_op *op)
+{
+    if (op->in[SCALES_OF_SCALES] == GRAPH_NONE)
+        return tape_tensor(tape, op->in[SCALES]);
+    const struct operand scales = scales_of(tape, graph, op, ATEN_DEQUANTIZE_BLOCKWISE);
+    tape_kernel(tape, WORK_ADD_NUMBER, ATEN_ADD_, -1.0, 1, &scales, 1, &scales);
+    return scales;
+}
+
 /* dy w. */
 OP_BACKWARD(linear_4bit)
 {
     const struct operand grad = tape_grad(tape, op, 0);
     const bool twice = op->in[SCALES_OF_SCALES] != GRAPH_NONE;
-    struct operand scales = tape_tensor(tape, op->in[SCALES]);
     if (!tape_needs(tape, op, X))
         return;
-    if (twice) {
-        scales = scales_of(tape, graph, op, ATEN_DEQUANTIZE_BLOCKWISE);
-        tape_kernel(tape, WORK_ADD_NUMBER, ATEN_ADD_, -1.0, 1, &scales, 1, &scales);
-    }
+    const struct operand scales = summed_scales(tape, graph, op);
     const struct shape whole = graph_param_of(graph, op->in[WEIGHT])->whole;
     struct operand weight = dequantize(tape, ATEN_DEQUANTIZE_4BIT, graph->bits4.made, whole,
                                        tape_tensor(tape, op->in[WEIGHT]), scales);
@@ -150,4 +163,28 @@ OP_CLASS(linear_4bit) = {
     .backward = linear_4bit_backward,
     .forward = linear_4bit_forward,
     .in_python = true,
+};
+
+uint32_t op_dequantize_4bit(struct graph *graph, uint32_t weight)
+{
+    const struct graph_param *param = graph_param_of(graph, weight);
+    assert(param && param->whole.rank > 0);
+    const uint32_t args[BIAS] = {GRAPH_NONE, weight, param->scales[0], param->scales[1]};
+    return simple(graph, OP_DEQUANTIZE_4BIT, BIAS, args, ATEN_DEQUANTIZE_4BIT, graph->bits4.made,
+                  param->whole);
+}
+
+static void dequantize_4bit_forward(struct tape *tape, const struct graph *graph,
+                                    const struct graph_op *op)
+{
+    const struct operand scales = summed_scales(tape, graph, op);
+    const struct operand out = tape_birth_output(tape, op, 0);
+    dequantize_to(tape, out, tape_tensor(tape, op->in[WEIGHT]), scales);
+    if (op->in[SCALES_OF_SCALES] != GRAPH_NONE)
+        tape_death(tape, scales);
+}
+
+OP_CLASS(dequantize_4bit) = {
+    .label = ATEN_DEQUANTIZE_4BIT,
+    .forward = dequantize_4bit_forward,
 };

@@ -19,17 +19,17 @@ static uint32_t blocks_of(uint64_t elements, uint32_t block)
     return (uint32_t)((elements + block - 1) / block);
 }
 
-uint32_t graph_packed(struct graph *graph, uint32_t out, uint32_t in, const char *name)
+uint32_t graph_packed(struct graph *graph, struct shape whole, enum dtype storage, const char *name)
 {
     const struct graph_bits4 *bits4 = &graph->bits4;
-    const uint64_t elements = (uint64_t)out * in;
+    const uint64_t elements = shape_elements(&whole);
     const uint32_t blocks = blocks_of(elements, BLOCK);
-    const uint32_t index = graph->param_count, packed = 2 * dtype_bytes(bits4->storage);
+    const uint32_t index = graph->param_count, packed = 2 * dtype_bytes(storage);
     const uint32_t weight =
         graph_param(graph, PARAM_WEIGHT, SHAPE((uint32_t)((elements + 1) / packed), 1), "%s", name);
-    graph_own_dtype(graph, weight, bits4->storage);
+    graph_own_dtype(graph, weight, storage);
     graph->params[index].packed = packed;
-    graph->params[index].whole = SHAPE(out, in);
+    graph->params[index].whole = whole;
     graph->params[index].scales[0] =
         graph_buffer(graph, bits4->twice ? DTYPE_UINT8 : DTYPE_FP32, SHAPE(blocks), &zeros);
     graph_buffer(graph, DTYPE_FP32, SHAPE(VALUES), &zeros);

@@ -9,6 +9,7 @@
  * however the tokens are routed. */
 #include "hf/hf.h"
 #include "hf/moe.h"
+#include "model/bits4.h"
 #include "model/experts.h"
 
 #include <math.h>
@@ -161,15 +162,21 @@ static uint32_t run_experts(struct graph *graph, const struct model_config *c,
 {
     const uint32_t e = c->experts, t = graph->tensors[rows].shape.dim[0] / e;
     uint32_t half[2];
+    const uint32_t first = bits4_whole(graph, moe->gate_up);
     const uint32_t gate_up =
-        op_bmm(graph, graph_view(graph, rows, SHAPE(e, t, c->hidden)), moe->gate_up);
+        op_bmm(graph, graph_view(graph, rows, SHAPE(e, t, c->hidden)), first);
     op_chunk(graph, gate_up, 2, half);
     const uint32_t active = hf_activation_within(graph, c->activation, half[0], "act_fn");
     const uint32_t product = op_mul(graph, half[1], active);
     graph_drop(graph, active);
-    const uint32_t out = op_bmm(graph, product, moe->down);
+    const uint32_t second = bits4_whole(graph, moe->down);
+    const uint32_t out = op_bmm(graph, product, second);
     graph_drop(graph, product);
     graph_drop(graph, gate_up);
+    if (first != moe->gate_up)
+        graph_drop(graph, first);
+    if (second != moe->down)
+        graph_drop(graph, second);
     return out;
 }
 

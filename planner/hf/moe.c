@@ -14,6 +14,7 @@
 #include "hf/moe.h"
 
 #include "hf/hf.h"
+#include "model/bits4.h"
 #include "model/experts.h"
 
 #include <stdio.h>
@@ -27,14 +28,13 @@ void hf_experts_declare(struct graph *graph, const struct model_config *c,
     if (graph->own_experts)
         moe->module = graph_module(graph, ROLE_EXPERTS, "%sexperts", prefix);
     const uint32_t wide = way->ungated ? f : 2 * f;
-    moe->gate_up =
-        graph_param(graph, PARAM_WEIGHT, way->transposed ? SHAPE(e, h, wide) : SHAPE(e, wide, h),
-                    "%sexperts.%s", prefix, way->ungated ? "up_proj" : "gate_up_proj");
+    moe->gate_up = bits4_experts(graph, way->transposed ? SHAPE(e, h, wide) : SHAPE(e, wide, h),
+                                 prefix, way->ungated ? "experts.up_proj" : "experts.gate_up_proj");
     moe->gate_up_bias = !c->expert_bias ? GRAPH_NONE
                                         : graph_param(graph, PARAM_BIAS, SHAPE(e, 2 * f),
                                                       "%sexperts.gate_up_proj_bias", prefix);
-    moe->down = graph_param(graph, PARAM_WEIGHT, way->transposed ? SHAPE(e, f, h) : SHAPE(e, h, f),
-                            "%sexperts.down_proj", prefix);
+    moe->down = bits4_experts(graph, way->transposed ? SHAPE(e, f, h) : SHAPE(e, h, f), prefix,
+                              "experts.down_proj");
     moe->down_bias = !c->expert_bias ? GRAPH_NONE
                                      : graph_param(graph, PARAM_BIAS, SHAPE(e, h),
                                                    "%sexperts.down_proj_bias", prefix);
@@ -162,6 +162,16 @@ static uint32_t grouped_linear(struct graph *graph, const struct hf_moe_way *way
     return biases == GRAPH_NONE ? out : op_add_in_place(graph, out, biases);
 }
 
+/* What parametrize has of the two is let go of as the module returns. */
+static void drop_made(struct graph *graph, const struct hf_moe *moe, uint32_t first,
+                      uint32_t second)
+{
+    if (first != moe->gate_up)
+        graph_drop(graph, first);
+    if (second != moe->down)
+        graph_drop(graph, second);
+}
+
 /* grouped_mm_experts_forward */
 static uint32_t grouped(struct graph *graph, const struct model_config *c,
                         const struct hf_moe_way *way, const struct hf_moe *moe, uint32_t rows,
@@ -182,13 +192,15 @@ static uint32_t grouped(struct graph *graph, const struct model_config *c,
     const uint32_t offsets =
         one(graph, WORK_CUMULATIVE_SUM, ATEN_CUMSUM, DTYPE_INT32, experts, counts);
 
+    const uint32_t first = bits4_whole(graph, moe->gate_up);
     const uint32_t wide = biases_of(graph, moe->gate_up_bias, ids);
-    const uint32_t gate_up = grouped_linear(graph, way, chosen, moe->gate_up, wide, offsets);
+    const uint32_t gate_up = grouped_linear(graph, way, chosen, first, wide, offsets);
     const uint32_t product = way->gate(graph, c, gate_up);
+    const uint32_t second = bits4_whole(graph, moe->down);
     const uint32_t biases = biases_of(graph, moe->down_bias, ids);
     if (wide != GRAPH_NONE)
         graph_rebind(graph, wide, biases);
-    const uint32_t out = grouped_linear(graph, way, product, moe->down, biases, offsets);
+    const uint32_t out = grouped_linear(graph, way, product, second, biases, offsets);
     graph_drop(graph, product);
 
     const uint32_t weighted = weigh(graph, out, weights);
@@ -214,6 +226,7 @@ static uint32_t grouped(struct graph *graph, const struct model_config *c,
     graph_drop(graph, inverse);
     if (cast != sum)
         graph_drop(graph, sum);
+    drop_made(graph, moe, first, second);
     return cast;
 }
 
@@ -235,9 +248,11 @@ static uint32_t batched(struct graph *graph, const struct model_config *c,
     const uint32_t experts = graph_view(graph, r->experts, SHAPE(n));
     const uint32_t repeated = op_repeat(graph, rows, SHAPE(t, k, c->hidden), 1);
     const uint32_t chosen = graph_view(graph, repeated, SHAPE(n, c->hidden));
-    const uint32_t wide = op_index(graph, moe->gate_up, experts);
+    const uint32_t first = bits4_whole(graph, moe->gate_up);
+    const uint32_t wide = op_index(graph, first, experts);
     const uint32_t product = way->gate(graph, c, batched_linear(graph, chosen, wide));
-    const uint32_t narrow = op_index(graph, moe->down, experts);
+    const uint32_t second = bits4_whole(graph, moe->down);
+    const uint32_t narrow = op_index(graph, second, experts);
     graph_rebind(graph, wide, narrow);
     const uint32_t out = batched_linear(graph, product, narrow);
     graph_drop(graph, product);
@@ -250,6 +265,7 @@ static uint32_t batched(struct graph *graph, const struct model_config *c,
     graph_drop(graph, weighted);
     if (cast != sum)
         graph_drop(graph, sum);
+    drop_made(graph, moe, first, second);
     return cast;
 }
 

@@ -108,7 +108,7 @@ uint32_t bits4_declare(struct graph *graph, const char *prefix, const char *name
 {
     char path[160];
     snprintf(path, sizeof path, "%s%s.weight", prefix, name);
-    const uint32_t weight = graph_packed(graph, out, in, path);
+    const uint32_t weight = graph_packed(graph, SHAPE(out, in), graph->bits4.storage, path);
     *bias = GRAPH_NONE;
     if (biased) {
         *bias = graph_param(graph, PARAM_BIAS, SHAPE(out), "%s%s.bias", prefix, name);
@@ -134,4 +134,21 @@ uint32_t bits4_apply(struct graph *graph, uint32_t x, uint32_t weight, uint32_t 
     if (cast != x)
         graph_drop(graph, cast);
     return out;
+}
+
+/* Whatever bnb_4bit_quant_storage is: quantize_4bit's own default. */
+uint32_t bits4_experts(struct graph *graph, struct shape whole, const char *prefix,
+                       const char *name)
+{
+    char path[160];
+    if (!graph->bits4.experts)
+        return graph_param(graph, PARAM_WEIGHT, whole, "%s%s", prefix, name);
+    snprintf(path, sizeof path, "%s%s", prefix, name);
+    return graph_packed(graph, whole, DTYPE_UINT8, path);
+}
+
+uint32_t bits4_whole(struct graph *graph, uint32_t weight)
+{
+    return graph->bits4.experts && bits4_is(graph, weight) ? op_dequantize_4bit(graph, weight)
+                                                            : weight;
 }

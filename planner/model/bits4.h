@@ -36,6 +36,12 @@ uint32_t bits4_declare(struct graph *graph, const char *prefix, const char *name
                        uint32_t in, bool biased, uint32_t *bias);
 /* Whether a weight is. */
 bool bits4_is(const struct graph *graph, uint32_t weight);
+/* Experts' matrices, which --quantize-moe-experts has in 4 bits, too: a parameter, and what is
+ * multiplied by, the parameter itself or a new tensor. That is made when it is first asked for and
+ * is parametrize's until the module returns (bitsandbytes' nn/parametrize.py). */
+uint32_t bits4_experts(struct graph *graph, struct shape whole, const char *prefix,
+                       const char *name);
+uint32_t bits4_whole(struct graph *graph, uint32_t weight);
 /* Linear4bit.forward. */
 uint32_t bits4_apply(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias);
 

@@ -400,8 +400,8 @@ static void print_title(FILE *file, const struct style *s, const struct settings
     if (t->frozen_low && t->compute != t->store)
         fprintf(file, ", %s where frozen", dtype_brief(t->compute));
     if (job->model.bits4.kind)
-        fprintf(file, ", linear layers in 4 bits (%s%s), computed in %s",
-                job->model.bits4.kind == BITS4_NF4 ? "nf4" : "fp4",
+        fprintf(file, ", linear layers%s in 4 bits (%s%s), computed in %s",
+                job->model.bits4.experts ? " and experts" : "", job->model.bits4.kind == BITS4_NF4 ? "nf4" : "fp4",
                 job->model.bits4.twice ? ", double quantization" : "",
                 dtype_brief(job->model.bits4.compute));
     if (job->model.bits8)

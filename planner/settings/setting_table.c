@@ -284,16 +284,14 @@ static const struct setting rows[] = {
      .help = "Parameters that are not trained: globs of their names, separated by commas",
      .field = FIELD(job.model.frozen), .commands = FOR_JOB, .numerics = true},
     {.name = "lora", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "RANK[,NAMES]",
-     .help = "peft's low-rank adapters, which alone are trained: their rank, and the linear "
-             "layers that get one: names, a regular expression of their paths as Python has "
-             "them (16,.*\\.layers\\.[0-3]\\..*_proj), or all-linear",
-     .brief = "train LoRA adapters alone, such as 16,all-linear",
-     .absent = "peft's own layers for the model type", .field = FIELD(job.model.lora),
-     .commands = FOR_JOB, .numerics = true},
+     .help = "peft's low-rank adapters, which alone are trained: their rank, and the linear layers that get one: "
+             "names, a regular expression of their paths as Python has them "
+             "(16,.*\\.layers\\.[0-3]\\..*_proj), or all-linear",
+     .brief = "train LoRA adapters alone, such as 16,all-linear", .field = FIELD(job.model.lora),
+     .absent = "peft's own layers for the model type", .commands = FOR_JOB, .numerics = true},
     {.name = "lora-dropout", .group = GROUP_STRATEGY, .arg = "P",
-     .help = "peft's lora_dropout: the share of an adapter's input that is dropped",
-     .initial = "0", .numbers = {{NUMBER_REAL, 0, 0.999, "shares", FIELD(job.model.lora_dropout)}},
-     .commands = FOR_JOB, .numerics = true},
+     .help = "peft's lora_dropout: the share of an adapter's input that is dropped", .initial = "0",
+     .numbers = {{NUMBER_REAL, 0, 0.999, "shares", FIELD(job.model.lora_dropout)}}, .commands = FOR_JOB, .numerics = true},
     {.name = "load-in-4bit", .group = GROUP_STRATEGY, .arg = "TYPE",
      .help = "Frozen weights of linear layers, all but the head, in 4 bits of bitsandbytes, beside --lora's "
              "adapters: load_in_4bit and bnb_4bit_quant_type of BitsAndBytesConfig",
@@ -313,31 +311,32 @@ static const struct setting rows[] = {
              "place of the head: by commas, names that paths end with, or begin with",
      .absent = "the head", .field = FIELD(job.model.bits_skipped), .commands = FOR_JOB,
      .systems = WHOLE | SYSTEM(FSDP2), .numerics = true},
+    {.name = "quantize-moe-experts", .group = GROUP_STRATEGY, .arg = "WHETHER",
+     .help = "axolotl's: experts' parameters beside --load-in-4bit are in 4 bits, too, and whole while their "
+             "module runs (bitsandbytes' replace_parameter_4bit)", .initial = "off", .words = OFF_ON,
+     .field = FIELD(job.model.bits4.experts), .commands = FOR_JOB, .systems = WHOLE, .numerics = true,
+     .lacks = "is planned with experts as they are", .lacking = FSDP | ZERO},
     {.name = "bnb-double-quant", .group = GROUP_STRATEGY, .arg = "WHETHER",
      .help = "bnb_4bit_use_double_quant: the scales of --load-in-4bit are quantised to 8 bits, too",
      .initial = "off", .field = FIELD(job.model.bits4.twice), .words = OFF_ON, .commands = FOR_JOB,
      .systems = WHOLE | SYSTEM(FSDP2), .numerics = true},
     {.name = "bnb-quant-storage", .group = GROUP_STRATEGY, .arg = "DTYPE",
-     .help = "bnb_4bit_quant_storage: dtype of the tensors that weights in 4 bits are packed in; "
-             "under fsdp2 it has to be that of --param-dtype", .initial = "uint8",
-     .field = FIELD(job.model.bits4.storage),
+     .help = "bnb_4bit_quant_storage: dtype of the tensors that weights in 4 bits are packed in; under fsdp2 "
+             "it has to be that of --param-dtype", .initial = "uint8", .field = FIELD(job.model.bits4.storage),
      .words = WORDS(WORD("uint8", DTYPE_UINT8), STORED_DTYPES), .commands = FOR_JOB,
      .systems = WHOLE | SYSTEM(FSDP2), .numerics = true},
     {.name = "bnb-compute-dtype", .group = GROUP_STRATEGY, .arg = "DTYPE",
-     .help = "bnb_4bit_compute_dtype: dtype that layers in 4 bits cast their input to and compute "
-             "in (BitsAndBytesConfig's own default is fp32)", .initial = "bf16",
-     .field = FIELD(job.model.bits4.compute), .words = WORDS(STORED_DTYPES), .commands = FOR_JOB,
-     .systems = WHOLE | SYSTEM(FSDP2), .numerics = true},
+     .help = "bnb_4bit_compute_dtype: dtype that layers in 4 bits cast their input to and compute in "
+             "(BitsAndBytesConfig's own default is fp32)", .initial = "bf16", .words = WORDS(STORED_DTYPES),
+     .field = FIELD(job.model.bits4.compute), .commands = FOR_JOB, .systems = WHOLE | SYSTEM(FSDP2), .numerics = true},
     {.name = "float8", .group = GROUP_STRATEGY, .arg = "RECIPE",
-     .help = "torchao's Float8Linear in the place of linear layers, all but the head, as "
-             "torchtitan converts them: one scale a tensor, one a row, or one a row with the "
-             "weight's gradient in --param-dtype", .initial = "none",
-     .field = FIELD(job.model.float8),
+     .help = "torchao's Float8Linear in the place of linear layers, all but the head, as torchtitan converts them: "
+             "one scale a tensor, one a row, or one a row with the weight's gradient in --param-dtype",
+     .initial = "none", .field = FIELD(job.model.float8),
      .words = WORDS(WORD("none", FLOAT8_NONE), WORD("tensorwise", FLOAT8_TENSORWISE),
-                    WORD("rowwise", FLOAT8_ROWWISE),
-                    WORD("rowwise_with_gw_hp", FLOAT8_ROWWISE_GW_HP)), .commands = FOR_JOB,
-     .systems = FSDP | WHOLE, .lacks = "is planned with products in --param-dtype alone",
-     .lacking = ZERO, .numerics = true},
+                    WORD("rowwise", FLOAT8_ROWWISE), WORD("rowwise_with_gw_hp", FLOAT8_ROWWISE_GW_HP)),
+     .commands = FOR_JOB, .systems = FSDP | WHOLE, .lacking = ZERO, .numerics = true,
+     .lacks = "is planned with products in --param-dtype alone"},
     {.name = "float8-gather", .group = GROUP_FSDP2, .arg = "SCALES",
      .help = "With --float8 tensorwise, weights are cast before they are gathered, one byte an "
              "element (torchao's enable_fsdp_float8_all_gather): with scales that are found at "

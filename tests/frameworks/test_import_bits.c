@@ -59,6 +59,16 @@ static void weights_in_few_bits_are_the_trainers_own(void **state)
         {"base_model: Qwen/Qwen3-8B\nadapter: lora\nload_in_8bit: true\nbf16: auto\n"
          "lora_r: 32\nlora_target_linear: true\n",
          "load-in-8bit on, load-in-4bit none, frozen-dtype bf16, store-dtype fp32", NULL},
+        {"base_model: Qwen/Qwen3-30B-A3B\nadapter: qlora\nload_in_4bit: true\n"
+         "quantize_moe_experts: true\nlora_r: 32\nbf16: true\nlora_target_modules: [q_proj]\n",
+         "load-in-4bit nf4, quantize-moe-experts on, frozen-dtype bf16", NULL},
+        {"base_model: Qwen/Qwen3-30B-A3B\nadapter: lora\nload_in_8bit: true\n"
+         "quantize_moe_experts: true\nlora_r: 32\nbf16: true\nlora_target_modules: [q_proj]\n",
+         "load-in-8bit on, quantize-moe-experts off",
+         "experts in few bits, which are planned beside linear layers in 4 bits"},
+        {"base_model: Qwen/Qwen3-8B\nadapter: qlora\nload_in_4bit: true\n"
+         "quantize_moe_experts: true\nlora_r: 32\nbf16: true\nlora_target_modules: [q_proj]\n",
+         "load-in-4bit nf4, quantize-moe-experts off", NULL},
         {"base_model: tiiuae/Falcon-H1-7B-Base\nadapter: qlora\nload_in_4bit: true\n"
          "lora_r: 32\nbf16: true\nlora_target_modules: [q_proj, in_proj]\n",
          "load-in-4bit nf4, llm-int8-skip-modules out_proj",

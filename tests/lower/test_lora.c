@@ -354,6 +354,35 @@ static void modules_are_skipped_by_name(void **state)
     }
 }
 
+/* Experts are whole while they run: without checkpoints autograd keeps them, with them one block's
+ * are there at a time. Of Mixtral-8x7B a block's are 2.6 GiB in bf16. */
+static void experts_in_4_bits_are_whole_while_they_run(void **state)
+{
+    (void)state;
+    const uint64_t block = 2ULL * 8 * 3 * 4096 * 14336;
+    uint64_t after_forward[2];
+    struct model_config config;
+    struct job job;
+    qlora_job(&job, &config);
+    job.model.bits4.experts = true;
+    refused(&job, ERR_INVALID, "has no experts");
+    job.model.bits4.kind = BITS4_NOT;
+    refused(&job, ERR_INVALID, "--quantize-moe-experts: of --load-in-4bit");
+    for (int i = 0; i < 2; i++) {
+        struct err err = {0};
+        struct plan *plan = NULL;
+        uint64_t parameters;
+        qlora_job(&job, &config);
+        assert_int_equal(model_find("mixtral-8x7b", &job.config, &err), ERR_OK);
+        job.model.bits4.experts = i > 0;
+        assert_int_equal(job_plan(&job, &plan, &parameters, &err), ERR_OK);
+        assert_int_equal(parameters, 46702792704 + 32ULL * 2 * 4 * (4096 + 4096 + 4096 + 1024) / 2);
+        after_forward[i] = activations_after_forward(plan);
+        plan_free(plan);
+    }
+    assert_true(after_forward[1] - after_forward[0] == 32 * block);
+}
+
 /* The input of each layer lives until the loss goes, whether blocks are checkpointed or not: of
  * llama-3.2-1b in bf16 two of the hidden size, one of all heads and one of the MLP's a layer and
  * token; but for what the first layer's attention is given, which needs no gradient. */
@@ -430,6 +459,7 @@ int main(void)
         cmocka_unit_test(bits4_are_refused_with_reasons),
         cmocka_unit_test(bits8_are_refused_with_reasons),
         cmocka_unit_test(modules_are_skipped_by_name),
+        cmocka_unit_test(experts_in_4_bits_are_whole_while_they_run),
         cmocka_unit_test(inputs_in_8_bits_outlive_checkpoints),
         cmocka_unit_test(bits4_are_counted_as_they_are),
         cmocka_unit_test(mixtures_are_refused_with_reasons),

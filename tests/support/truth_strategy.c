@@ -226,6 +226,7 @@ static void read_bits(const json_t *s, struct job *job)
     job->model.bits8 = truth_bool(s, "load_in_8bit", false);
     job->model.bits_skipped = truth_text(s, "skip_modules", NULL);
     bits4->twice = truth_bool(s, "double_quant", false);
+    bits4->experts = truth_bool(s, "quantize_experts", false);
     bits4->compute = truth_dtype(truth_text(s, "compute_dtype", NULL), DTYPE_FP32);
     bits4->storage = truth_dtype(truth_text(s, "quant_storage", NULL), DTYPE_UINT8);
     if (!truth_bool(s, "kbit", false))

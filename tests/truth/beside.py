@@ -138,6 +138,7 @@ def options(row, folder):
         yield "bnb-double-quant", "on" if s.get("double_quant") else "off"
         yield "bnb-quant-storage", s.get("quant_storage") or "uint8"
         yield "bnb-compute-dtype", s.get("compute_dtype") or "fp32"
+        yield "quantize-moe-experts", "on" if s.get("quantize_experts") else "off"
     if s.get("load_in_8bit"):
         yield "load-in-8bit", "on"
     if s.get("skip_modules"):

@@ -12,6 +12,7 @@ import torch
 from bitsandbytes import functional
 from bitsandbytes.backends.cuda import ops
 from bitsandbytes.nn import Params4bit
+from bitsandbytes.nn.parametrize import replace_parameter_4bit
 from peft import prepare_model_for_kbit_training
 from transformers import BitsAndBytesConfig
 from transformers.integrations.bitsandbytes import replace_with_bnb_linear
@@ -81,7 +82,15 @@ def settle(log, model):
             log.recategorize(t, "buffer")
 
 
-def in_4bit(model, kind, double, compute, storage, kbit, skipped):
+def in_parametrizations(model, kind, double):
+    """axolotl's quantize_moe_experts: what has three dims and is some experts' (monkeypatch/moe_quant.py)."""
+    for name, parameter in list(model.named_parameters()):
+        module, _, field = name.rpartition(".")
+        if parameter.ndim >= 3 and "expert" in name.lower():
+            replace_parameter_4bit(model.get_submodule(module), field, compress_statistics=double, quant_type=kind)
+
+
+def in_4bit(model, kind, double, compute, storage, kbit, skipped, experts):
     config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=kind, bnb_4bit_use_double_quant=double,
                                 bnb_4bit_compute_dtype=compute, bnb_4bit_quant_storage=storage)
     skipped = Bnb4BitHfQuantizer(config).get_modules_to_not_convert(model, skipped, model._keep_in_fp32_modules)
@@ -101,6 +110,8 @@ def in_4bit(model, kind, double, compute, storage, kbit, skipped):
         else:
             value = torch.nn.Parameter(value, requires_grad=False)
         setattr(model.get_submodule(module), field, value)
+    if experts:
+        in_parametrizations(model, kind, double)
     torch.set_default_dtype(made)
     model.is_loaded_in_4bit = True
     if kbit:

@@ -427,8 +427,8 @@ def run(config, system, log):
         system.loss = model.recorded_loss
         del model.recorded_inputs, model.recorded_loss
     # as the model has them: two are in each byte of bitsandbytes' 4 bits
-    parameters = sum(p.numel() * (2 * p.element_size() if type(p).__name__ == "Params4bit" else 1)
-                     for p in model.parameters())
+    parameters = sum(p.numel() * (2 * p.element_size() if type(p).__name__ == "Params4bit" or ".parametrizations." in n else 1)
+                     for n, p in model.named_parameters())
     parameter_list = [[models.plain_name(n), list(p.shape)] for n, p in model.named_parameters()]
     if s.get("ac"):
         blocks = models.checkpointed(model, blocks, s["ac"], s.get("ac_early_stop", True),
