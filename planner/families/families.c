@@ -119,6 +119,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     graph->bits4 = job->bits4;
     graph->bits8 = job->bits8;
     graph->bits_skipped = job->bits_skipped;
+    graph->cast_back = job->cast_back;
     graph->liger = liger;
     graph->own_init = job->own_init;
     graph->multiprocessors = job->multiprocessors;

@@ -155,28 +155,26 @@ static enum err_code list_as_planned(struct import *im, const struct key_row *ro
     return ERR_OK;
 }
 
-/* What prepare_model_for_kbit_training casts to fp32 and axolotl does not cast back. */
 static const char *cast_word(const struct model_config *config)
 {
-    return model_has_experts(config) ? "experts and routers"
-           : model_mixes(config)     ? "what is no norm, embedding or layer in few bits"
-                                     : NULL;
+    return model_has_experts(config) || model_mixes(config) ? "others" : NULL;
 }
 
-/* axolotl calls it where nothing is sharded; what it leaves in fp32 is planned in 16 bits. */
-static enum err_code list_cast(struct import *im, const struct key_row *row,
-                               const struct node *node)
+/* axolotl calls prepare_model_for_kbit_training where nothing is sharded and experts are as they
+ * were, and casts norms and embeddings back (loaders/model.py): of models that have more than these
+ * beside their linear layers, that is in fp32. */
+static enum err_code set_cast(struct import *im, const struct key_row *row, const struct node *node,
+                              struct err *err)
 {
     const bool axolotl = !transformers_is_trl(im) && !import_node(im, "quantization_bit");
-    const char *half = transformers_half(im), *what = import_of_model(im, cast_word);
-    if (transformers_is_on(import_node(im, QUANTIZED_EXPERTS)))
-        return ERR_OK; /* it is not called then */
-    if (axolotl && half && what && transformers_is_whole(im))
-        import_list(im, node, row->path,
-                    import_text(im,
-                                "%s, which prepare_model_for_kbit_training casts to fp32: planned "
-                                "in %s",
-                                what, half));
+    const char *half = transformers_half(im);
+    if (!axolotl || !half || !transformers_is_whole(im) || !import_of_model(im, cast_word) ||
+        transformers_is_on(import_node(im, QUANTIZED_EXPERTS)))
+        return ERR_OK;
+    if (strcmp(half, "bf16") == 0)
+        return import_set(im, "kbit-cast-back", "*norm*,*embed*,*lm_head*", row, node, err);
+    import_list(im, node, row->path,
+                "what prepare_model_for_kbit_training casts to fp32: planned in fp16");
     return ERR_OK;
 }
 
@@ -185,7 +183,7 @@ static enum err_code set_skipped(struct import *im, const struct key_row *row,
                                  const struct node *node, int bits, struct err *err)
 {
     const char *skipped = skipped_of(im, bits);
-    TRY(list_cast(im, row, node));
+    TRY(set_cast(im, row, node, err));
     return skipped ? import_set(im, "llm-int8-skip-modules", skipped, row, node, err) : ERR_OK;
 }
 
@@ -249,7 +247,8 @@ static const char *mixture_word(const struct model_config *config)
     return model_has_experts(config) ? "experts" : NULL;
 }
 
-/* Experts in the bits of linear layers: a parametrization of bitsandbytes' in 4, of axolotl's own in
+/* Experts in the bits of linear layers: a parametrization of bitsandbytes' in 4, of axolotl's own
+ * in
  * 8. Of bnb_config_kwargs it asks for nothing. */
 enum err_code transformers_read_experts(struct import *im, const struct key_row *row,
                                         const struct node *node, struct err *err)
@@ -266,8 +265,9 @@ enum err_code transformers_read_experts(struct import *im, const struct key_row 
     }
     if (bits4->kind == BITS4_NOT || !transformers_is_whole(im)) {
         import_list(im, node, row->path,
-                    import_text(im, "experts in few bits, which are planned beside linear layers "
-                                    "in 4 bits where nothing is sharded: planned in %s",
+                    import_text(im,
+                                "experts in few bits, which are planned beside linear layers "
+                                "in 4 bits where nothing is sharded: planned in %s",
                                 half ? half : "fp32"));
         return ERR_OK;
     }

@@ -133,6 +133,8 @@ uint32_t graph_param(struct graph *graph, enum param_role role, struct shape sha
         .trainable = trainable,
         .init = first_values(graph, role),
     };
+    if (!trainable && graph->cast_back && !names_match(graph->cast_back, name))
+        graph_own_dtype(graph, tensor, DTYPE_FP32);
     return tensor;
 }
 

@@ -311,9 +311,12 @@ struct graph {
     struct graph_lora lora;
     struct graph_bits4 bits4;
     bool bits8; /* linear layers whose weights are stored in 8 bits (model/bits8.h) */
-    const char *bits_skipped; /* those that are not, by commas (bits4_skips); NULL: the head. Lent */
-    const char *bits_read; /* a weight that would be, and that kernels read past its module, as it is
-                              stored; NULL: none is */
+    const char
+        *bits_skipped;     /* those that are not, by commas (bits4_skips); NULL: the head. Lent */
+    const char *cast_back; /* frozen parameters are in fp32, but for those that such globs match;
+                              NULL: all are in `compute`. Lent */
+    const char *bits_read; /* a weight that would be, and that kernels read past its module, as it
+                              is stored; NULL: none is */
     struct graph_liger liger;
     bool bits4_table; /* what tables of scales are copied from has been declared */
     bool views;       /* parameters are views of something larger: autocast keeps no cast of them */

@@ -17,18 +17,42 @@
 #include "graph/ready_queue.h"
 
 enum { IN_ALL, IN_CONV, IN_CONV_BIAS, IN_DT_BIAS, IN_A, IN_D, IN_NORM, IN_OUT, IN_OUT_BIAS, INS };
-/* The last is the first to be let go of. */
-enum { OUT, OUT_RSTD, OUT_Y, OUTS };
+/* The product; casts of the bias and of the weight, where there are any; the reciprocal deviation,
+ * where there is a norm; and y. */
+enum { OUT };
 
 static bool is_normed(const struct graph_op *op)
 {
     return op->in[IN_NORM] != GRAPH_NONE;
 }
 
-/* Where y is among the outputs: without a norm it is the only one that is hidden. */
 static uint32_t place_of_y(const struct graph_op *op)
 {
-    return is_normed(op) ? OUT_Y : OUT + 1;
+    return op->outs - 1U;
+}
+
+static uint32_t place_of_rstd(const struct graph_op *op)
+{
+    return op->outs - 2U;
+}
+
+/* Of a weight and a bias of another dtype than autocast's the function has casts of its own, which
+ * it saves. Where the weight's is; OUT: it has none. */
+static uint32_t place_of_weight(const struct graph_op *op)
+{
+    return op->outs - (is_normed(op) ? 3U : 2U);
+}
+
+static uint32_t weight_of(const struct graph_op *op)
+{
+    const uint32_t place = place_of_weight(op);
+    return place == OUT ? op->in[IN_OUT] : op->out[place];
+}
+
+static uint32_t bias_of(const struct graph_op *op)
+{
+    const uint32_t place = place_of_weight(op), bias = op->in[IN_OUT_BIAS];
+    return place == OUT || bias == GRAPH_NONE ? bias : op->out[place - 1];
 }
 
 struct scan { /* its sizes */
@@ -241,6 +265,11 @@ uint32_t op_mamba2(struct graph *graph, const struct mamba2 *called)
     const struct scan m = scan_of(graph, &graph->ops[op]);
     const uint32_t out =
         graph_op_birth(graph, op, biased ? ATEN_ADDMM : ATEN_MM, m.dtype, SHAPE(m.b * m.s, m.h));
+    if (graph->autocast.on && dtype_of(graph, called->out) != graph->autocast.dtype) {
+        if (biased)
+            graph_op_birth(graph, op, ATEN_TO_COPY, graph->autocast.dtype, SHAPE(m.h));
+        graph_op_birth(graph, op, ATEN_TO_COPY, graph->autocast.dtype, SHAPE(m.h, m.i));
+    }
     if (is_normed(&graph->ops[op]))
         graph_op_birth(graph, op, ATEN_EMPTY, DTYPE_FP32, SHAPE(m.g * m.b * m.s));
     graph_op_birth(graph, op, ATEN_EMPTY, m.dtype, m.heads);
@@ -252,11 +281,12 @@ uint32_t op_mamba2(struct graph *graph, const struct mamba2 *called)
 OP_SAVED(mamba2)
 {
     const bool normed = is_normed(op);
-    const uint32_t y = op->out[place_of_y(op)], rstd = normed ? op->out[OUT_RSTD] : GRAPH_NONE;
+    const uint32_t y = op->out[place_of_y(op)],
+                   rstd = normed ? op->out[place_of_rstd(op)] : GRAPH_NONE;
     const uint32_t order[] = {
         op->in[IN_ALL], op->in[IN_CONV], op->in[IN_CONV_BIAS], y,
         op->in[IN_A],   op->in[IN_D],    op->in[IN_DT_BIAS],   op->in[IN_NORM],
-        rstd,           op->in[IN_OUT],  op->in[IN_OUT_BIAS]};
+        rstd,           weight_of(op),   bias_of(op)};
     uint32_t count = 0;
     (void)graph;
     for (uint32_t i = 0; i < sizeof order / sizeof *order; i++)
@@ -265,15 +295,27 @@ OP_SAVED(mamba2)
     return count;
 }
 
+static void cast_to(struct tape *tape, const struct graph_op *op, uint32_t place, uint32_t param)
+{
+    const struct operand in = tape_tensor(tape, param), out = tape_birth_output(tape, op, place);
+    tape_kernel(tape, WORK_CAST, ATEN_TO_COPY, -1.0, 1, &in, 1, &out);
+}
+
 /* The product behind the norm. */
 static void project(struct tape *tape, const struct graph_op *op, const struct scan *m,
                     struct operand normed)
 {
     const bool biased = op->in[IN_OUT_BIAS] != GRAPH_NONE;
+    const uint32_t place = place_of_weight(op);
+    if (place != OUT) {
+        cast_to(tape, op, place, op->in[IN_OUT]);
+        if (biased)
+            cast_to(tape, op, place - 1, op->in[IN_OUT_BIAS]);
+    }
     const struct operand out = tape_birth_output(tape, op, OUT);
-    struct operand in[3] = {normed, tape_tensor(tape, op->in[IN_OUT])};
+    struct operand in[3] = {normed, tape_tensor(tape, weight_of(op))};
     if (biased)
-        in[2] = tape_tensor(tape, op->in[IN_OUT_BIAS]);
+        in[2] = tape_tensor(tape, bias_of(op));
     tape_kernel(tape, biased ? WORK_MATMUL_NT_BIAS : WORK_MATMUL_NT, biased ? ATEN_ADDMM : ATEN_MM,
                 product_flops(m), biased ? 3 : 2, in, 1, &out);
 }
@@ -310,7 +352,7 @@ static struct scanned scan(struct tape *tape, const struct graph_op *op, const s
         return out;
     }
     struct operand norm[2] = {tape_birth(tape, ATEN_EMPTY_LIKE, m->dtype, m->rows)};
-    norm[1] = tape_birth_output(tape, op, OUT_RSTD);
+    norm[1] = tape_birth_output(tape, op, place_of_rstd(op));
     struct operand rows = out.y;
     tape_view(tape, &rows, m->rows);
     tape_kernel(tape, WORK_GATED_RMS_NORM, ATEN_GATED_RMS_NORM, -1.0, 3,
@@ -627,10 +669,16 @@ struct held {
 /* Views of the last two are there until the end where there is a norm. */
 static void end_normed(struct tape *tape, const struct graph_op *op, const struct held *held)
 {
-    const uint32_t early[] = {op->in[IN_CONV],   op->in[IN_CONV_BIAS], op->in[IN_A],
-                              op->in[IN_D],      op->in[IN_DT_BIAS],   op->in[IN_NORM],
-                              op->out[OUT_RSTD], op->in[IN_OUT],       op->in[IN_OUT_BIAS]},
-                   late[] = {op->out[OUT_Y], op->in[IN_ALL]};
+    const uint32_t early[] = {op->in[IN_CONV],
+                              op->in[IN_CONV_BIAS],
+                              op->in[IN_A],
+                              op->in[IN_D],
+                              op->in[IN_DT_BIAS],
+                              op->in[IN_NORM],
+                              op->out[place_of_rstd(op)],
+                              weight_of(op),
+                              bias_of(op)},
+                   late[] = {op->out[place_of_y(op)], op->in[IN_ALL]};
     tape_death(tape, held->dy);
     tape_end_locals(tape, op, sizeof early / sizeof *early, early, false);
     tape_death(tape, held->mixed);
@@ -642,9 +690,9 @@ static void end_normed(struct tape *tape, const struct graph_op *op, const struc
 
 static void end_gated(struct tape *tape, const struct graph_op *op, const struct held *held)
 {
-    const uint32_t early[] = {op->in[IN_CONV], op->in[IN_CONV_BIAS], op->out[OUT + 1],
+    const uint32_t early[] = {op->in[IN_CONV], op->in[IN_CONV_BIAS], op->out[place_of_y(op)],
                               op->in[IN_A],    op->in[IN_D],         op->in[IN_DT_BIAS],
-                              op->in[IN_OUT],  op->in[IN_OUT_BIAS]};
+                              weight_of(op),   bias_of(op)};
     tape_death(tape, held->dnormed);
     tape_end_locals(tape, op, sizeof early / sizeof *early, early, false);
     tape_death(tape, held->unused);
@@ -659,7 +707,7 @@ OP_BACKWARD(mamba2)
     const struct scan m = scan_of(graph, op);
     const bool biased = op->in[IN_OUT_BIAS] != GRAPH_NONE, normed = is_normed(op);
     const struct operand all = tape_tensor(tape, op->in[IN_ALL]),
-                         weight = tape_tensor(tape, op->in[IN_OUT]);
+                         weight = tape_tensor(tape, weight_of(op));
     struct operand grad = tape_grad(tape, op, OUT), y = tape_tensor(tape, op->out[place_of_y(op)]);
     struct operand given[INS];
     const struct split in = split_of(&m, all);
@@ -679,11 +727,11 @@ OP_BACKWARD(mamba2)
     if (normed) {
         tape_view(tape, &y, m.rows);
         tape_view(tape, &held.again, m.rows);
-        dy = held.dy = norm_backward(tape, graph, op, &m,
-                                     (struct operand[]){held.dnormed, y, in.z,
-                                                        tape_tensor(tape, op->in[IN_NORM]),
-                                                        tape_tensor(tape, op->out[OUT_RSTD])},
-                                     held.again, out.z, &given[IN_NORM]);
+        dy = held.dy = norm_backward(
+            tape, graph, op, &m,
+            (struct operand[]){held.dnormed, y, in.z, tape_tensor(tape, op->in[IN_NORM]),
+                               tape_tensor(tape, op->out[place_of_rstd(op)])},
+            held.again, out.z, &given[IN_NORM]);
     }
     tape_view(tape, &dy, m.heads);
     scan_backward(tape, graph, op, &m, &mixed, &gradient, &in, &out, dy, y, &held.again, given);

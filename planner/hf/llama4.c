@@ -163,8 +163,7 @@ static uint32_t run_experts(struct graph *graph, const struct model_config *c,
     const uint32_t e = c->experts, t = graph->tensors[rows].shape.dim[0] / e;
     uint32_t half[2];
     const uint32_t first = bits4_whole(graph, moe->gate_up);
-    const uint32_t gate_up =
-        op_bmm(graph, graph_view(graph, rows, SHAPE(e, t, c->hidden)), first);
+    const uint32_t gate_up = op_bmm(graph, graph_view(graph, rows, SHAPE(e, t, c->hidden)), first);
     op_chunk(graph, gate_up, 2, half);
     const uint32_t active = hf_activation_within(graph, c->activation, half[0], "act_fn");
     const uint32_t product = op_mul(graph, half[1], active);

@@ -472,10 +472,10 @@ static enum err_code check_bits4(const struct job *job, struct err *err)
 {
     const struct model_job *m = &job->model;
     if (m->bits4.kind == BITS4_NOT)
-        return m->bits4.twice     ? err_set(err, ERR_INVALID, "--bnb-double-quant: of --load-in-4bit")
-               : m->bits4.experts ? err_set(err, ERR_INVALID,
-                                            "--quantize-moe-experts: of --load-in-4bit")
-                                  : ERR_OK;
+        return m->bits4.twice ? err_set(err, ERR_INVALID, "--bnb-double-quant: of --load-in-4bit")
+               : m->bits4.experts
+                   ? err_set(err, ERR_INVALID, "--quantize-moe-experts: of --load-in-4bit")
+                   : ERR_OK;
     if (m->bits4.experts && !model_has_experts(&job->config))
         return err_set(err, ERR_INVALID, "--quantize-moe-experts: the model has no experts");
     if (!m->lora)

@@ -1,6 +1,7 @@
 /* bits4.c - see bits4.h. */
 #include "model/bits4.h"
 
+#include "base/names.h"
 #include "base/pattern.h"
 #include "graph/ops.h"
 
@@ -57,11 +58,33 @@ static const char *option_of(const struct model_job *job)
     return job->bits8 ? "--load-in-8bit" : "--load-in-4bit";
 }
 
+/* Mamba-2's kernels were recorded of a layer's input in autocast's dtype, which a norm in fp32 does
+ * not give where in_proj is in few bits. */
+static enum err_code check_cast_back(const struct model_config *config, const struct model_job *job,
+                                     bool few, struct err *err)
+{
+    if (!job->cast_back)
+        return ERR_OK;
+    if (!few)
+        return err_set(err, ERR_INVALID, "--kbit-cast-back: of --load-in-4bit and --load-in-8bit");
+    if (!job->autocast)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--kbit-cast-back is planned under --autocast bf16, without which layers in "
+                       "fp32 fail with what is in 16 bits");
+    if (model_has_mamba(config) && !names_match(job->cast_back, "model.layers.0.norm.weight"))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--kbit-cast-back %s: Mamba-2 behind norms in fp32 was not recorded, and is "
+                       "not planned; *norm* is",
+                       job->cast_back);
+    return ERR_OK;
+}
+
 enum err_code bits4_check_head(const struct model_config *config, const struct model_job *job,
                                struct err *err)
 {
     const bool few = job->bits8 || job->bits4.kind != BITS4_NOT;
     const char *names = job->bits_skipped;
+    TRY(check_cast_back(config, job, few, err));
     if (names && !few)
         return err_set(err, ERR_INVALID,
                        "--llm-int8-skip-modules: of --load-in-4bit and --load-in-8bit");
@@ -150,5 +173,5 @@ uint32_t bits4_experts(struct graph *graph, struct shape whole, const char *pref
 uint32_t bits4_whole(struct graph *graph, uint32_t weight)
 {
     return graph->bits4.experts && bits4_is(graph, weight) ? op_dequantize_4bit(graph, weight)
-                                                            : weight;
+                                                           : weight;
 }

@@ -23,7 +23,8 @@ bool bits4_skips(const char *names, const char *path);
 /* Whether linear layers of that name are among those that few bits are for: all but the head, or,
  * where llm_int8_skip_modules names some, all but these, the head, too. */
 bool bits4_converts(const struct graph *graph, const char *prefix, const char *name);
-/* What cannot be of a head that is; and of a weight that kernels read as it is stored. */
+/* What cannot be of a head that is, and of what is cast back; and of a weight that kernels read as
+ * it is stored. */
 enum err_code bits4_check_head(const struct model_config *config, const struct model_job *job,
                                struct err *err);
 enum err_code bits4_check_built(const struct graph *graph, struct err *err);

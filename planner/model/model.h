@@ -319,7 +319,9 @@ struct model_job {
     struct graph_bits4 bits4; /* linear layers' weights in 4 bits (bits4.h) */
     bool bits8;               /* ... in 8 bits (bits8.h) */
     const char *bits_skipped; /* llm_int8_skip_modules, by commas (bits4.h), or NULL */
-    uint64_t adapters_apart;  /* of so many elements, in the dtype `apart` (struct graph_lora) */
+    const char
+        *cast_back; /* beside few bits, globs: what is frozen in fp32 does not match, or NULL */
+    uint64_t adapters_apart; /* of so many elements, in the dtype `apart` (struct graph_lora) */
     enum dtype apart;
     enum autograd autograd;
     enum cross_entropy loss;

@@ -401,11 +401,14 @@ static void print_title(FILE *file, const struct style *s, const struct settings
         fprintf(file, ", %s where frozen", dtype_brief(t->compute));
     if (job->model.bits4.kind)
         fprintf(file, ", linear layers%s in 4 bits (%s%s), computed in %s",
-                job->model.bits4.experts ? " and experts" : "", job->model.bits4.kind == BITS4_NF4 ? "nf4" : "fp4",
+                job->model.bits4.experts ? " and experts" : "",
+                job->model.bits4.kind == BITS4_NF4 ? "nf4" : "fp4",
                 job->model.bits4.twice ? ", double quantization" : "",
                 dtype_brief(job->model.bits4.compute));
     if (job->model.bits8)
         fprintf(file, ", linear layers in 8 bits");
+    if (job->model.cast_back)
+        fprintf(file, ", what else is frozen in fp32 but for %s", job->model.cast_back);
     fprintf(file, "%s\n", job->model.autocast ? ", forward under autocast (bf16)" : "");
     print_assumed(file, s, settings, job);
     fputc('\n', file);

@@ -272,17 +272,15 @@ static const struct setting rows[] = {
      .initial = "1", .numbers = {INTEGER(job.strategy.reduce_buffers, 1, 1024)},
      .commands = FOR_JOB, .systems = SYSTEM(FSDP2)},
     {.name = "not-in-backward", .kind = SETTING_TEXT, .group = GROUP_FSDP2, .arg = "GLOBS",
-     .help = "Modules with set_unshard_in_backward(False): globs, separated by commas",
-     .field = FIELD(job.strategy.not_in_backward), .commands = FOR_JOB, .systems = SYSTEM(FSDP2)},
+     .help = "Modules with set_unshard_in_backward(False): globs, separated by commas", .commands = FOR_JOB,
+     .field = FIELD(job.strategy.not_in_backward), .systems = SYSTEM(FSDP2)},
     {.name = "ignore", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "GLOBS",
      .help = "Parameters that are in no unit (ignored_params of fully_shard, ignored_states of "
              "FullyShardedDataParallel): each rank holds them whole, and their gradients are not "
-             "reduced; globs, separated by commas", .field = FIELD(job.strategy.ignore),
-     .commands = FOR_JOB, .systems = FSDP, .lacks = "wraps no modules", .lacking = WHOLE | ZERO,
-     .numerics = true},
-    {.name = "freeze", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "GLOBS",
-     .help = "Parameters that are not trained: globs of their names, separated by commas",
-     .field = FIELD(job.model.frozen), .commands = FOR_JOB, .numerics = true},
+             "reduced; globs, separated by commas", .field = FIELD(job.strategy.ignore), .commands = FOR_JOB,
+     .systems = FSDP, .lacks = "wraps no modules", .lacking = WHOLE | ZERO, .numerics = true},
+    {.name = "freeze", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "GLOBS", .field = FIELD(job.model.frozen),
+     .help = "Parameters that are not trained: globs of their names, separated by commas", .commands = FOR_JOB, .numerics = true},
     {.name = "lora", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "RANK[,NAMES]",
      .help = "peft's low-rank adapters, which alone are trained: their rank, and the linear layers that get one: "
              "names, a regular expression of their paths as Python has them "
@@ -309,13 +307,16 @@ static const struct setting rows[] = {
     {.name = "llm-int8-skip-modules", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "NAMES",
      .help = "Modules whose weights --load-in-4bit and --load-in-8bit leave as they are, in the "
              "place of the head: by commas, names that paths end with, or begin with",
-     .absent = "the head", .field = FIELD(job.model.bits_skipped), .commands = FOR_JOB,
-     .systems = WHOLE | SYSTEM(FSDP2), .numerics = true},
+     .absent = "the head", .field = FIELD(job.model.bits_skipped), .commands = FOR_JOB, .systems = WHOLE | SYSTEM(FSDP2), .numerics = true},
     {.name = "quantize-moe-experts", .group = GROUP_STRATEGY, .arg = "WHETHER",
      .help = "axolotl's: experts' parameters beside --load-in-4bit are in 4 bits, too, and whole while their "
              "module runs (bitsandbytes' replace_parameter_4bit)", .initial = "off", .words = OFF_ON,
      .field = FIELD(job.model.bits4.experts), .commands = FOR_JOB, .systems = WHOLE, .numerics = true,
      .lacks = "is planned with experts as they are", .lacking = FSDP | ZERO},
+    {.name = "kbit-cast-back", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "GLOBS",
+     .help = "peft's prepare_model_for_kbit_training: beside few bits what is frozen is in fp32, but for parameters "
+             "that are cast back: globs of their names, such as axolotl's *norm*,*embed*,*lm_head*",
+     .field = FIELD(job.model.cast_back), .commands = FOR_JOB, .systems = WHOLE, .numerics = true},
     {.name = "bnb-double-quant", .group = GROUP_STRATEGY, .arg = "WHETHER",
      .help = "bnb_4bit_use_double_quant: the scales of --load-in-4bit are quantised to 8 bits, too",
      .initial = "off", .field = FIELD(job.model.bits4.twice), .words = OFF_ON, .commands = FOR_JOB,

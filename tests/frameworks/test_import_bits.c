@@ -39,7 +39,7 @@ static void weights_in_few_bits_are_the_trainers_own(void **state)
          "load-in-4bit none", "adapter: lora"},
         {"base_model: mistralai/Mixtral-8x7B-v0.1\nadapter: qlora\nload_in_4bit: true\n"
          "lora_r: 32\nbf16: true\nlora_target_modules: [q_proj, v_proj]\n",
-         "load-in-4bit nf4, frozen-dtype bf16", "experts and routers"},
+         "load-in-4bit nf4, frozen-dtype bf16", NULL},
         {"model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: lora\n"
          "quantization_bit: 4\nbf16: true\n",
          "load-in-4bit nf4, bnb-double-quant on, bnb-compute-dtype bf16, "
@@ -71,13 +71,11 @@ static void weights_in_few_bits_are_the_trainers_own(void **state)
          "load-in-4bit nf4, quantize-moe-experts off", NULL},
         {"base_model: tiiuae/Falcon-H1-7B-Base\nadapter: qlora\nload_in_4bit: true\n"
          "lora_r: 32\nbf16: true\nlora_target_modules: [q_proj, in_proj]\n",
-         "load-in-4bit nf4, llm-int8-skip-modules out_proj",
-         "which prepare_model_for_kbit_training casts to fp32"},
+         "load-in-4bit nf4, llm-int8-skip-modules out_proj, frozen-dtype bf16", NULL},
         {"base_model: tiiuae/Falcon-H1-7B-Base\nadapter: qlora\nload_in_4bit: true\n"
          "lora_r: 32\nbf16: true\nlora_target_modules: [q_proj, in_proj]\n"
          "bnb_config_kwargs:\n  llm_int8_skip_modules: [mamba.out_proj]\n",
-         "load-in-4bit nf4, llm-int8-skip-modules mamba.out_proj",
-         "which prepare_model_for_kbit_training casts to fp32"},
+         "load-in-4bit nf4, llm-int8-skip-modules mamba.out_proj", NULL},
         {"base_model: nvidia/Nemotron-H-8B-Base-8K\nadapter: qlora\nload_in_4bit: true\n"
          "lora_r: 32\nbf16: true\nlora_target_modules: [q_proj]\n",
          "load-in-4bit none", "mat1 and mat2 shapes cannot be multiplied"},
@@ -122,10 +120,38 @@ static void weights_in_few_bits_are_the_trainers_own(void **state)
     }
 }
 
+/* axolotl casts norms and embeddings back to bf16 behind prepare_model_for_kbit_training, which it
+ * does not call where experts are in 4 bits, or where anything is sharded. */
+static void experts_are_cast_as_axolotl_does(void **state)
+{
+    static const char text[] = "base_model: Qwen/Qwen3-30B-A3B\nadapter: qlora\n"
+                               "load_in_4bit: true\nlora_r: 32\nbf16: true\n"
+                               "lora_target_modules: [q_proj]\n";
+    static const struct {
+        const char *more, *globs;
+    } cases[] = {
+        {"", "*norm*,*embed*,*lm_head*"},
+        {"quantize_moe_experts: true\n", NULL},
+        {"fsdp_version: 2\nfsdp_config:\n  reshard_after_forward: true\n", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        char whole[512], buffer[NUMBER_TEXT];
+        snprintf(whole, sizeof whole, "%s%s", text, cases[i].more);
+        take_text(&f, SYNTAX_YAML, whole);
+        const char *globs = settings_get(&f.settings, "kbit-cast-back", buffer);
+        if (!globs != !cases[i].globs || (globs && strcmp(globs, cases[i].globs) != 0))
+            fail_msg("%s: %s", whole, globs ? globs : "none");
+        import_free(&f.import);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_in_few_bits_are_the_trainers_own),
+        cmocka_unit_test(experts_are_cast_as_axolotl_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -317,7 +317,8 @@ static void bits8_are_refused_with_reasons(void **state)
 static void modules_are_skipped_by_name(void **state)
 {
     static const struct {
-        const char *model, *names, *says; /* NULL: it is planned, with as many parameters in 4 bits */
+        const char *model, *names,
+            *says; /* NULL: it is planned, with as many parameters in 4 bits */
         uint32_t packed;
     } cases[] = {
         {"llama-3.1-8b", NULL, NULL, 32 * 7},
@@ -381,6 +382,36 @@ static void experts_in_4_bits_are_whole_while_they_run(void **state)
         plan_free(plan);
     }
     assert_true(after_forward[1] - after_forward[0] == 32 * block);
+}
+
+/* What is frozen, and in few bits neither, is in fp32 but for what is cast back. */
+static void what_is_not_cast_back_is_in_fp32(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    struct model_config config;
+    struct job job;
+    struct graph *graph = NULL;
+    qlora_job(&job, &config);
+    assert_int_equal(model_find("mixtral-8x7b", &job.config, &err), ERR_OK);
+    job.model.cast_back = "*norm*,*embed*,*lm_head*";
+    const struct model_job plain = job_model(&job);
+    assert_int_equal(model_build(&job.config, &plain, &graph, &err), ERR_UNSUPPORTED);
+    err = (struct err){0};
+    job.model.autocast = true;
+    const struct model_job model = job_model(&job);
+    assert_int_equal(model_build(&job.config, &model, &graph, &err), ERR_OK);
+    for (uint32_t p = 0; p < graph->param_count; p++) {
+        const struct graph_param *param = &graph->params[p];
+        const bool wide = param->trainable || strstr(param->name, "mlp.gate.weight") ||
+                          strstr(param->name, "mlp.experts.");
+        if (!param->whole.rank)
+            assert_int_equal(graph->tensors[param->tensor].dtype, wide ? DTYPE_FP32 : DTYPE_BF16);
+    }
+    graph_free(graph);
+    job.model.bits4.kind = BITS4_NOT;
+    const struct model_job whole = job_model(&job);
+    assert_int_equal(model_build(&job.config, &whole, &graph, NULL), ERR_INVALID);
 }
 
 /* The input of each layer lives until the loss goes, whether blocks are checkpointed or not: of
@@ -460,6 +491,7 @@ int main(void)
         cmocka_unit_test(bits8_are_refused_with_reasons),
         cmocka_unit_test(modules_are_skipped_by_name),
         cmocka_unit_test(experts_in_4_bits_are_whole_while_they_run),
+        cmocka_unit_test(what_is_not_cast_back_is_in_fp32),
         cmocka_unit_test(inputs_in_8_bits_outlive_checkpoints),
         cmocka_unit_test(bits4_are_counted_as_they_are),
         cmocka_unit_test(mixtures_are_refused_with_reasons),

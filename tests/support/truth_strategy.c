@@ -229,7 +229,8 @@ static void read_bits(const json_t *s, struct job *job)
     bits4->experts = truth_bool(s, "quantize_experts", false);
     bits4->compute = truth_dtype(truth_text(s, "compute_dtype", NULL), DTYPE_FP32);
     bits4->storage = truth_dtype(truth_text(s, "quant_storage", NULL), DTYPE_UINT8);
-    if (!truth_bool(s, "kbit", false))
+    job->model.cast_back = truth_text(s, "cast_back", NULL);
+    if (!truth_bool(s, "kbit", false) || job->model.cast_back)
         return;
     job->strategy.compute = DTYPE_FP32;
     job->strategy.frozen_low = job->strategy.store != DTYPE_FP32;

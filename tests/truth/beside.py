@@ -128,7 +128,7 @@ def options(row, folder):
     elif system in ("ddp", "single"):
         # the adapters' dtype is what is trained, and stored; the rest is in another
         yield "store-dtype", s.get("lora_dtype") or s.get("store_dtype") or "fp32"
-        yield "frozen-dtype", s["store_dtype"] if s.get("lora_dtype") and not s.get("kbit") else "store"
+        yield "frozen-dtype", s["store_dtype"] if s.get("lora_dtype") and (not s.get("kbit") or s.get("cast_back")) else "store"
     else:
         yield "store-dtype", s.get("lora_dtype") or s.get("store_dtype") or "fp32"
         yield "param-dtype", s.get("param_dtype") or "same"
@@ -141,6 +141,8 @@ def options(row, folder):
         yield "quantize-moe-experts", "on" if s.get("quantize_experts") else "off"
     if s.get("load_in_8bit"):
         yield "load-in-8bit", "on"
+    if s.get("cast_back"):
+        yield "kbit-cast-back", s["cast_back"]
     if s.get("skip_modules"):
         yield "llm-int8-skip-modules", s["skip_modules"]
     for name in ("freeze", "ignore", "lora", "lora_dropout", "autocast", "outputs", "keep_outputs", "offload", "replicate", "loss", "liger"):

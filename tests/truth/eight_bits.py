@@ -107,7 +107,7 @@ def settle(log, model):
             log.recategorize(module.weight.SCB if module.state.SCB is None else module.state.SCB, "buffer")
 
 
-def in_8bit(model, kbit, skipped):
+def in_8bit(model, kbit, skipped, back):
     config = BitsAndBytesConfig(load_in_8bit=True)
     skipped = Bnb8BitHfQuantizer(config).get_modules_to_not_convert(model, skipped, model._keep_in_fp32_modules)
     weights = dict(model.named_parameters())
@@ -127,4 +127,6 @@ def in_8bit(model, kbit, skipped):
     model.is_loaded_in_8bit = True
     if kbit:
         prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    for parameter in recorder.matching(model, back):
+        parameter.data = parameter.data.to(torch.get_default_dtype())
     return model

@@ -484,11 +484,13 @@ def in_4bit(model, s):
     """The model as from_pretrained leaves it with a BitsAndBytesConfig: `load_in_4bit` is bnb_4bit_quant_type, quantised
     of the dtype that it is made in; double_quant, compute_dtype, quant_storage bnb_4bit's; skip_modules llm_int8_skip_modules, quantize_experts axolotl's
     quantize_moe_experts. `kbit`: peft's
-    prepare_model_for_kbit_training casts everything else to fp32."""
+    prepare_model_for_kbit_training casts everything else to fp32; cast_back: parameters that are cast to what they were, globs by
+    commas."""
     import quantized
     return quantized.in_4bit(model, s["load_in_4bit"], s.get("double_quant", False),
                              DTYPES[s.get("compute_dtype")] or torch.float32,
-                             DTYPES[s.get("quant_storage")] or torch.uint8, s.get("kbit", False), skipped(s), s.get("quantize_experts"))
+                             DTYPES[s.get("quant_storage")] or torch.uint8, s.get("kbit", False), skipped(s), s.get("quantize_experts"),
+                             s.get("cast_back"))
 
 
 def skipped(s):
@@ -499,7 +501,7 @@ def skipped(s):
 def in_8bit(model, s):
     """The same with load_in_8bit."""
     import eight_bits
-    return eight_bits.in_8bit(model, s.get("kbit", False), skipped(s))
+    return eight_bits.in_8bit(model, s.get("kbit", False), skipped(s), s.get("cast_back"))
 
 
 PREFIX = "base_model.model."     # of the names in a model that peft wraps

@@ -18,6 +18,8 @@ from transformers import BitsAndBytesConfig
 from transformers.integrations.bitsandbytes import replace_with_bnb_linear
 from transformers.quantizers.quantizer_bnb_4bit import Bnb4BitHfQuantizer
 
+import recorder
+
 ops._dequantize_blockwise_impl = ops._dequantize_4bit_impl = lambda *args, **kwargs: None
 UNDER = []                                  # dtypes of autocast, or None, of matmul_4bit's calls
 FEWEST = ops._gemm_4bit_custom_max_m + 1    # tokens of which every GPU dequantises
@@ -90,7 +92,7 @@ def in_parametrizations(model, kind, double):
             replace_parameter_4bit(model.get_submodule(module), field, compress_statistics=double, quant_type=kind)
 
 
-def in_4bit(model, kind, double, compute, storage, kbit, skipped, experts):
+def in_4bit(model, kind, double, compute, storage, kbit, skipped, experts, back):
     config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=kind, bnb_4bit_use_double_quant=double,
                                 bnb_4bit_compute_dtype=compute, bnb_4bit_quant_storage=storage)
     skipped = Bnb4BitHfQuantizer(config).get_modules_to_not_convert(model, skipped, model._keep_in_fp32_modules)
@@ -116,4 +118,6 @@ def in_4bit(model, kind, double, compute, storage, kbit, skipped, experts):
     model.is_loaded_in_4bit = True
     if kbit:
         prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    for parameter in recorder.matching(model, back):
+        parameter.data = parameter.data.to(made)
     return model
