@@ -81,7 +81,8 @@ struct linear build_read_linear(struct graph *graph, const char *prefix, const c
     struct linear linear;
     if (bits4_wants(graph, prefix, name) || bits8_wants(graph, prefix, name)) {
         linear = build_weights(graph, prefix, name, SHAPE(out, in), biased ? out : 0);
-        graph->bits_read = graph_param_of(graph, linear.weight)->name;
+        if (!graph->bits_read)
+            graph->bits_read = graph_param_of(graph, linear.weight)->name;
     } else {
         linear = build_linear(graph, prefix, name, out, in, biased);
     }

@@ -346,7 +346,7 @@ static void modules_are_skipped_by_name(void **state)
         const struct model_job model = job_model(&job);
         const enum err_code rc = model_build(&job.config, &model, &graph, &err);
         assert_int_equal(rc == ERR_OK, cases[i].says == NULL);
-        if (rc != ERR_OK && !strstr(err.text, cases[i].says))
+        if (cases[i].says && !strstr(err.text, cases[i].says))
             fail_msg("\"%s\" is not what it says", err.text);
         for (uint32_t p = 0; graph && p < graph->param_count; p++)
             packed += graph->params[p].whole.rank > 0;
