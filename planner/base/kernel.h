@@ -143,6 +143,8 @@ struct kernel_attr {
     float scale;     /* of q·kᵀ; 0: 1 / the root of a head's size */
     uint32_t window; /* tokens that a query of attention sees up to its own, which is one of them,
                         and as many from there on where it is not causal; 0: all */
+    uint32_t sample; /* tokens of the samples that a sequence is joined of, each of which attends to
+                        itself alone; 0: it is one */
     float softcap;   /* scores s are softcap · tanh(s / softcap); 0: s */
     bool causal;
 };

@@ -88,7 +88,8 @@ struct buffer_values {
                              that moves on with the step, by the last id of the vocabulary */      \
     X(REPLIES, "replies") /* the first s of the next step's sequence, which a decoder is to write  \
                            */                                                                      \
-    X(UNKNOWN, "unknown") /* of a recorded model: whatever that takes, of any dtype */
+    X(POSITIONS, "positions") /* where each stands in the sample that it is of */                  \
+    X(UNKNOWN, "unknown")     /* of a recorded model: whatever that takes, of any dtype */
 
 enum input_kind {
 #define X(name, text) INPUT_##name,

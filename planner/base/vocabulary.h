@@ -86,6 +86,8 @@
     X(FLASH_ATTENTION_BACKWARD, "_scaled_dot_product_flash_attention_backward")                    \
     X(FLASH_ATTN, "flash_attn._flash_attn_forward")                                                \
     X(FLASH_ATTN_BACKWARD, "flash_attn._flash_attn_backward")                                      \
+    X(FLASH_ATTN_VARLEN, "flash_attn._flash_attn_varlen_forward")                                  \
+    X(FLASH_ATTN_VARLEN_BACKWARD, "flash_attn._flash_attn_varlen_backward")                        \
     X(EFFICIENT_ATTENTION, "_scaled_dot_product_efficient_attention")                              \
     X(EFFICIENT_ATTENTION_BACKWARD, "_scaled_dot_product_efficient_attention_backward")            \
     X(SOFTMAX, "_softmax")                                                                         \

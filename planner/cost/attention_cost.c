@@ -121,11 +121,13 @@ static struct attention attention_of(const struct kernel *kernel)
 {
     const struct operand *q = &kernel->operands[is_attention_backward(kernel) ? 1 : 0];
     const struct operand *v = q + 2;
+    const uint32_t sample = kernel->attr.sample, s = q->shape.dim[1];
+    const bool joined = sample > 0 && sample < s; /* of sequences of their own */
     return (struct attention){
         .dtype = (enum dtype)q->dtype,
-        .batch = q->shape.dim[0],
-        .queries = q->shape.dim[1],
-        .keys = q[1].shape.dim[1],
+        .batch = joined ? q->shape.dim[0] * ((double)s / sample) : q->shape.dim[0],
+        .queries = joined ? sample : s,
+        .keys = joined ? sample : q[1].shape.dim[1],
         .heads = q->shape.dim[2],
         .head = q->shape.dim[q->shape.rank - 1],
         .head_v = v->shape.dim[v->shape.rank - 1],

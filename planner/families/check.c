@@ -291,6 +291,8 @@ enum err_code build_check(const struct family *family, const struct model_config
         TRY(check_eager(family, config, job, err));
     if (job->attention == ATTENTION_FLASH_ATTN)
         TRY(flash_attn_check(family, config, job, err));
+    if (job->sample_tokens)
+        TRY(samples_check(family, config, job, err));
     TRY(check_torch(config, job, err));
     if (job->float8)
         TRY(check_float8(job, err));

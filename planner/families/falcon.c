@@ -166,6 +166,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
                                                .broadcast = c->one_kv_head && !c->grouped_qkv,
                                                .dropout = c->alibi ? c->attention_dropout : 0,
                                                .positions = rope.positions,
+                                               .sample = rope.sample,
                                            });
     const uint32_t out = apply(graph, o, block->dense);
     graph_drop(graph, o);

@@ -76,3 +76,36 @@ enum err_code flash_attn_check(const struct family *family, const struct model_c
                        "which is not planned");
     return check_call(family, config, job, err);
 }
+
+enum err_code samples_check(const struct family *family, const struct model_config *c,
+                            const struct model_job *job, struct err *err)
+{
+    static const enum arch others[] = {
+        ARCH_GPT2,       ARCH_GPT_BIGCODE,     ARCH_OPT, ARCH_GPT_NEOX, ARCH_QWEN2_VL,
+        ARCH_QWEN2_5_VL, ARCH_GRANITEMOEHYBRID};
+    const uint64_t row = (uint64_t)job->batch * job->seq;
+    if (job->attention != ATTENTION_FLASH_ATTN)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--sample-tokens: planned with --attention flash-attn, to which positions say "
+            "where samples begin; others have a mask over the whole sequence");
+    if (job->sample_tokens >= row)
+        return err_set(err, ERR_INVALID,
+                       "--sample-tokens %u: a micro-batch has %llu tokens, which samples are fewer "
+                       "than; 0 is a sequence that is one",
+                       job->sample_tokens, (unsigned long long)row);
+    if (!model_is_decoder(c) || model_mixes(c) || IS_ONE_OF(c->arch, others))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--sample-tokens: what %s does with joined samples is not planned; "
+                       "--sample-tokens 0 is",
+                       family->name);
+    if (c->rope.scaling == ROPE_DYNAMIC || c->rope.scaling == ROPE_LONGROPE)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--sample-tokens: RoPE that goes by the longest position is planned of whole "
+            "sequences; --sample-tokens 0");
+    if (row > UINT32_MAX)
+        return err_set(err, ERR_INVALID, "--sample-tokens: %llu tokens in one row are too many",
+                       (unsigned long long)row);
+    return ERR_OK;
+}

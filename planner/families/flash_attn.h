@@ -10,4 +10,9 @@
 enum err_code flash_attn_check(const struct family *family, const struct model_config *config,
                                const struct model_job *job, struct err *err);
 
+/* Of samples that sequences are joined of (`--sample-tokens`), before the model is built: likewise.
+ */
+enum err_code samples_check(const struct family *family, const struct model_config *config,
+                            const struct model_job *job, struct err *err);
+
 #endif

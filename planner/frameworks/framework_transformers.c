@@ -291,7 +291,9 @@ static enum err_code read_dp_shards(struct import *im, const struct key_row *row
 #define FLASH "flash-attn's own kernels under torch.compile: planned as torch's"
 #define HYBRID "flash-attn where layers have a window, torch's elsewhere: planned as torch's"
 #define FLASH_3 "FlashAttention-3's own kernels: planned as torch's, which --attention chooses"
-#define PACKING "attention within each of the samples of a sequence: planned over all of it"
+#define PACKING \
+    "attention within each of the samples of a sequence: planned over all of it unless " \
+    "--sample-tokens says how long they are"
 static enum err_code take_flash_attn(struct import *im, const struct key_row *row,
                                      const struct node *node, struct err *err)
 {

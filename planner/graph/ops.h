@@ -71,6 +71,7 @@
     X(FLASH_ATTENTION, flash_attention, LOWER)                                                     \
     X(EFFICIENT_ATTENTION, efficient_attention, LOWER)                                             \
     X(FLASH_ATTN, flash_attn, NONE)                                                                \
+    X(FLASH_ATTN_VARLEN, flash_attn_varlen, NONE)                                                  \
     X(CAUSAL_CONV, causal_conv, NONE)                                                              \
     X(GATED_DELTA_RULE, gated_delta_rule, NONE)                                                    \
     X(MAMBA2, mamba2, NONE)                                                                        \
@@ -254,6 +255,11 @@ struct flash_attn {
     float softcap; /* 0: none */
     float dropout;
     float scale; /* of q·kᵀ; 0: 1 / the root of d */
+    /* flash_attn_varlen_func, of a single row that is joined of samples of so many tokens; 0: not
+     */
+    uint32_t sample;
+    uint32_t ends, longest; /* where they begin and the last ends (n + 1), and how long one is (),
+                               which the context keeps: int32 */
 };
 struct flash_attn_result {
     uint32_t out;                 /* (b, s, a, d), laid out as q, or in rows of more */

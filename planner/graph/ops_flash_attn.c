@@ -5,7 +5,10 @@
  * of the random numbers on the device; backward makes dq, dk and dv like q, k and v, and the
  * operator returns the sums of do·o besides, which nobody takes. The kernels are those of
  * ops_attention.c; heads of k and v may be fewer, of each a window may be seen, and scores be
- * capped: what PyTorch's own call has masks or single ops for. */
+ * capped: what PyTorch's own call has masks or single ops for.
+ *
+ * Of a row that is joined of samples it is flash_attn_varlen_func, whose operators have no batch.
+ */
 #include "graph/attention_scratch.h"
 #include "graph/op_class.h"
 
@@ -25,30 +28,59 @@ static bool pads(const struct graph_op *op)
     return op->outs > PADDED;
 }
 
+/* Operands of samples, behind q, k and v. */
+enum { ENDS = 3, LONGEST };
+
+static bool is_varlen(const struct graph_op *op)
+{
+    return op->kind == OP_FLASH_ATTN_VARLEN;
+}
+
+/* A row (1, s, a, d) as the operator has it: (s, a, d). */
+static struct shape as_seen(const struct graph_op *op, struct shape s)
+{
+    return is_varlen(op) ? SHAPE(s.dim[1], s.dim[2], s.dim[3]) : s;
+}
+
 /* What the kernel is given for operand i: that, or a padded copy. */
 static uint32_t taken(const struct graph_op *op, uint32_t i)
 {
     return pads(op) ? op->out[PADDED + i] : op->in[i];
 }
 
+/* Born in the operator's shape. */
+static uint32_t birth(struct graph *graph, uint32_t op, enum aten aten, enum dtype dtype,
+                      struct shape shape)
+{
+    const uint32_t out = graph_op_birth(graph, op, aten, dtype, shape);
+    graph->storages[graph->tensors[out].storage].shape = as_seen(&graph->ops[op], shape);
+    return out;
+}
+
 struct flash_attn_result op_flash_attn(struct graph *graph, const struct flash_attn *a)
 {
     const struct shape q = *shape_of(graph, a->q);
-    const uint32_t d = q.dim[3], wide = padded(d), in[3] = {a->q, a->k, a->v};
+    const uint32_t d = q.dim[3], wide = padded(d);
+    const uint32_t in[] = {a->q, a->k, a->v, a->ends, a->longest};
     const enum dtype dtype = dtype_of(graph, a->q);
-    const uint32_t op = begin(graph, OP_FLASH_ATTN, 3, in);
+    const bool varlen = a->sample > 0;
+    const enum aten label = varlen ? ATEN_FLASH_ATTN_VARLEN : ATEN_FLASH_ATTN;
+    const uint32_t op =
+        begin(graph, varlen ? OP_FLASH_ATTN_VARLEN : OP_FLASH_ATTN, varlen ? 5 : 3, in);
     struct flash_attn_result r = {.held_count = 0};
-    const uint32_t out = graph_op_birth(graph, op, ATEN_FLASH_ATTN, dtype, with_last(q, wide));
-    const uint32_t logsumexp =
-        graph_op_birth(graph, op, ATEN_FLASH_ATTN, DTYPE_FP32, SHAPE(q.dim[0], q.dim[2], q.dim[1]));
-    const uint32_t random = graph_op_birth(graph, op, ATEN_FLASH_ATTN, DTYPE_INT64, SHAPE(2));
+    const uint32_t out = birth(graph, op, label, dtype, with_last(q, wide));
+    const struct shape rows =
+        varlen ? SHAPE(q.dim[2], q.dim[1]) : SHAPE(q.dim[0], q.dim[2], q.dim[1]);
+    const uint32_t logsumexp = graph_op_birth(graph, op, label, DTYPE_FP32, rows);
+    const uint32_t random = graph_op_birth(graph, op, label, DTYPE_INT64, SHAPE(2));
     for (uint32_t i = 0; i < 3 && wide != d; i++)
-        r.held[r.held_count++] = graph_op_birth(graph, op, ATEN_CONSTANT_PAD, dtype,
-                                                with_last(*shape_of(graph, in[i]), wide));
+        r.held[r.held_count++] =
+            birth(graph, op, ATEN_CONSTANT_PAD, dtype, with_last(*shape_of(graph, in[i]), wide));
     r.held[r.held_count++] = logsumexp;
     r.held[r.held_count++] = random;
     graph->ops[op].attr = (struct kernel_attr){.causal = a->causal,
                                                .window = a->window,
+                                               .sample = a->sample,
                                                .softcap = a->softcap,
                                                .scale = a->scale,
                                                .p = a->dropout};
@@ -69,7 +101,8 @@ struct flash_attn_result op_flash_attn(struct graph *graph, const struct flash_a
 static double flash_attn_flops(const struct graph *graph, const struct graph_op *op)
 {
     const struct shape *q = shape_of(graph, op->in[0]);
-    const uint32_t keys = shape_of(graph, op->in[1])->dim[1], window = op->attr.window;
+    const uint32_t all = shape_of(graph, op->in[1])->dim[1], sample = op->attr.sample;
+    const uint32_t keys = sample > 0 && sample < all ? sample : all, window = op->attr.window;
     const bool causal = op->attr.causal, cut = window > 0 && window < keys;
     double seen = causal ? keys / 2.0 : keys;
     if (cut) {
@@ -103,35 +136,59 @@ static void flash_attn_forward(struct tape *tape, const struct graph *graph,
         out[i] = tape_birth_output(tape, op, i);
     if (pads(op))
         out[OUT] = whole(out[OUT], &in[0]);
-    tape_kernel(tape, WORK_ATTENTION, ATEN_FLASH_ATTN, flash_attn_flops(graph, op), 3, in, 3, out);
+    tape_kernel(tape, WORK_ATTENTION, is_varlen(op) ? ATEN_FLASH_ATTN_VARLEN : ATEN_FLASH_ATTN,
+                flash_attn_flops(graph, op), 3, in, 3, out);
 }
 
 OP_SAVED(flash_attn)
 {
     (void)graph;
+    uint32_t count = 0;
     for (uint32_t i = 0; i < 3; i++)
-        saved[i] = taken(op, i);
-    for (uint32_t i = OUT; i <= RANDOM; i++)
-        saved[3 + i] = op->out[i];
-    return 6;
+        saved[count++] = taken(op, i);
+    saved[count++] = op->out[OUT];
+    saved[count++] = op->out[LOGSUMEXP];
+    if (is_varlen(op))
+        saved[count++] = op->in[ENDS];
+    saved[count++] = op->out[RANDOM];
+    return count;
+}
+
+/* ctx.max_seqlen_q is the number itself. */
+static uint32_t longest_of(const struct graph_op *op)
+{
+    return op->in[LONGEST];
+}
+
+/* The sums of do·o, which the operator returns: (b, a, s), s a whole number of tiles; of samples
+ * (a, s), s with a tile more for each. */
+static struct shape sums_of(const struct graph *graph, const struct graph_op *op, struct shape q)
+{
+    if (!is_varlen(op))
+        return SHAPE(q.dim[0], q.dim[2], (q.dim[1] + TILE - 1) / TILE * TILE);
+    const uint32_t samples = shape_of(graph, op->in[ENDS])->dim[0] - 1;
+    return SHAPE(q.dim[2], q.dim[1] + TILE * samples);
 }
 
 /* What the operator births and lets go of around the kernel. */
 static void run_backward(struct tape *tape, const struct graph *graph, const struct graph_op *op,
                          const struct operand in[6], const struct operand out[3])
 {
-    const struct shape q = in[1].shape;
+    const enum aten label =
+        is_varlen(op) ? ATEN_FLASH_ATTN_VARLEN_BACKWARD : ATEN_FLASH_ATTN_BACKWARD;
+    const struct shape sums = sums_of(graph, op, in[1].shape);
     struct operand scratch[ATTENTION_SCRATCHES];
     uint64_t bytes[ATTENTION_SCRATCHES];
     const uint32_t count =
         attention_scratch(graph->attention, graph->attention_gpu, &in[1].shape, &in[2].shape,
                           &in[3].shape, dtype_bytes((enum dtype)in[2].dtype), bytes);
-    scratch[0] = tape_birth(tape, ATEN_FLASH_ATTN_BACKWARD, DTYPE_FP32,
-                            SHAPE(q.dim[0], q.dim[2], (q.dim[1] + TILE - 1) / TILE * TILE));
+    if (is_varlen(op)) /* dq, of as many rows as the sums */
+        bytes[1] = bytes[1] / bytes[0] * (4 * shape_elements(&sums));
+    scratch[0] = tape_birth(tape, label, DTYPE_FP32, sums);
     for (uint32_t i = 1; i < count; i++)
         scratch[i] = tape_scratch(tape, bytes[i]);
-    tape_kernel(tape, WORK_ATTENTION_BACKWARD, ATEN_FLASH_ATTN_BACKWARD,
-                2.5 * flash_attn_flops(graph, op), 6, in, 3, out);
+    tape_kernel(tape, WORK_ATTENTION_BACKWARD, label, 2.5 * flash_attn_flops(graph, op), 6, in, 3,
+                out);
     for (uint32_t i = count; i-- > 0;)
         tape_death(tape, scratch[i]);
 }
@@ -146,11 +203,18 @@ OP_BACKWARD(flash_attn)
     in[5] = tape_tensor(tape, op->out[OUT]);
     if (pads(op))
         in[5] = whole(in[5], &in[1]);
-    for (uint32_t i = 0; i < 3; i++)
-        out[i] = tape_birth(tape, ATEN_EMPTY_LIKE, (enum dtype)in[1 + i].dtype, in[1 + i].shape);
-    if (pads(op))
-        in[0] = tape_call(tape, WORK_PAD, ATEN_CONSTANT_PAD, (enum dtype)in[0].dtype, in[1].shape,
-                          -1.0, 1, &in[0]);
+    for (uint32_t i = 0; i < 3; i++) {
+        out[i] = tape_birth(tape, ATEN_EMPTY_LIKE, (enum dtype)in[1 + i].dtype,
+                            as_seen(op, in[1 + i].shape));
+        out[i].shape = in[1 + i].shape;
+    }
+    if (pads(op)) {
+        const struct operand grad = in[0];
+        in[0] =
+            tape_birth(tape, ATEN_CONSTANT_PAD, (enum dtype)grad.dtype, as_seen(op, in[1].shape));
+        in[0].shape = in[1].shape;
+        tape_kernel(tape, WORK_PAD, ATEN_CONSTANT_PAD, -1.0, 1, &grad, 1, &in[0]);
+    }
     run_backward(tape, graph, op, in, out);
     tape_end_frame(tape, op);
     if (pads(op))
@@ -174,5 +238,16 @@ OP_CLASS(flash_attn) = {
     .forward = flash_attn_forward,
     .backward = flash_attn_backward,
     .flops = flash_attn_flops,
+    .in_python = true,
+};
+
+OP_CLASS(flash_attn_varlen) = {
+    .label = ATEN_FLASH_ATTN_VARLEN,
+    .work = WORK_ATTENTION,
+    .saved = flash_attn_saved,
+    .forward = flash_attn_forward,
+    .backward = flash_attn_backward,
+    .flops = flash_attn_flops,
+    .attribute = longest_of,
     .in_python = true,
 };

@@ -1,9 +1,12 @@
 /* flash_attn.c - flash_attention_forward, transformers' call of the package flash-attn (hf.h).
  *
  * There are no masks: windows, capped scores and fewer heads of k and v are the kernel's business.
- * What is fp32 under autocast is cast first, and values that are narrower than keys are padded. */
+ * What is fp32 under autocast is cast first, and values that are narrower than keys are padded. Of
+ * a row that is joined of samples (padding-free) each attends to itself alone, which its positions
+ * say. */
 #include "hf/hf.h"
 
+#include "base/layout.h"
 #include "graph/autocast.h"
 
 /* _is_packed_sequence: of a single row of positions, whether any is not the one before and 1. */
@@ -29,11 +32,50 @@ static void ask_packed(struct graph *graph, uint32_t positions, uint32_t s)
     graph_drop(graph, packed);
 }
 
+/* prepare_fa_kwargs_from_position_ids, of a row (1, s): the samples begin where positions are
+ * least. */
+static void find_samples(struct graph *graph, uint32_t positions, struct flash_attn *call)
+{
+    const struct shape scalar = {.rank = 0};
+    const uint32_t s = (uint32_t)shape_elements(&graph->tensors[positions].shape);
+    const uint32_t n = (s + call->sample - 1) / call->sample;
+    const uint32_t least =
+        op_no_grad(graph, WORK_LEAST, ATEN_MIN, DTYPE_INT64, scalar, 1, &positions);
+    const uint32_t is_first = op_no_grad(graph, WORK_EQUAL, ATEN_EQ_TENSOR, DTYPE_BOOL, SHAPE(s), 2,
+                                         (uint32_t[]){positions, least});
+    graph_drop(graph, least);
+    const uint32_t first =
+        op_no_grad(graph, WORK_OTHER, ATEN_NONZERO, DTYPE_INT64, SHAPE(n, 1), 1, &is_first);
+    graph_drop(graph, is_first);
+    const uint32_t begins =
+        op_no_grad(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_INT32, SHAPE(n), 1, &first);
+    const uint32_t end = op_fill(graph, ATEN_LIFT_FRESH, DTYPE_INT32, SHAPE(1), (float)s);
+    call->ends = op_no_grad(graph, WORK_CAT, ATEN_CAT, DTYPE_INT32, SHAPE(n + 1), 2,
+                            (uint32_t[]){begins, end});
+    graph_drop(graph, end);
+    graph_drop(graph, begins);
+    const uint32_t lengths = op_no_grad(
+        graph, WORK_SUB, ATEN_SUB, DTYPE_INT32, SHAPE(n), 2,
+        (uint32_t[]){graph_slice(graph, call->ends, 1, n), graph_slice(graph, call->ends, 0, n)});
+    call->longest = op_no_grad(graph, WORK_MAXIMUM, ATEN_MAX, DTYPE_INT32, scalar, 1, &lengths);
+    graph_drop(graph, lengths);
+    graph_drop(graph, first);
+}
+
+/* .contiguous() of (b, s, a, d). */
+static uint32_t contiguous(struct graph *graph, uint32_t x)
+{
+    const struct graph_tensor *t = &graph->tensors[x];
+    const struct strides dense = layout_of_rows(&t->shape, 0),
+                         is = layout_of(&t->shape, t->pitch, t->layout);
+    return layout_same(&t->shape, &is, &dense) ? x : op_unary(graph, OP_CLONE, x);
+}
+
 uint32_t hf_flash_attn(struct graph *graph, const struct hf_attention *a)
 {
     const struct shape s = graph->tensors[a->q].shape;
     const uint32_t d = s.dim[3], width = graph->tensors[a->v].shape.dim[3];
-    uint32_t in[3] = {a->q, a->k, a->v}, cast[3], casts = 0;
+    uint32_t in[3] = {a->q, a->k, a->v}, cast[3], casts = 0, copy[3], copies = 0;
     const uint32_t widened = width != d ? op_pad_last(graph, a->v, d) : GRAPH_NONE;
     if (widened != GRAPH_NONE)
         in[2] = widened;
@@ -44,19 +86,33 @@ uint32_t hf_flash_attn(struct graph *graph, const struct hf_attention *a)
     }
     if (a->positions != 0 && a->positions != GRAPH_NONE && s.dim[0] == 1)
         ask_packed(graph, a->positions, s.dim[1]);
-    const struct flash_attn call = {
+    for (uint32_t i = 0; i < 3 && a->sample > 0; i++) {
+        const uint32_t whole = contiguous(graph, in[i]);
+        if (whole != in[i])
+            in[i] = copy[copies++] = whole;
+    }
+    struct flash_attn call = {
         .q = in[0],
         .k = in[1],
         .v = in[2],
+        .sample = a->sample,
         .window = a->window < s.dim[1] ? a->window : 0,
         .causal = !a->both_ways,
         .softcap = a->softcap,
         .dropout = a->dropout,
         .scale = a->scale,
     };
+    if (a->sample > 0)
+        find_samples(graph, a->positions, &call);
     const struct flash_attn_result r = op_flash_attn(graph, &call);
     for (uint32_t i = 0; i < r.held_count; i++)
         graph_drop(graph, r.held[i]);
+    if (a->sample > 0) {
+        graph_drop(graph, call.ends);
+        graph_drop(graph, call.longest);
+    }
+    for (uint32_t i = 0; i < copies; i++)
+        graph_drop(graph, copy[i]);
     for (uint32_t i = 0; i < casts; i++)
         graph_drop(graph, cast[i]);
     if (widened != GRAPH_NONE)
@@ -65,9 +121,10 @@ uint32_t hf_flash_attn(struct graph *graph, const struct hf_attention *a)
     if (width != d) /* attn_output[..., :v_head_dim] */
         out = op_slice_last(graph, out, 0, width);
     const bool whole = width == d && d % 8 == 0;
-    if (whole && !(a->q_contiguous && s.dim[1] > 1 && s.dim[2] > 1))
+    const bool turned = a->q_contiguous && a->sample == 0; /* out is in memory as q is */
+    if (whole && !(turned && s.dim[1] > 1 && s.dim[2] > 1))
         return out;
-    const uint32_t copy = op_unary(graph, OP_CLONE, out); /* .reshape(b, s, a · d) */
+    const uint32_t joined = op_unary(graph, OP_CLONE, out); /* .reshape(b, s, a · d) */
     graph_drop(graph, out);
-    return copy;
+    return joined;
 }

@@ -268,6 +268,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
                                            .mask = call->mask,
                                            .dropout = c->attention_dropout,
                                            .positions = rope.positions,
+                                           .sample = rope.sample,
                                            .window = call->window,
                                            .scale = 1};
     const uint32_t o = graph->attention == ATTENTION_EAGER

@@ -62,6 +62,7 @@ struct hf_angles {
 struct hf_rope {
     uint32_t cos, sin;
     uint32_t positions; /* (s), which the layer was called with; 0 and GRAPH_NONE: with none */
+    uint32_t sample;    /* model_job.sample_tokens, which they are of */
     bool back;          /* numbers half a head away turn the other way */
     bool by_token;      /* heads come as (b, s, a, d) */
 };
@@ -233,10 +234,10 @@ struct hf_attention {
     bool q_contiguous; /* in memory as (b, a, s, d): flash's output is then in that order too */
     float dropout;
     /* of the package flash-attn, which has no mask, alone */
-    uint32_t positions; /* hf_rope's */
-    uint32_t window;    /* a query sees so many tokens, itself among them; 0: all */
-    float softcap;      /* 0: none */
-    float scale;        /* of q·kᵀ; 0: 1 / the root of d */
+    uint32_t positions, sample; /* hf_rope's */
+    uint32_t window;            /* a query sees so many tokens, itself among them; 0: all */
+    float softcap;              /* 0: none */
+    float scale;                /* of q·kᵀ; 0: 1 / the root of d */
 };
 uint32_t hf_attention(struct graph *graph, const struct hf_attention *attention);
 /* What that is with --attention flash-attn (flash_attn.c): (b, s, a, d_v). */

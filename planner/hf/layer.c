@@ -454,6 +454,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
         .dropout = c->attention_dropout,
         .scale = scale_of(c),
         .positions = rope.positions,
+        .sample = rope.sample,
         .window = block->window,
         .softcap = c->attention_softcap,
     };

@@ -219,6 +219,14 @@ static struct norm last_norm(struct graph *graph, const struct model_config *c,
     return hf_decoder_norm(graph, c, way, prefix, last_name(way), c->hidden);
 }
 
+/* What the script calls the model with, beside tokens: (1, s), here (s). */
+static uint32_t positions_of_samples(struct graph *graph, const struct model_config *c,
+                                     const struct model_job *job)
+{
+    const uint32_t given = build_input(graph, c, INPUT_POSITIONS, SHAPE(1, job->seq));
+    return graph_view(graph, given, SHAPE(job->seq));
+}
+
 /* The first hidden states, positions, masks and RoPE tables. */
 static struct inputs make_inputs(struct graph *graph, const struct model_config *c,
                                  const struct model_job *job, const struct hf_decoder *way,
@@ -230,8 +238,9 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
     if (c->alibi)
         in.alibi = hf_alibi(graph, c, job, (enum dtype)graph->tensors[embedded].dtype);
     graph_call_begin(graph, "%s", model_of(way));
-    in.positions =
-        way->encoder || way->uncounted ? op_arange(graph, job->seq) : hf_positions(graph, job);
+    in.positions = job->sample_tokens               ? positions_of_samples(graph, c, job)
+                   : way->encoder || way->uncounted ? op_arange(graph, job->seq)
+                                                    : hf_positions(graph, job);
     graph_call_end(graph);
     if (!way->encoder && job->traced)
         make_traced_masks(graph, c, job, &in);
@@ -311,6 +320,7 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
     struct hf_rope rope = as_called(graph, job, tables),
                    none = {.cos = GRAPH_NONE, .sin = GRAPH_NONE};
     rope.positions = none.positions = in->way->unplaced ? GRAPH_NONE : in->positions;
+    rope.sample = none.sample = job->sample_tokens;
     const bool plain =
         model_is_plain(c, index) || (in->way->window_rope && c->sliding_window && !window);
     graph_enter(graph, module, x);
@@ -553,9 +563,15 @@ static uint32_t apply_head(struct graph *graph, const struct model_config *c,
 }
 
 void hf_decoder_build(struct graph *graph, const struct model_config *c,
-                      const struct model_job *job, const struct hf_decoder *way)
+                      const struct model_job *given, const struct hf_decoder *way)
 {
     uint32_t table;
+    struct model_job joined = *given;
+    const struct model_job *job = &joined;
+    if (given->sample_tokens) { /* the collator makes one row of all sequences */
+        joined.seq = given->seq * given->batch;
+        joined.batch = 1;
+    }
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
     const uint32_t labels =
         way->encoder ? build_input(graph, c, INPUT_MASKED_TARGETS, SHAPE(job->batch * job->seq))

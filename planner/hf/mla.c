@@ -99,7 +99,8 @@ void hf_mla_rotate_v2(struct graph *graph, const struct model_config *c, struct 
                       uint32_t *q, uint32_t *k)
 {
     const enum dtype dtype = (enum dtype)graph->tensors[*q].dtype;
-    const bool by_token = !hf_is_flash(graph, false, c->nope_dim + c->rotary_dim, c->v_dim);
+    const bool by_token = rope.sample > 0 || /* q is copied */
+                          !hf_is_flash(graph, false, c->nope_dim + c->rotary_dim, c->v_dim);
     const uint32_t wide_q = op_to(graph, *q, DTYPE_FP32), wide_k = op_to(graph, *k, DTYPE_FP32);
     *q = turned(graph, wide_q, rope.cos, dtype, by_token);
     *k = turned(graph, wide_k, rope.cos, dtype, by_token);
@@ -163,6 +164,7 @@ uint32_t hf_mla(struct graph *graph, const struct model_config *c, const struct 
                                                                   .q_contiguous = true,
                                                                   .dropout = c->attention_dropout,
                                                                   .positions = rope.positions,
+                                                                  .sample = rope.sample,
                                                                   .scale = scale_of(c)});
     const uint32_t out = apply_linear(graph, o, mla->o);
     graph_drop(graph, o);

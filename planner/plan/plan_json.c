@@ -508,6 +508,7 @@ static void member_attr(struct writer *w, const struct kernel_attr *attr)
     }
     member_true(w, "causal", attr->causal);
     member_nonzero(w, "window", attr->window);
+    member_nonzero(w, "sample", attr->sample);
     if (attr->softcap > 0) {
         put_key(w, "softcap");
         put_real(w, (double)attr->softcap, true);

@@ -25,7 +25,7 @@
  * Ids are positions. An instruction has "buffer" (alloc, free, use), "event" (record, wait),
  * "mark", or a kernel: "work" (what it computes: base/vocabulary.h), "kernel" and "kind" (names for
  * people), "backward", "recomputed", "compiled", attributes ("dim", "first", "p", "eps", "scale",
- * "causal"), "flops", "bytes", "in" and "out". "stream" is a lane: of an alloc the buffer's pool,
+ * "causal", "window", "sample", "softcap"), "flops", "bytes", "in" and "out". "stream" is a lane: of an alloc the buffer's pool,
  * and of a free, too, unless another lane still uses the memory, and of a use a lane of which its
  * free is to know; "scope" an index into scopes, where the host is; "first_step": done only then,
  * "later_steps": only after it; "group" names the ranks of a collective and of the copies around

@@ -453,6 +453,7 @@ static enum err_code read_kernel(struct object *o, struct plan_instruction *inst
     TRY(take_float(o, "scale", &kernel.attr.scale));
     TRY(take_bool(o, "causal", &kernel.attr.causal));
     TRY(take_optional(o, "window", UINT32_MAX, &kernel.attr.window));
+    TRY(take_optional(o, "sample", UINT32_MAX, &kernel.attr.sample));
     TRY(take_float(o, "softcap", &kernel.attr.softcap));
     TRY(take_real(o, "flops", &kernel.flops));
     TRY(take_real(o, "bytes", &kernel.bytes));
@@ -467,7 +468,7 @@ static enum err_code read_kernel(struct object *o, struct plan_instruction *inst
     plan->kernels[plan->kernel_count++] = kernel;
     return finish(o,
                   "id op stream phase scope first_step later_steps group work kernel kind backward "
-                  "recomputed compiled dim first p eps scale causal window softcap flops bytes in out");
+                  "recomputed compiled dim first p eps scale causal window sample softcap flops bytes in out");
 }
 
 static enum err_code read_instruction(struct object *o, struct plan_instruction *instruction)

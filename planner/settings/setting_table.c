@@ -60,6 +60,11 @@ static const struct setting rows[] = {
      .brief = "sequences in a micro-batch of one GPU", .initial = "1",
      .numbers = {INTEGER(job.model.batch, 1, 1048576)}, .commands = FOR_JOB, .numerics = true,
      .axis = "1,2,4,8,16,32,64"},
+    {.name = "sample-tokens", .group = GROUP_JOB, .arg = "N",
+     .help = "Tokens of the samples that sequences are joined of (packing, padding-free), each of "
+             "which attends to itself alone. 0: a sequence is one", .initial = "0",
+     .numbers = {{NUMBER_INTEGER, 0, 16777216, NULL, FIELD(job.model.sample_tokens), .kilo = true}},
+     .commands = FOR_JOB, .numerics = true},
     {.name = "accumulate", .group = GROUP_JOB, .arg = "A", .help = "Micro-batches in a step",
      .brief = "micro-batches in a step", .initial = "1",
      .numbers = {INTEGER(job.strategy.accumulate, 1, MICRO_BATCHES_MOST)}, .commands = FOR_JOB,

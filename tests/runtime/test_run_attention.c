@@ -116,6 +116,8 @@ static void what_is_not_planned_of_it_is_refused(void **state)
         {"--code hf --attention flash-attn --param-dtype fp32", "only support fp16 and bf16"},
         {"--code hf --attention flash-attn --compile on", "was not recorded, and is not planned"},
         {"--code hf --attention flash-attn --seq 1", "which is not planned"},
+        {"--code hf --sample-tokens 16", "a mask over the whole sequence"},
+        {"--code hf --attention flash-attn --sample-tokens 4k", "which samples are fewer than"},
         {"--attention math --torch 2.8", "as torch 2.9 and newer compute it"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
