@@ -18,16 +18,32 @@ def fwd(q, k, v, out, slopes, dropout, scale, causal, left, right, softcap, retu
     return out, lse, probabilities, torch.empty(2, dtype=torch.int64, device=q.device)
 
 
+def varlen_fwd(q, k, v, out, ends_q, ends_k, used, leftpad, table, slopes, longest_q, longest_k, dropout, scale, zero, causal,
+               left, right, softcap, return_softmax, generator):
+    out = torch.empty_like(q)
+    lse = torch.empty(q.shape[1], q.shape[0], dtype=torch.float32, device=q.device)
+    probabilities = torch.empty(0, dtype=q.dtype, device=q.device)
+    return out, lse, probabilities, torch.empty(2, dtype=torch.int64, device=q.device)
+
+
+def varlen_bwd(dout, q, k, v, out, lse, dq, dk, dv, ends_q, *rest):
+    rows = q.shape[0] + 128 * (ends_q.numel() - 1)
+    return dq, dk, dv, torch.empty(q.shape[1], rows, dtype=torch.float32, device=q.device)
+
+
 def bwd(dout, q, k, v, out, lse, dq, dk, dv, *rest):
     rows = (q.shape[1] + 127) // 128 * 128
     return dq, dk, dv, torch.empty(q.shape[0], q.shape[2], rows, dtype=torch.float32, device=q.device)
 
 
+samples = 0     # that a row of tokens is joined of; 0: of one
+
+
 def of_one_sequence(is_packed):
-    """Whose answer is in the data: no."""
+    """Whose answer is in the data."""
     def asked(position_ids, batch_size):
         answer = is_packed(position_ids, batch_size)    # which lives as long as it is looked at
-        return False
+        return samples > 1 and answer is not False
     return asked
 
 
@@ -36,10 +52,10 @@ def prepare():
     if "flash_attn_2_cuda" in sys.modules:
         return
     extension = types.ModuleType("flash_attn_2_cuda")
-    extension.fwd, extension.bwd = fwd, bwd
+    extension.fwd, extension.bwd, extension.varlen_fwd, extension.varlen_bwd = fwd, bwd, varlen_fwd, varlen_bwd
     sys.modules["flash_attn_2_cuda"] = extension
     import flash_attn.flash_attn_interface as interface
-    for name in ("_flash_attn_forward", "_flash_attn_backward"):
+    for name in ("_flash_attn_forward", "_flash_attn_backward", "_flash_attn_varlen_forward", "_flash_attn_varlen_backward"):
         getattr(interface, name).register_kernel("cpu")(getattr(interface, name)._init_fn)
     from transformers import modeling_flash_attention_utils as utils
     from transformers.modeling_utils import PreTrainedModel

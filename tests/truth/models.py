@@ -341,7 +341,7 @@ HF = {  # model_type -> (model class, config class, paths of the lists of blocks
     "qwen3_vl_moe_text": ("Qwen3VLMoeForConditionalGeneration", "Qwen3VLMoeConfig", ["model.language_model.layers"]),
 }
 WHOLE = {name: classes[1] for name, classes in HF.items() if name.endswith("_text")}     # class around a text model
-NOT_CONFIG = ("kind", "model_type", "batch", "seq", "experts_implementation")
+NOT_CONFIG = ("kind", "model_type", "batch", "seq", "sample_tokens", "experts_implementation")
 
 
 def hf_classes(model_type):
@@ -573,6 +573,9 @@ def recorded_model(m):
 
 def hf_inputs(m):
     ids = torch.zeros(m["batch"], m["seq"], dtype=torch.int64)
+    if m.get("sample_tokens"):      # padding-free: what a collator joins to one row
+        positions = (torch.arange(m["seq"]) % m["sample_tokens"]).unsqueeze(0)
+        return {"input_ids": ids, "labels": torch.zeros_like(ids), "position_ids": positions}
     return {"input_ids": ids, "labels": torch.zeros(m["batch"], m["seq"], dtype=torch.int64)}
 
 

@@ -222,7 +222,8 @@ class Births(TorchDispatchMode):
             return self.int8.call(self, func, args, kwargs or {})
         if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype == torch.bool:
             return True     # transformers asks whether masks are all ones and sequences not packed
-        if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype == torch.int64 and isinstance(args[0], FakeTensor):
+        if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype in (torch.int32, torch.int64) and \
+                isinstance(args[0], FakeTensor):
             return 1        # ... and whether a sequence has a length
         if func is torch.ops.aten.equal.default and not args[0].shape:
             return True     # Liger asks whether the gradient of the loss is 1
@@ -244,7 +245,8 @@ class Births(TorchDispatchMode):
 
     def call(self, func, args, kwargs):
         if func is torch.ops.aten.nonzero.default and isinstance(args[0], FakeTensor):
-            return args[0].new_empty((args[0].dim(), args[0].numel()), dtype=torch.int64).t()  # all of them
+            found = getattr(sys.modules.get("flash_attention"), "samples", 0) if args[0].dim() == 1 else 0
+            return args[0].new_empty((args[0].dim(), found or args[0].numel()), dtype=torch.int64).t()  # all of them
         return older_torch.results(op_name(func), args, self.of_fakes(func, args, kwargs))
 
 
@@ -344,6 +346,7 @@ def record(config, kind):
     if s.get("attention") == "flash-attn":
         import flash_attention
         flash_attention.prepare()
+        flash_attention.samples = -(-m["seq"] // m["sample_tokens"]) if m.get("sample_tokens") else 0
     gc.collect()
     gc.disable()
     system = kind(m, s)
