@@ -3,6 +3,15 @@
 
 #include "base/names.h"
 
+struct shape shape_column(uint64_t elements)
+{
+    uint64_t row = elements / UINT32_MAX + (elements % UINT32_MAX != 0);
+    while (row > 1 && elements % row != 0)
+        row++;
+    return row > 1 ? SHAPE((uint32_t)(elements / row), (uint32_t)row)
+                   : SHAPE((uint32_t)elements, 1);
+}
+
 uint64_t shape_row(const struct shape *shape, uint32_t pitch)
 {
     const uint32_t *dim = shape->dim;

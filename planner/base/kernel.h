@@ -33,6 +33,9 @@ static inline uint64_t shape_bytes(const struct shape *shape, enum dtype dtype)
     return shape_elements(shape) * dtype_bytes(dtype);
 }
 
+/* (elements, 1); where a dim cannot hold that many, with rows as short as they can be. */
+struct shape shape_column(uint64_t elements);
+
 /* Elements between which a pitch lies: those of one row of the chunk. The last dim, or the last two
  * of (b, s, a, d), which is a row (a·d) of a chunk seen as heads; all where the pitch is 0. */
 uint64_t shape_row(const struct shape *shape, uint32_t pitch);

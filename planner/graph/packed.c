@@ -26,7 +26,7 @@ uint32_t graph_packed(struct graph *graph, struct shape whole, enum dtype storag
     const uint32_t blocks = blocks_of(elements, BLOCK);
     const uint32_t index = graph->param_count, packed = 2 * dtype_bytes(storage);
     const uint32_t weight =
-        graph_param(graph, PARAM_WEIGHT, SHAPE((uint32_t)((elements + 1) / packed), 1), "%s", name);
+        graph_param(graph, PARAM_WEIGHT, shape_column((elements + 1) / packed), "%s", name);
     graph_own_dtype(graph, weight, storage);
     graph->params[index].packed = packed;
     graph->params[index].whole = whole;

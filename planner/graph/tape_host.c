@@ -289,13 +289,15 @@ static void copy_out(struct tape *tape, uint32_t number, struct operand from, en
     tape->host->packed[number].copy = tape_copy(tape, STEP_TO_HOST, from, to);
 }
 
-/* All of a storage, as one row. */
+/* All of a storage, as one row, or as few as have room for it. */
 static struct operand whole_storage(const struct tape *tape, uint32_t tensor)
 {
     const struct graph_tensor *t = &tape->graph->tensors[tensor];
     struct operand all = tape_tensor(tape, tensor);
     const uint64_t bytes = tape->graph->storages[t->storage].bytes;
-    all.shape = SHAPE((uint32_t)(bytes / dtype_bytes((enum dtype)t->dtype)));
+    all.shape = shape_column(bytes / dtype_bytes((enum dtype)t->dtype));
+    if (last_dim(&all.shape) == 1)
+        all.shape.rank = 1;
     all.offset = 0;
     all.pitch = 0;
     all.layout = NULL;

@@ -355,6 +355,36 @@ static void modules_are_skipped_by_name(void **state)
     }
 }
 
+/* Of these models a layer's experts are more bytes than a dim of a shape holds. */
+static void no_expert_in_4_bits_is_lost(void **state)
+{
+    static const char *const models[] = {"llama-4-maverick-17b-128e", "kimi-k2"};
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        struct err err = {0};
+        struct model_config config;
+        struct job job;
+        struct graph *graph = NULL;
+        bool large = false;
+        qlora_job(&job, &config);
+        assert_int_equal(model_find(models[i], &job.config, &err), ERR_OK);
+        job.model.lora = "4,o_proj";
+        job.model.bits4.experts = true;
+        const struct model_job model = job_model(&job);
+        assert_int_equal(model_build(&job.config, &model, &graph, &err), ERR_OK);
+        for (uint32_t p = 0; p < graph->param_count; p++) {
+            const struct graph_param *param = &graph->params[p];
+            const uint64_t elements = shape_elements(&param->whole);
+            if (param->whole.rank == 0)
+                continue;
+            large |= elements / 2 > UINT32_MAX;
+            assert_int_equal(shape_elements(&param->shape) * param->packed, elements);
+        }
+        assert_true(large);
+        graph_free(graph);
+    }
+}
+
 /* Experts are whole while they run: without checkpoints autograd keeps them, with them one block's
  * are there at a time. Of Mixtral-8x7B a block's are 2.6 GiB in bf16. */
 static void experts_in_4_bits_are_whole_while_they_run(void **state)
@@ -490,6 +520,7 @@ int main(void)
         cmocka_unit_test(bits4_are_refused_with_reasons),
         cmocka_unit_test(bits8_are_refused_with_reasons),
         cmocka_unit_test(modules_are_skipped_by_name),
+        cmocka_unit_test(no_expert_in_4_bits_is_lost),
         cmocka_unit_test(experts_in_4_bits_are_whole_while_they_run),
         cmocka_unit_test(what_is_not_cast_back_is_in_fp32),
         cmocka_unit_test(inputs_in_8_bits_outlive_checkpoints),
