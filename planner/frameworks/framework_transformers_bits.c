@@ -81,7 +81,7 @@ static const char *named_of(const struct model_config *config)
 }
 
 /* llm_int8_skip_modules, by commas; NULL: none are named. bnb_config_kwargs are of 4 bits. */
-static const char *skipped_of(const struct import *im, int bits)
+static const char *skipped_of(struct import *im, int bits)
 {
     const struct node *own = import_node(im, "bnb_config_kwargs.llm_int8_skip_modules");
     const char *text = NULL;
@@ -91,7 +91,7 @@ static const char *skipped_of(const struct import *im, int bits)
         return import_of_model(im, named_of);
     for (const struct node *n = own->first; n; n = n->next)
         if (n->text)
-            text = text ? import_text((struct import *)im, "%s,%s", text, n->text) : n->text;
+            text = text ? import_text(im, "%s,%s", text, n->text) : n->text;
     return text;
 }
 
@@ -103,7 +103,7 @@ static const char *scanned_word(const struct model_config *config)
 }
 
 /* What of the model keeps weights in so many bits from it. */
-static const char *of_model(const struct import *im, int bits)
+static const char *of_model(struct import *im, int bits)
 {
     const char *skipped = skipped_of(im, bits);
     if (!skipped || !bits4_skips(skipped, "model.layers.0.mamba.out_proj")) {
@@ -248,8 +248,7 @@ static const char *mixture_word(const struct model_config *config)
 }
 
 /* Experts in the bits of linear layers: a parametrization of bitsandbytes' in 4, of axolotl's own
- * in
- * 8. Of bnb_config_kwargs it asks for nothing. */
+ * in 8. Of bnb_config_kwargs it asks for nothing. */
 enum err_code transformers_read_experts(struct import *im, const struct key_row *row,
                                         const struct node *node, struct err *err)
 {

@@ -1,13 +1,13 @@
 /* host_ops_attention.c - softmax(q kᵀ · scale) v by tiles with an online softmax.
  *
- *                keys ->                 for each tile of queries, kept: m the highest score yet,
- *              +----+----+----+          l the sum of exp(score - m), o the sum of exp(score - m)
- * v. queries  | 1  |    |    |          A tile of keys with a higher score scales l and o down. |
- * +----+----+----+ v     | 2  | 3  |    |          At the end o / l is the result and m + log l is
- * kept for
- *              +----+----+----+          backward, which makes the scores again from it.
- *              | 4  | 5  | 6  |
- *              +----+----+----+          Causal: tiles above the diagonal are left out.
+ *               keys ->             For each tile of queries are kept: m, the highest score yet,
+ *           +----+----+----+        l, the sum of exp(score - m), and o, the sum of
+ *           | 1  |    |    |        exp(score - m) v. A tile of keys with a higher score scales
+ *   queries +----+----+----+        l and o down. At the end o / l is the result, and m + log l
+ *      |    | 2  | 3  |    |        is kept for backward, which makes the scores again from it.
+ *      v    +----+----+----+
+ *           | 4  | 5  | 6  |        Causal: tiles above the diagonal are left out. Within a
+ *           +----+----+----+        window: those that no query of theirs sees, too.
  *
  * Scores are never a whole matrix: scratch is a few tiles of 64 rows (FlashAttention-2, Dao 2023,
  * algorithm 1). Operands may be chunks of a wider tensor. */
