@@ -72,6 +72,7 @@ static void pages_stay_where_there_is_room(void **state)
     assert_true(longer_s > 0.9 * moved_s && longer_s < 1.1 * moved_s);
     prediction_free(&p);
     prediction_free(&less);
+    profile_free(&machine.profile);
 }
 
 static void states_of_8_bits_are_a_quarter(void **state)
@@ -86,6 +87,7 @@ static void states_of_8_bits_are_a_quarter(void **state)
     assert_int_equal(predict(&job, &machine, &p, &err), ERR_OK);
     assert_in_range(p.paged_bytes, 2 * p.parameters - 2ULL * 33 * 2048, 2 * p.parameters - 1);
     prediction_free(&p);
+    profile_free(&machine.profile);
 }
 
 int main(void)
