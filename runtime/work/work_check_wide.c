@@ -349,6 +349,8 @@ static enum err_code need_bias(const struct work *work, const struct work_operan
     const struct shape scores = SHAPE(at.b, at.a, at.s, at.s_k);
     uint64_t stride[SHAPE_DIMS];
     TRY(work_need_count(work, "a bias", bias, operand_count(bias), err));
+    TRY(need(work, !at.causal && !at.window && !(at.softcap > 0),
+             "a bias is beside what is causal, a window or a cap", err));
     return need(work, shape_spread(&bias->shape, &scores, stride),
                 "the bias does not broadcast to the scores", err);
 }

@@ -410,6 +410,16 @@ static void scores_have_a_bias_and_a_scale(void **state)
         for (uint32_t j = 0; j < V; j++)
             close_to(&o, i * V + j, mixed[j] / sum, 16);
     }
+    const struct kernel_attr others[] = {{.causal = true}, {.window = 5}, {.softcap = 2}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        const struct work work = {.kind = WORK_EFFICIENT_ATTENTION,
+                                  .ins = 4,
+                                  .outs = 2,
+                                  .operand = (struct work_operand[]){q, k, v, bias, o, logsumexp},
+                                  .attr = others[i]};
+        struct err err = {0};
+        assert_int_equal(run_on_backend(&work, &err), ERR_INVALID);
+    }
     drop_all(6, (struct work_operand[]){q, k, v, bias, o, logsumexp});
 }
 
