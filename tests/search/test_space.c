@@ -200,7 +200,7 @@ static void what_no_job_has_is_no_lack_of_the_reader(void **state)
 {
     static const struct {
         char *to;
-        const char *lacks, *pairs[8];
+        const char *lacks, *pairs[9]; /* and NULL */
     } cases[] = {
         {"torchtitan", "--replicate 4, ", {TOY, "gpus", "4"}},
         {"accelerate", "--replicate 2, ", {TOY, "gpus", "4", "strategy", "fsdp1"}},

@@ -79,6 +79,7 @@ struct delta_row *delta_rows_read(size_t *count)
         require(profile_find(row->gpu, &profile, NULL) == ERR_OK, row->gpu);
         profile.clock = CLOCK_BURST;
         row->predicted_s = predict(row, &profile);
+        profile_free(&profile);
     }
     fclose(file);
     return rows;
