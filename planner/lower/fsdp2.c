@@ -87,9 +87,12 @@ static void end_open_units(struct lowering *low)
 {
     struct fsdp2 *f = fsdp2_of(low);
     for (uint32_t u = f->wrapping.units; u-- > 1;) {
-        f->units[u].at_root = f->units[u].open;
-        if (f->units[u].open)
-            end_forward(low, &f->units[u]);
+        struct unit *unit = &f->units[u];
+        unit->at_root = unit->open;
+        if (!unit->open)
+            continue;
+        unit->in_backward |= f->units[0].in_backward; /* by the root's hook */
+        end_forward(low, unit);
     }
 }
 
