@@ -25,16 +25,16 @@
  * Ids are positions. An instruction has "buffer" (alloc, free, use), "event" (record, wait),
  * "mark", or a kernel: "work" (what it computes: base/vocabulary.h), "kernel" and "kind" (names for
  * people), "backward", "recomputed", "compiled", attributes ("dim", "first", "p", "eps", "scale",
- * "causal", "window", "sample", "softcap"), "flops", "bytes", "in" and "out". "stream" is a lane: of an alloc the buffer's pool,
- * and of a free, too, unless another lane still uses the memory, and of a use a lane of which its
- * free is to know; "scope" an index into scopes, where the host is; "first_step": done only then,
- * "later_steps": only after it; "group" names the ranks of a collective and of the copies around
- * it. An operand is a buffer, or an object with what differs from that buffer: "dtype", "shape",
- * "offset", "pitch" and "strides" (in elements; strides of none: what that operand is, is not known
- * to be anywhere). "init" and "what" are base/values.h's, with the numbers that the kind has
- * ("bound"; "std", "limit"; base/rope.h's). Members that would be false, zero or none are left out.
- * From "first" on instructions are of that module (modules.h), for people: a plan may come without
- * them. One item a line; the same plan gives the same bytes.
+ * "causal", "window", "sample", "softcap"), "flops", "bytes", "in" and "out". "stream" is a lane:
+ * of an alloc the buffer's pool, and of a free, too, unless another lane still uses the memory, and
+ * of a use a lane of which its free is to know; "scope" an index into scopes, where the host is;
+ * "first_step": done only then, "later_steps": only after it; "group" names the ranks of a
+ * collective and of the copies around it. An operand is a buffer, or an object with what differs
+ * from that buffer: "dtype", "shape", "offset", "pitch" and "strides" (in elements; strides of
+ * none: what that operand is, is not known to be anywhere). "init" and "what" are base/values.h's,
+ * with the numbers that the kind has ("bound"; "std", "limit"; base/rope.h's). Members that would
+ * be false, zero or none are left out. From "first" on instructions are of that module (modules.h),
+ * for people: a plan may come without them. One item a line; the same plan gives the same bytes.
  *
  * Of a step of very many micro-batches the file has few (repeat.h): "repeats" says how often again
  * the one before the last is issued, "micro_batches" where each begins: [{"instruction": 51,

@@ -468,7 +468,8 @@ static enum err_code read_kernel(struct object *o, struct plan_instruction *inst
     plan->kernels[plan->kernel_count++] = kernel;
     return finish(o,
                   "id op stream phase scope first_step later_steps group work kernel kind backward "
-                  "recomputed compiled dim first p eps scale causal window sample softcap flops bytes in out");
+                  "recomputed compiled dim first p eps scale causal window sample softcap flops "
+                  "bytes in out");
 }
 
 static enum err_code read_instruction(struct object *o, struct plan_instruction *instruction)

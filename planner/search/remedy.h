@@ -24,7 +24,7 @@ struct remedy {
     char change[256]; /* as options: "--checkpointing full" */
     uint32_t changes; /* their number */
     uint32_t gpus;
-    char cost[320];        /* in words what else it changes; empty: nothing */
+    char cost[400];        /* in words what else it changes; empty: nothing */
     bool changes_numerics; /* that among it, or the tokens of a step: it trains otherwise */
     bool recasts;          /* that, tokens of a step aside */
     bool offloads;         /* what is of the GPU otherwise lies in the host */
