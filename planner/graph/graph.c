@@ -365,6 +365,13 @@ struct strides graph_strides(const struct graph *graph, uint32_t tensor)
     return layout_of(&t->shape, t->pitch, t->layout);
 }
 
+bool graph_is_contiguous(const struct graph *graph, uint32_t tensor)
+{
+    const struct shape *shape = &graph->tensors[tensor].shape;
+    const struct strides dense = layout_of_rows(shape, 0), is = graph_strides(graph, tensor);
+    return layout_same(shape, &is, &dense);
+}
+
 /* One copy of each. */
 static const struct strides *keep_layout(struct graph *graph, const struct strides *strides)
 {

@@ -403,6 +403,8 @@ uint32_t graph_expand(struct graph *graph, uint32_t tensor, struct shape shape);
 
 /* Elements between neighbours of each dim; and to say so of a tensor. */
 struct strides graph_strides(const struct graph *graph, uint32_t tensor);
+/* Its elements lie one behind the other, the last dim's first. */
+bool graph_is_contiguous(const struct graph *graph, uint32_t tensor);
 void graph_set_strides(struct graph *graph, uint32_t tensor, const struct strides *strides);
 
 /* The same bytes as another dtype of the same total size (view_as_complex and back). */

@@ -36,12 +36,6 @@ static bool contiguous_grad(struct tape *tape, const struct graph_op *op, uint32
     return true;
 }
 
-static bool is_contiguous(const struct graph *graph, uint32_t tensor)
-{
-    const struct graph_tensor *t = &graph->tensors[tensor];
-    return is_dense(&t->shape, t->layout, t->pitch);
-}
-
 /* ---- RMSNorm ---- */
 
 uint32_t op_liger_rms_norm(struct graph *graph, uint32_t x, uint32_t weight,
@@ -49,7 +43,7 @@ uint32_t op_liger_rms_norm(struct graph *graph, uint32_t x, uint32_t weight,
 {
     const struct shape shape = *shape_of(graph, x);
     const uint32_t rows = rows_of(&shape), n = last_dim(&shape);
-    const bool copies = !is_contiguous(graph, x);
+    const bool copies = !graph_is_contiguous(graph, x);
     const enum op_kind kind = norm->apart ? OP_LIGER_RMS_NORM_APART : OP_LIGER_RMS_NORM;
     const uint32_t op = begin(graph, kind, 2, (uint32_t[]){x, weight});
     const uint32_t out = graph_op_birth(graph, op, ATEN_EMPTY, dtype_of(graph, x), shape);
@@ -179,7 +173,7 @@ enum { GLU_A = 1, GLU_B }; /* outputs: copies of what is not contiguous, else op
 uint32_t op_liger_glu(struct graph *graph, enum op_kind kind, uint32_t a, uint32_t b)
 {
     const struct shape shape = *shape_of(graph, a);
-    const bool copies = !is_contiguous(graph, a) || !is_contiguous(graph, b);
+    const bool copies = !graph_is_contiguous(graph, a) || !graph_is_contiguous(graph, b);
     const uint32_t op = begin(graph, kind, 2, (uint32_t[]){a, b});
     const uint32_t out = graph_op_birth(graph, op, ATEN_EMPTY_LIKE, dtype_of(graph, a), shape);
     graph->storages[graph->tensors[out].storage].shape =
@@ -289,7 +283,7 @@ enum { ROPE_Q, ROPE_K, ROPE_COS, ROPE_SIN, ROPE_INS };
 static void turned(struct graph *graph, uint32_t op, uint32_t x)
 {
     const struct shape shape = *shape_of(graph, x);
-    if (!is_contiguous(graph, x)) {
+    if (!graph_is_contiguous(graph, x)) {
         graph_op_birth(graph, op, ATEN_CLONE, dtype_of(graph, x), shape);
         return;
     }

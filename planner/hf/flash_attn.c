@@ -6,7 +6,6 @@
  * say. */
 #include "hf/hf.h"
 
-#include "base/layout.h"
 #include "graph/autocast.h"
 
 /* _is_packed_sequence: of a single row of positions, whether any is not the one before and 1. */
@@ -65,10 +64,7 @@ static void find_samples(struct graph *graph, uint32_t positions, struct flash_a
 /* .contiguous() of (b, s, a, d). */
 static uint32_t contiguous(struct graph *graph, uint32_t x)
 {
-    const struct graph_tensor *t = &graph->tensors[x];
-    const struct strides dense = layout_of_rows(&t->shape, 0),
-                         is = layout_of(&t->shape, t->pitch, t->layout);
-    return layout_same(&t->shape, &is, &dense) ? x : op_unary(graph, OP_CLONE, x);
+    return graph_is_contiguous(graph, x) ? x : op_unary(graph, OP_CLONE, x);
 }
 
 uint32_t hf_flash_attn(struct graph *graph, const struct hf_attention *a)
