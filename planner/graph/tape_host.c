@@ -513,21 +513,8 @@ void tape_host_end_local(struct tape *tape, uint32_t tensor)
     }
 }
 
-/* Of the second stash the first goes, once the copying stream has waited for who used it. */
-static void leave_second(struct tape *tape)
-{
-    struct tape_host *host = tape->host;
-    struct packed *p = &host->packed[host->second[0]];
-    const uint32_t buffer = p->buffer;
-    memmove(host->second, host->second + 1, --host->second_count * sizeof *host->second);
-    tape_step(tape, STEP_ASIDE_AWAITS, buffer);
-    p->second = false;
-    p->buffer = NO_BUFFER;
-    tape_release(tape, buffer);
-}
-
-/* What others have besides (a region that ran again, whoever a view was handed to): they keep it,
- * and the compute stream is what its memory waits for (record_stream). */
+/* Of the second stash one goes. What others have besides (a region that ran again, whoever a view
+ * was handed to) they keep, and the compute stream is what its memory waits for (record_stream). */
 static void leave_to_others(struct tape *tape, uint32_t at)
 {
     struct tape_host *host = tape->host;
@@ -538,6 +525,14 @@ static void leave_to_others(struct tape *tape, uint32_t at)
     p->second = false;
     p->buffer = NO_BUFFER;
     tape_release(tape, buffer);
+}
+
+/* The first goes, once the copying stream has waited for who used it. */
+static void leave_second(struct tape *tape)
+{
+    const struct tape_host *host = tape->host;
+    tape_step(tape, STEP_ASIDE_AWAITS, host->packed[host->second[0]].buffer);
+    leave_to_others(tape, 0);
 }
 
 void tape_host_after_node(struct tape *tape)

@@ -439,6 +439,22 @@ static enum err_code check_bits4_gathered(const struct job *job, struct err *err
         options);
 }
 
+/* Weights in so few bits: adapters beside them are trained, and not with `what` (NULL: nothing). */
+static enum err_code check_few_bits(const struct model_job *m, int bits, const char *what,
+                                    struct err *err)
+{
+    if (!m->lora)
+        return err_set(err, ERR_INVALID,
+                       "--load-in-%dbit: weights in %d bits are not trained; adapters beside them "
+                       "are (--lora)",
+                       bits, bits);
+    return what ? err_set(err, ERR_UNSUPPORTED,
+                          "--load-in-%dbit with %s: what runs then was not recorded, and is not "
+                          "planned",
+                          bits, what)
+                : ERR_OK;
+}
+
 /* Of weights in 8 bits likewise. */
 static enum err_code check_bits8(const struct job *job, struct err *err)
 {
@@ -448,10 +464,6 @@ static enum err_code check_bits8(const struct job *job, struct err *err)
     if (m->bits4.kind != BITS4_NOT)
         return err_set(err, ERR_INVALID,
                        "--load-in-8bit with --load-in-4bit: weights are in one of them");
-    if (!m->lora)
-        return err_set(err, ERR_INVALID,
-                       "--load-in-8bit: weights in 8 bits are not trained; adapters beside them "
-                       "are (--lora)");
     const struct strategy *s = &job->strategy;
     const char *what = m->float8                       ? "--float8"
                        : job_tape(job).compiled        ? "--compile"
@@ -460,11 +472,7 @@ static enum err_code check_bits8(const struct job *job, struct err *err)
                        : m->outputs_kept               ? "--keep-outputs"
                        : bits8_unplanned(&job->config) ? bits8_unplanned(&job->config)
                                                        : NULL;
-    return what ? err_set(err, ERR_UNSUPPORTED,
-                          "--load-in-8bit with %s: what runs then was not recorded, and is not "
-                          "planned",
-                          what)
-                : ERR_OK;
+    return check_few_bits(m, 8, what, err);
 }
 
 /* Of weights in 4 bits what was recorded. */
@@ -478,10 +486,6 @@ static enum err_code check_bits4(const struct job *job, struct err *err)
                    : ERR_OK;
     if (m->bits4.experts && !model_has_experts(&job->config))
         return err_set(err, ERR_INVALID, "--quantize-moe-experts: the model has no experts");
-    if (!m->lora)
-        return err_set(err, ERR_INVALID,
-                       "--load-in-4bit: weights in 4 bits are not trained; adapters beside them "
-                       "are (--lora)");
     const struct strategy *s = &job->strategy;
     const char *what = m->float8                       ? "--float8"
                        : job_tape(job).compiled        ? "--compile"
@@ -492,10 +496,7 @@ static enum err_code check_bits4(const struct job *job, struct err *err)
                        : m->bits4.compute == DTYPE_FP16 && m->autocast
                            ? "--bnb-compute-dtype fp16 and --autocast bf16"
                            : NULL;
-    if (what)
-        return err_set(
-            err, ERR_UNSUPPORTED,
-            "--load-in-4bit with %s: what runs then was not recorded, and is not planned", what);
+    TRY(check_few_bits(m, 4, what, err));
     return check_bits4_gathered(job, err);
 }
 
