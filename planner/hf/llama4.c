@@ -172,10 +172,8 @@ static uint32_t run_experts(struct graph *graph, const struct model_config *c,
     const uint32_t out = op_bmm(graph, product, second);
     graph_drop(graph, product);
     graph_drop(graph, gate_up);
-    if (first != moe->gate_up)
-        graph_drop(graph, first);
-    if (second != moe->down)
-        graph_drop(graph, second);
+    bits4_drop(graph, moe->gate_up, first);
+    bits4_drop(graph, moe->down, second);
     return out;
 }
 

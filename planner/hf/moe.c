@@ -162,16 +162,6 @@ static uint32_t grouped_linear(struct graph *graph, const struct hf_moe_way *way
     return biases == GRAPH_NONE ? out : op_add_in_place(graph, out, biases);
 }
 
-/* What parametrize has of the two is let go of as the module returns. */
-static void drop_made(struct graph *graph, const struct hf_moe *moe, uint32_t first,
-                      uint32_t second)
-{
-    if (first != moe->gate_up)
-        graph_drop(graph, first);
-    if (second != moe->down)
-        graph_drop(graph, second);
-}
-
 /* grouped_mm_experts_forward */
 static uint32_t grouped(struct graph *graph, const struct model_config *c,
                         const struct hf_moe_way *way, const struct hf_moe *moe, uint32_t rows,
@@ -226,7 +216,8 @@ static uint32_t grouped(struct graph *graph, const struct model_config *c,
     graph_drop(graph, inverse);
     if (cast != sum)
         graph_drop(graph, sum);
-    drop_made(graph, moe, first, second);
+    bits4_drop(graph, moe->gate_up, first);
+    bits4_drop(graph, moe->down, second);
     return cast;
 }
 
@@ -265,7 +256,8 @@ static uint32_t batched(struct graph *graph, const struct model_config *c,
     graph_drop(graph, weighted);
     if (cast != sum)
         graph_drop(graph, sum);
-    drop_made(graph, moe, first, second);
+    bits4_drop(graph, moe->gate_up, first);
+    bits4_drop(graph, moe->down, second);
     return cast;
 }
 

@@ -175,3 +175,9 @@ uint32_t bits4_whole(struct graph *graph, uint32_t weight)
     return graph->bits4.experts && bits4_is(graph, weight) ? op_dequantize_4bit(graph, weight)
                                                            : weight;
 }
+
+void bits4_drop(struct graph *graph, uint32_t weight, uint32_t whole)
+{
+    if (whole != weight)
+        graph_drop(graph, whole);
+}

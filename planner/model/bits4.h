@@ -43,6 +43,8 @@ bool bits4_is(const struct graph *graph, uint32_t weight);
 uint32_t bits4_experts(struct graph *graph, struct shape whole, const char *prefix,
                        const char *name);
 uint32_t bits4_whole(struct graph *graph, uint32_t weight);
+/* The module returns: `whole` goes, unless it is the parameter. */
+void bits4_drop(struct graph *graph, uint32_t weight, uint32_t whole);
 /* Linear4bit.forward. */
 uint32_t bits4_apply(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias);
 
