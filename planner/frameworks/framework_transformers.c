@@ -234,20 +234,6 @@ static enum err_code read_model(struct import *im, const struct key_row *row,
     return preset ? import_set(im, "model", import_text(im, "%s", name), row, node, err) : ERR_OK;
 }
 
-/* LLaMA-Factory's stage, axolotl's rl. What continues the pretraining steps as sft does. */
-#define OBJECTIVE "another objective, with other models beside this one: planned as fine-tuning"
-
-static enum err_code read_objective(struct import *im, const struct key_row *row,
-                                    const struct node *node, struct err *err)
-{
-    (void)err;
-    if (node && (strcmp(node->text, "sft") == 0 || strcmp(node->text, "pt") == 0))
-        import_idle(im, node, row->path);
-    else if (node)
-        import_list(im, node, row->path, OBJECTIVE);
-    return ERR_OK;
-}
-
 /* axolotl's model_type: a class of transformers. A language model's is what is planned. */
 static enum err_code read_class(struct import *im, const struct key_row *row,
                                 const struct node *node, struct err *err)
@@ -493,10 +479,14 @@ static const struct key_row rows[] = {
      .words = KEY_WORDS({"true", "on"}, {"false", "off"}), .systems = DDP},
     {.path = "neftune_noise_alpha", .kind = KEY_REAL, .why = "noise on embeddings"},
     {.path = "deepspeed", .kind = KEY_ANY, .read = import_elsewhere},
-    {.path = "stage", .kind = KEY_WORD, .read = read_objective,
+    {.path = "stage", .kind = KEY_WORD, .read = transformers_read_objective,
      .words = KEY_WORDS(O("pt"), O("sft"), O("rm"), O("ppo"), O("dpo"), O("kto"))},
-    {.path = "rl", .kind = KEY_TEXT, .read = read_objective},
-    {.path = "reward_model", .kind = KEY_BOOL, .neutral = "false", .why = OBJECTIVE},
+    {.path = "rl", .kind = KEY_TEXT, .read = transformers_read_objective},
+    {.path = "reward_model", .kind = KEY_ANY, .read = transformers_read_objective},
+    {.path = "beta", .kind = KEY_REAL, .read = transformers_read_objective},
+    IDLE("loss_type"), IDLE("pref_loss"), IDLE("pref_beta"), IDLE("rl_beta"), IDLE("max_prompt_length"),
+    IDLE("max_completion_length"), IDLE("precompute_ref_log_probs"), IDLE("desirable_weight"),
+    IDLE("undesirable_weight"), IDLE("reference_free"),
     {.path = "attn_implementation", .kind = KEY_TEXT, .setting = "attention",
      .read = read_attention},
     OFF("gemma4_hybrid_attn_impl", HYBRID),

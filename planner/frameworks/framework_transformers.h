@@ -31,6 +31,9 @@ key_reader transformers_read_reentrant;
 /* `activation_offloading`: whether what nodes save waits on the host. */
 key_reader transformers_read_offloading;
 
+/* Whether there are adapters by the file, or by an option. */
+bool transformers_has_adapters(const struct import *import);
+
 /* Whether TRL's ModelConfig says that there are adapters (use_peft). */
 bool transformers_is_trl(const struct import *import);
 
@@ -56,6 +59,11 @@ key_reader transformers_read_adapter_dropout;
 
 /* `peft_autocast_adapter_dtype`: whether adapters are in fp32 beside a model of 16 bits. */
 key_reader transformers_read_adapter_dtype;
+
+/* ---- framework_transformers_objective.c ---- */
+
+/* `stage`, `rl`, `reward_model`, `beta`: what is learned from, behind the batch's key. */
+key_reader transformers_read_objective;
 
 /* ---- framework_transformers_plugins.c ---- */
 

@@ -58,9 +58,10 @@ static bool offloads(const struct import *im)
             (is_axolotl(im) && is_text(node, "legacy")));
 }
 
-static bool has_adapters(const struct import *im)
+bool transformers_has_adapters(const struct import *im)
 {
-    return is_text(import_node(im, "finetuning_type"), "lora");
+    const char *given = import_given(im, "lora");
+    return given ? strcmp(given, "none") != 0 : is_text(import_node(im, "finetuning_type"), "lora");
 }
 
 enum err_code transformers_read_offloading(struct import *im, const struct key_row *row,
@@ -74,7 +75,7 @@ enum err_code transformers_read_offloading(struct import *im, const struct key_r
         return ERR_OK;
     }
     /* get_lora_act_offloading_ctx_manager does not say which memory is the model's */
-    if (is_axolotl(im) && has_adapters(im))
+    if (is_axolotl(im) && transformers_has_adapters(im))
         return import_set(im, row->setting, legacy ? "legacy-weights" : "weights", row, said, err);
     return import_set(im, row->setting, legacy ? "legacy" : "on", row, said, err);
 }
@@ -86,7 +87,7 @@ bool transformers_is_checkpointed(const struct import *im)
     const bool by_fsdp =
         transformers_is_on(import_node(im, "fsdp_config.activation_checkpointing"));
     if (is_axolotl(im) && offloads(im)) /* in the place of it, or around its own wrappers */
-        return by_fsdp || !has_adapters(im);
+        return by_fsdp || !transformers_has_adapters(im);
     return transformers_is_on(import_node(im, "gradient_checkpointing")) || by_fsdp ||
            (disabled && !transformers_is_on(disabled));
 }

@@ -27,15 +27,6 @@ static int bits_of(const struct key_row *row, const struct node *node)
                                                              : 0;
 }
 
-/* Whether the file's adapters, or an option's, are beside them. */
-static bool has_adapters(const struct import *im)
-{
-    const struct node *type = import_node(im, "finetuning_type");
-    const char *given = import_given(im, "lora");
-    return given ? strcmp(given, "none") != 0
-                 : type && type->text && strcmp(type->text, "lora") == 0;
-}
-
 /* What the first key that is there says; NULL: none is. */
 static const char *said(const struct import *im, const char *const *paths)
 {
@@ -122,7 +113,7 @@ static const char *not_of(struct import *im, const struct key_row *row, const st
     const int bits = bits_of(row, node);
     if (!bits)
         return "";
-    if (!has_adapters(im))
+    if (!transformers_has_adapters(im))
         return "a model without adapters";
     if (bits == 4 && adapter && adapter->text && strcmp(adapter->text, "lora") == 0)
         return "adapter: lora, which has them of transformers' defaults";

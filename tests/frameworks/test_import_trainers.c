@@ -563,6 +563,54 @@ static void mixed_precision_is_around_the_forward(void **state)
     }
 }
 
+/* A batch of pairs is one of twice as many sequences, whichever key says so, and once;
+ * an option says sequences. */
+static void pairs_are_two_sequences_at_once(void **state)
+{
+    static const struct {
+        const char *text, *key, *settings, *why; /* NULL: nothing is said of a reference */
+    } cases[] = {
+        {"stage: dpo\nfinetuning_type: full", "stage", "micro-batch 6", "second model's weights"},
+        {"stage: dpo", "stage", "micro-batch 6", "less its adapters"},
+        {"stage: dpo\npref_loss: orpo", "stage", "micro-batch 6", NULL},
+        {"stage: rm", "stage", "micro-batch 6", NULL},
+        {"rl: dpo\nbeta: 0.1", "rl", "micro-batch 6", "second model's weights"},
+        {"rl: ipo", "rl", "micro-batch 6", "second model's weights"},
+        {"rl: orpo", "rl", "micro-batch 6", NULL},
+        {"rl: simpo", "rl", "micro-batch 6", NULL},
+        {"reward_model: true", "reward_model", "micro-batch 6", NULL},
+        {"beta: 0.1", "beta", "micro-batch 6", "second model's weights"},
+        {"beta: 0.1\nprecompute_ref_log_probs: true", "beta", "micro-batch 6", NULL},
+        {"beta: 0.1\nloss_type: simpo", "beta", "micro-batch 6", NULL},
+        {"beta: 0.1\nuse_peft: true", "beta", "micro-batch 6", "less its adapters"},
+        {"beta: 0.1\nnum_generations: 8", "beta", "micro-batch 3", "another objective"},
+        {"beta: 0.1\ndesirable_weight: 1.0", "beta", "micro-batch 3", "another objective"},
+    };
+    static const struct setting_given option = {"micro-batch", "5"};
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        struct err err = {0};
+        char text[256];
+        snprintf(text, sizeof text,
+                 "model_name_or_path: Qwen/Qwen3-8B\nper_device_train_batch_size: 3\n%s\n",
+                 cases[i].text);
+        take_text(&f, SYNTAX_YAML, text);
+        expect(&f, cases[i].settings);
+        expect_note(&f, NOTE_UNPLANNED, cases[i].key, 3, cases[i].why ? cases[i].why : "both");
+        const bool pairs = strcmp(cases[i].settings, "micro-batch 6") == 0;
+        if (pairs)
+            expect_note(&f, NOTE_UNPLANNED, cases[i].key, 3, "6 at once");
+        if (pairs && !cases[i].why)
+            assert_null(strstr(find_note(&f, NOTE_UNPLANNED, cases[i].key)->text, "reference"));
+        import_free(&f.import);
+        assert_int_equal(take_with(&f, "x", SYNTAX_YAML, text, &option, 1, &err), ERR_OK);
+        if (pairs) /* the option is the settings' own already */
+            expect_note(&f, NOTE_UNPLANNED, cases[i].key, 3, ", 5 at once");
+        import_free(&f.import);
+    }
+}
+
 /* Keys that change a step, each with why it is not planned, or what it is without effect. */
 static void other_trainers_steps_are_listed(void **state)
 {
@@ -571,9 +619,10 @@ static void other_trainers_steps_are_listed(void **state)
     } cases[] = {
         {"stage: sft", "stage", NULL},
         {"stage: pt", "stage", NULL},
-        {"stage: dpo", "stage", "objective"},
-        {"rl: kto", "rl", "objective"},
-        {"reward_model: true", "reward_model", "objective"},
+        {"stage: ppo", "stage", "another objective"},
+        {"rl: kto", "rl", "another objective"},
+        {"rl: grpo", "rl", "another objective"},
+        {"reward_model: false", "reward_model", NULL},
         {"flash_attention: false", "flash_attention", NULL},
         {"flash_attn: sdpa", "flash_attn", NULL},
         {"flash_attn: fa3", "flash_attn", "--attention"},
@@ -711,6 +760,7 @@ int main(void)
         cmocka_unit_test(other_trainers_have_their_names),
         cmocka_unit_test(optimizers_are_planned_as_they_are),
         cmocka_unit_test(gradients_add_up_in_the_naming_files_dtype),
+        cmocka_unit_test(pairs_are_two_sequences_at_once),
         cmocka_unit_test(other_trainers_steps_are_listed),
         cmocka_unit_test(adapters_are_the_trainers_own),
         cmocka_unit_test(a_value_is_quoted_as_the_file_has_it),

@@ -1,0 +1,119 @@
+/* framework_transformers_objective.c - what a trainer learns from: axolotl's `rl` and
+ * `reward_model`, LLaMA-Factory's `stage`, and the keys of TRL's trainers.
+ *
+ * Of a pair, what was chosen and what was rejected, both go through the model as one batch (TRL's
+ * collators of DPO, ORPO, CPO and rewards; LLaMA-Factory's PairwiseDataCollatorWithPadding), so a
+ * batch of N pairs is planned as 2 N sequences. What else such a step has is said beside. */
+#include "frameworks/framework_transformers.h"
+
+#include "base/number.h"
+
+#include <string.h>
+
+#define OBJECTIVE "another objective, with other models beside this one: planned as fine-tuning"
+
+enum reference {
+    REFERENCE_NONE,
+    REFERENCE_FROZEN, /* what the model was before: another one, or itself without its adapters */
+};
+
+struct objective {
+    const char *name;
+    uint32_t sequences; /* of each example, in one forward; 0: not known, or others are generated */
+    enum reference reference;
+};
+
+/* Continuing the pretraining steps as fine-tuning does. */
+static const struct objective objectives[] = {
+    {"sft", 1, REFERENCE_NONE},   {"pt", 1, REFERENCE_NONE},   {"dpo", 2, REFERENCE_FROZEN},
+    {"ipo", 2, REFERENCE_FROZEN}, {"orpo", 2, REFERENCE_NONE}, {"simpo", 2, REFERENCE_NONE},
+    {"rm", 2, REFERENCE_NONE},
+};
+static const struct objective other = {"other", 0, REFERENCE_FROZEN};
+
+static const struct objective *named(const char *name)
+{
+    for (size_t i = 0; i < sizeof objectives / sizeof *objectives; i++)
+        if (strcmp(objectives[i].name, name) == 0)
+            return &objectives[i];
+    return &other;
+}
+
+/* TRL's trainers have a file each and no key that says whose it is: `beta` is what those of pairs
+ * and of rewards have and SFTTrainer has not; KTO's weights and what is generated tell them apart.
+ */
+static const struct objective *of_beta(const struct import *im)
+{
+    static const char *const not_pairs[] = {"num_generations", "desirable_weight",
+                                            "undesirable_weight", "lmbda"};
+    const struct node *loss = import_node(im, "loss_type");
+    for (size_t i = 0; i < sizeof not_pairs / sizeof *not_pairs; i++)
+        if (import_node(im, not_pairs[i]))
+            return &other;
+    return loss && loss->text && strcmp(loss->text, "simpo") == 0 ? named("simpo") : named("dpo");
+}
+
+/* The key that says it, the first of several. */
+static const struct node *said_by(const struct import *im, const char **path)
+{
+    static const char *const keys[] = {"stage", "rl", "reward_model", "beta"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const struct node *node = import_node(im, keys[i]);
+        *path = keys[i];
+        if (node && !(node->text && (!*node->text || strcmp(node->text, "false") == 0)))
+            return node;
+    }
+    return NULL;
+}
+
+static const struct objective *objective_of(const struct import *im, const struct node *node,
+                                            const char *path)
+{
+    const struct node *loss = import_node(im, "pref_loss"); /* LLaMA-Factory's */
+    if (strcmp(path, "beta") == 0)
+        return of_beta(im);
+    if (strcmp(path, "reward_model") == 0)
+        return transformers_is_on(node) ? named("rm") : &other;
+    if (strcmp(path, "stage") == 0 && loss && loss->text && strcmp(node->text, "dpo") == 0)
+        return named(loss->text)->reference == REFERENCE_NONE ? named(loss->text) : named("dpo");
+    return named(node->text ? node->text : "");
+}
+
+/* Why the numbers are not all of such a step. */
+static const char *rest_of(struct import *im, const struct objective *of, const char *batch)
+{
+    const bool adapters = transformers_has_adapters(im);
+    const bool kept = transformers_is_on(import_node(im, "precompute_ref_log_probs"));
+    return import_text(
+        im, "pairs of sequences, %s at once: planned as fine-tuning of both%s", batch,
+        of->reference == REFERENCE_NONE || kept ? ""
+        : adapters ? ", without the reference's forward, the model's own less its "
+                     "adapters"
+                   : ", without the reference, a second model's weights and forward");
+}
+
+enum err_code transformers_read_objective(struct import *im, const struct key_row *row,
+                                          const struct node *node, struct err *err)
+{
+    const char *path;
+    char buffer[NUMBER_TEXT];
+    uint64_t batch = 0;
+    const struct node *said = said_by(im, &path);
+    if (!node)
+        return ERR_OK;
+    const struct objective *of = objective_of(im, node, path);
+    if (said != node || of->sequences == 1) { /* one key says it */
+        import_idle(im, node, row->path);
+        return ERR_OK;
+    }
+    if (of->sequences == 0) {
+        import_list(im, node, row->path, OBJECTIVE);
+        return ERR_OK;
+    }
+    const bool given = import_is_given(im, "micro-batch");
+    const char *value = import_value(im, "micro-batch", buffer);
+    if (!given && value && number_integer(value, &batch))
+        value = import_text(im, "%llu", (unsigned long long)batch * of->sequences);
+    import_list(im, node, row->path, rest_of(im, of, value ? value : "two"));
+    return given || !batch ? ERR_OK : import_set(im, "micro-batch", value, row, node, err);
+}
