@@ -69,21 +69,77 @@ static enum attention_kernel kernel_of(const struct kernel *kernel, const struct
  * their own. */
 #define BESIDE_FLASH 0.55
 
-/* The row of the smallest head that is large enough, else of the largest; NULL: none. */
-static const struct profile_attention *row_of(const struct profile *profile,
-                                              enum attention_kernel kernel, uint32_t head,
-                                              bool deterministic)
+/* The size of a head that the kernel is there for: smaller ones are padded with zeros (its
+ * HEADDIM_SWITCH; FlashAttention-3's round_up_headdim). cuDNN's are not known. */
+static uint32_t padded_head(enum attention_kernel kernel, uint32_t head)
 {
-    const struct profile_attention *best = NULL;
+    static const uint32_t sizes[] = {32, 64, 96, 128, 192, 256};
+    const bool flash = kernel == ATTENTION_FLASH || kernel == ATTENTION_FLASH_ATTN;
+    if (!flash && kernel != ATTENTION_FLASH_3)
+        return head;
+    for (uint32_t i = flash ? 0 : 1; i < sizeof sizes / sizeof *sizes; i++)
+        if (head <= sizes[i])
+            return sizes[i];
+    return head;
+}
+
+/* Rows of a kernel: of the largest head up to `head`, the smallest from there on, and the one
+ * behind that; NULL: there is none. */
+struct rows_around {
+    const struct profile_attention *below, *from, *behind;
+};
+
+static struct rows_around rows_around(const struct profile *profile, enum attention_kernel kernel,
+                                      uint32_t head, bool deterministic)
+{
+    struct rows_around a = {NULL, NULL, NULL};
     for (uint32_t i = 0; i < profile->attention_count; i++) {
         const struct profile_attention *row = &profile->attentions[i];
         if (row->kernel != kernel || row->deterministic != deterministic)
             continue;
-        const bool fits = row->head >= head;
-        if (!best || (best->head < head ? row->head > best->head : fits && row->head < best->head))
-            best = row;
+        if (row->head < head && (!a.below || row->head > a.below->head))
+            a.below = row;
+        if (row->head >= head && (!a.from || row->head < a.from->head)) {
+            a.behind = a.from;
+            a.from = row;
+        } else if (row->head > head && (!a.behind || row->head < a.behind->head)) {
+            a.behind = row;
+        }
     }
-    return best || !deterministic ? best : row_of(profile, kernel, head, false);
+    return (a.below || a.from) || !deterministic ? a : rows_around(profile, kernel, head, false);
+}
+
+/* The share of the peak at a size of head: the time of a query and key is in a line over it, that
+ * of its products and that of a softmax, which has no size. Between two rows on their line, below
+ * the least on that of the first two, but never slower a product than there; SDPA's
+ * FlashAttention-2 takes 1.41 times as long with heads of 96 as of 64
+ * (github.com/DeepLink-org/DLBlas, pull 71), the line of H100's 64 and 128 says 1.31. */
+static double share_on_line(const struct profile_attention *one, double at_one,
+                            const struct profile_attention *two, double at_two, double head)
+{
+    const double t1 = one->head / at_one, t2 = two->head / at_two;
+    const double line = t1 + (t2 - t1) * (head - one->head) / ((double)two->head - one->head);
+    return head < one->head ? fmin(at_one, head / line) : head / line;
+}
+
+/* A kernel's numbers for a head; false: the profile has none of it. */
+static bool row_of(const struct profile *profile, enum attention_kernel kernel, uint32_t head,
+                   bool deterministic, struct profile_attention *out)
+{
+    const uint32_t padded = padded_head(kernel, head);
+    const struct rows_around a = rows_around(profile, kernel, padded, deterministic);
+    if (!a.below && !a.from)
+        return false;
+    *out = a.from ? *a.from : *a.below;
+    const struct profile_attention *one = a.below ? a.below : a.from;
+    const struct profile_attention *two = a.below ? a.from : a.behind;
+    if (out->head != padded && two) {
+        out->forward = share_on_line(one, one->forward, two, two->forward, padded);
+        out->backward = share_on_line(one, one->backward, two, two->backward, padded);
+    }
+    out->forward *= (double)head / padded;
+    out->backward *= (double)head / padded;
+    return true;
 }
 
 /* A profile without a table (a user's, a CPU's) has three numbers for all. */
@@ -102,17 +158,19 @@ static struct profile_attention plain_row(const struct profile *profile)
 static struct profile_attention rate_of(const struct profile *profile, enum attention_kernel kernel,
                                         uint32_t head, bool deterministic)
 {
-    const struct profile_attention *row = row_of(profile, kernel, head, deterministic);
-    if (row)
-        return *row;
-    row = row_of(profile, ATTENTION_FLASH, head, false);
-    struct profile_attention beside = row ? *row : plain_row(profile);
-    double factor = row ? 1 : fmin(1, head / 64.0); /* smaller ones leave tensor cores idle */
-    if (kernel == ATTENTION_EFFICIENT || kernel == ATTENTION_TRITON)
-        factor *= BESIDE_FLASH;
-    beside.forward *= factor;
-    beside.backward *= factor;
-    return beside;
+    struct profile_attention row;
+    if (row_of(profile, kernel, head, deterministic, &row))
+        return row;
+    if (!row_of(profile, ATTENTION_FLASH, head, false, &row)) {
+        row = plain_row(profile);
+        row.forward *= fmin(1, head / 64.0); /* smaller ones leave tensor cores idle */
+        row.backward *= fmin(1, head / 64.0);
+    }
+    if (kernel == ATTENTION_EFFICIENT || kernel == ATTENTION_TRITON) {
+        row.forward *= BESIDE_FLASH;
+        row.backward *= BESIDE_FLASH;
+    }
+    return row;
 }
 
 /* ---- its time ---- */

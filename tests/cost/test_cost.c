@@ -261,6 +261,75 @@ static void more_attention_takes_no_less_time(void **state)
 }
 
 /* PyTorch 2.11 and newer: cuDNN where it is fastest, what there is elsewhere. */
+static double seconds_of_heads(const struct profile *p, uint32_t head, bool backward)
+{
+    const struct attention a = {.dtype = DTYPE_BF16,
+                                .heads = 32,
+                                .head = head,
+                                .head_v = head,
+                                .backward = backward,
+                                .batch = 1,
+                                .queries = 25600,
+                                .keys = 25600};
+    return attention_time(&a, p);
+}
+
+/* A larger head, too; and FlashAttention's kernels pad one to a size that they are there for. */
+static void larger_heads_take_no_less_time(void **state)
+{
+    (void)state;
+    static const char *const gpus[] = {"a100-sxm-80gb", "h100-sxm", "b200", "mi300x", "v100-16gb"};
+    for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++)
+        for (int kernel = 0; kernel < ATTENTION_KERNELS; kernel++)
+            for (int backward = 0; backward < 2; backward++) {
+                struct profile p = find(gpus[i]);
+                p.attention = (enum attention_kernel)kernel;
+                double before = 0;
+                for (uint32_t head = 8; head <= 320; head += 8) {
+                    const double now = seconds_of_heads(&p, head, backward);
+                    if (attention_is_composed(p.attention) && head % 64 != 0)
+                        continue; /* products of sizes that are a tile's take less */
+                    if (!isfinite(now) || now < before * 0.99)
+                        fail_msg("%s, %s: heads of %u take %g s, of 8 less %g s", gpus[i],
+                                 attention_name(p.attention), head, now, before);
+                    before = now;
+                }
+                profile_free(&p);
+            }
+    struct profile p = find("h100-sxm");
+    p.attention = ATTENTION_FLASH;
+    p.clock = CLOCK_BURST; /* zeros draw nothing */
+    for (int backward = 0; backward < 2; backward++) {
+        const double of_96 = seconds_of_heads(&p, 96, backward);
+        assert_true(fabs(seconds_of_heads(&p, 72, backward) - of_96) < 1e-9 * of_96);
+        assert_true(seconds_of_heads(&p, 104, backward) > 1.05 * of_96);
+    }
+    profile_free(&p);
+}
+
+/* Two that others measured: SDPA's FlashAttention-2, 25,600 tokens and 32 heads, 16.80 ms of 64 and
+ * 23.63 ms of 96 (github.com/DeepLink-org/DLBlas, pull 71; a Hopper by its rate), and xformers'
+ * kernel on A100, forward, 1,024 tokens: 1,472, 1,679 and 3,090 us of 32, 64 and 128
+ * (github.com/facebookresearch/xformers, pull 587). */
+static void heads_between_those_of_the_table_are_as_measured(void **state)
+{
+    (void)state;
+    struct profile p = find("h100-sxm");
+    p.attention = ATTENTION_FLASH;
+    p.clock = CLOCK_BURST;
+    const double of_96 = seconds_of_heads(&p, 96, false) / seconds_of_heads(&p, 64, false);
+    assert_true(fabs(of_96 / (23.63 / 16.80) - 1) < 0.08);
+    profile_free(&p);
+    p = find("a100-sxm-80gb");
+    p.attention = ATTENTION_EFFICIENT;
+    p.clock = CLOCK_BURST;
+    const double of_64 = seconds_of_heads(&p, 64, false);
+    const double of_32 = seconds_of_heads(&p, 32, false) / of_64;
+    assert_true(of_32 > 0.6 && of_32 < 1472.0 / 1679); /* not half, if less than it took */
+    assert_true(fabs(seconds_of_heads(&p, 128, false) / of_64 / (3090.0 / 1679) - 1) < 0.08);
+    profile_free(&p);
+}
+
 static void attention_is_what_pytorch_takes(void **state)
 {
     (void)state;
@@ -428,6 +497,8 @@ int main(void)
         cmocka_unit_test(one_tile_too_many_costs_a_wave),
         cmocka_unit_test(a_larger_gemm_takes_no_less_time),
         cmocka_unit_test(more_attention_takes_no_less_time),
+        cmocka_unit_test(larger_heads_take_no_less_time),
+        cmocka_unit_test(heads_between_those_of_the_table_are_as_measured),
         cmocka_unit_test(attention_is_what_pytorch_takes),
         cmocka_unit_test(no_kernel_is_faster_than_the_device),
         cmocka_unit_test(model_flops_are_those_that_mfu_is_made_of),
