@@ -151,6 +151,12 @@ static void write_torch(const struct system_point *at, int which, struct cell *o
         snprintf(out->text, sizeof out->text, "2.%u", (unsigned)TORCH_WHOLE);
 }
 
+static void write_gpus(const struct system_point *at, int which, struct cell *out)
+{
+    (void)which;
+    snprintf(out->text, sizeof out->text, "%u", at->settings.job.strategy.world);
+}
+
 static bool differs(const struct systems *systems, cell_writer *write)
 {
     struct cell first = {""}, other = {""};
@@ -316,6 +322,8 @@ static void put_block(const struct table *t)
     put_names(t);
     if (differs(t->systems, write_torch))
         put_row(t, "as of torch", write_torch, 0);
+    if (differs(t->systems, write_gpus)) /* one of them trains alone */
+        put_row(t, "GPUs", write_gpus, 0);
     put_row(t, "updated in", write_dtypes, 0);
     put_row(t, "computed in", write_dtypes, 1);
     put_row(t, "reduced in", write_dtypes, 2);

@@ -171,6 +171,10 @@ static void begin_system(struct settings *settings)
             setting_suits(&rows[i], settings->job.strategy.system) &&
             !settings_is_given(settings, &rows[i]))
             setting_reset(&rows[i], settings);
+    const struct setting *gpus = settings_find(settings, "gpus", NULL); /* alone, it has one */
+    if (gpus && system_is_alone(settings->job.strategy.system) &&
+        !settings_is_given(settings, gpus))
+        settings->job.strategy.world = 1;
 }
 
 enum err_code settings_set(struct settings *settings, const char *name, const char *text,

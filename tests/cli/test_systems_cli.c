@@ -227,6 +227,20 @@ static void what_is_compared_is_said(void **state)
     assert_null(strstr(program_output(), "late frees"));
 }
 
+/* One GPU that trains alone is one, unless more are asked for; beside others how many is said. */
+static void one_gpu_alone_is_one(void **state)
+{
+    (void)state;
+    shardplan_says(0, "single on 1 x ", "fit llama-3.2-1b --strategy single");
+    shardplan_says(0, "GPUs                               8          1",
+                   "fit llama-3.2-1b --strategy fsdp2,single");
+    shardplan_says(0, "single on 1 x ", "fit llama-3.2-1b --gpus 1 --strategy single");
+    shardplan_says(2, "one GPU trains alone, and --gpus is 2",
+                   "fit llama-3.2-1b --gpus 2 --strategy single");
+    assert_int_equal(shardplan("fit llama-3.2-1b --strategy fsdp2,ddp"), 0);
+    assert_null(strstr(program_output(), "  GPUs "));
+}
+
 static int times_in(const char *text, const char *line)
 {
     int times = 0;
@@ -271,6 +285,7 @@ int main(void)
         cmocka_unit_test(one_system_is_no_table),
         cmocka_unit_test(files_are_written_where_asked),
         cmocka_unit_test(what_is_compared_is_said),
+        cmocka_unit_test(one_gpu_alone_is_one),
         cmocka_unit_test(what_is_too_wide_is_in_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
