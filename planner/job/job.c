@@ -435,8 +435,8 @@ static enum err_code check_bits4_gathered(const struct job *job, struct err *err
     return err_set(
         err, ERR_UNSUPPORTED,
         "--load-in-4bit under fsdp2: planned where weights in 4 bits are packed, gathered "
-        "and computed with in the one dtype of --param-dtype; add%s",
-        options);
+        "and computed with in the one dtype of --param-dtype; %sadd%s",
+        s->world == 1 ? "--strategy single, which has no wrapper, or " : "", options);
 }
 
 /* Weights in so few bits: adapters beside them are trained, and not with `what` (NULL: nothing). */

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#define SYSTEMS "fsdp2, fsdp1, ddp, zero1, zero2, zero3 or single"
 #define NOT_PLANNED(kind) kind " is not planned: --gpus are those that share the data"
 
 static const struct {
@@ -31,7 +32,8 @@ static const struct {
     {{"n-nodes", "nnodes", "nodes", "num-nodes", "num-machines"},
      "gpus",
      "all of them; --gpus-per-node says how many a node has"},
-    {{"amp", "dtype", "mixed-precision", "mixed-precision-param", "precision", "torch-dtype"},
+    {{"amp", "bf16", "dtype", "fp16", "mixed-precision", "mixed-precision-param", "precision",
+      "torch-dtype"},
      "param-dtype",
      "what is computed in; --reduce-dtype and --store-dtype are settings of their own"},
     {{"activation-checkpoint", "activation-checkpointing", "gradient-checkpointing", "recompute"},
@@ -42,9 +44,10 @@ static const struct {
      "none or cpu; of DeepSpeed's also optimizer"},
     {{"optim", "optimizer-name"}, "optimizer", "adamw, sgd, adamw-8bit, ..."},
     {{"clip-grad", "gradient-clipping", "max-grad-norm", "max-norm"}, "clip", "MAXNORM or off"},
-    {{"fsdp", "sharding-strategy", "stage", "zero-stage"},
+    {{"fsdp", "sharding-strategy", "stage", "zero-stage"}, "strategy", SYSTEMS},
+    {{"ddp", "fsdp1", "fsdp2", "zero1", "zero2", "zero3", "zero-1", "zero-2", "zero-3"},
      "strategy",
-     "fsdp2, fsdp1, ddp, zero1, zero2, zero3 or single"},
+     SYSTEMS},
     {{"data-parallel-replicate-degree", "dp-replicate", "hsdp"}, "replicate", "copies of a model"},
     {{"fsdp-reshard-after-forward", "reshard-after-forward"}, "reshard", "always, never or INT"},
     {{"auto-wrap-policy", "transformer-layer-cls-to-wrap", "wrap"}, "units", "what is a unit"},
