@@ -69,6 +69,9 @@ static enum attention_kernel kernel_of(const struct kernel *kernel, const struct
  * their own. */
 #define BESIDE_FLASH 0.55
 
+/* The spread of a rate that is not of this size of head. */
+#define NOT_MEASURED 0.2
+
 /* The size of a head that the kernel is there for: smaller ones are padded with zeros (its
  * HEADDIM_SWITCH; FlashAttention-3's round_up_headdim). cuDNN's are not known. */
 static uint32_t padded_head(enum attention_kernel kernel, uint32_t head)
@@ -136,6 +139,7 @@ static bool row_of(const struct profile *profile, enum attention_kernel kernel, 
     if (out->head != padded && two) {
         out->forward = share_on_line(one, one->forward, two, two->forward, padded);
         out->backward = share_on_line(one, one->backward, two, two->backward, padded);
+        out->spread = fmax(out->spread, NOT_MEASURED);
     }
     out->forward *= (double)head / padded;
     out->backward *= (double)head / padded;
