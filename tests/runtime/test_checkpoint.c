@@ -1,8 +1,9 @@
 /* test_checkpoint.c - what is saved by one mesh is loaded by another, bit for bit, or refused.
  *
- * The execution is that of fake_execution.h. Saving by several ranks runs under mpirun: a copy of
- * this program that finds its check in the environment is a rank. Loading by several ranks needs no
- * messages, so here one process plays them in turn, and one test runs it under mpirun as well. */
+ * The execution is that of fake_execution.h. Saving by several ranks takes processes, forked here;
+ * one test has them by mpirun: a copy of this program that finds its check in the environment is a
+ * rank. Loading by several ranks needs no messages, so one process plays them in turn, and tests of
+ * their own have it among ranks as well. */
 #include "tests/support/fake_execution.h"
 #include "tests/support/folder.h"
 #include "tests/support/ranks.h"
@@ -171,10 +172,13 @@ static const struct rank_check checks[] = {
 
 /* ---- runs ---- */
 
-static void among_in(const char *folder, int ranks, const char *check)
+static void among_in(const char *folder, int ranks, const char *name)
 {
+    const struct rank_check *check = checks;
+    while (strcmp(check->name, name) != 0)
+        check++;
     setenv(FOLDER_VARIABLE, folder, 1);
-    among(ranks, check);
+    among_forked(check, ranks);
 }
 
 struct solo { /* a rank alone */
@@ -282,6 +286,19 @@ static void ranks_that_talk_load_too(void **state)
     (void)state;
     char *folder = saved_by(4, "save");
     among_in(folder, 3, "load");
+    folder_drop(folder);
+}
+
+/* As above, over the other of comm.h's two kinds. */
+static void ranks_of_mpirun_save_and_load(void **state)
+{
+    (void)state;
+    char *folder = folder_new("checkpoint");
+    setenv(FOLDER_VARIABLE, folder, 1);
+    among(4, "save_replicated");
+    expect_restored(folder, 3, 1);
+    among(2, "save");
+    among(3, "load");
     folder_drop(folder);
 }
 
@@ -728,6 +745,7 @@ int main(void)
         cmocka_unit_test(files_that_lack_elements_are_refused),
         cmocka_unit_test(parameters_over_two_groups_cannot_be_saved),
         cmocka_unit_test(ranks_that_talk_load_too),
+        cmocka_unit_test(ranks_of_mpirun_save_and_load),
         cmocka_unit_test(replicas_save_once),
         cmocka_unit_test(a_large_parameter_is_gathered_in_pieces),
         cmocka_unit_test(an_older_checkpoint_is_replaced),

@@ -170,7 +170,10 @@ static void collectives_run_on_streams(void **state)
 {
     (void)state;
     for (int ranks = 1; ranks <= 4; ranks++)
-        among(ranks, "device");
+        if (ranks == 2 || ranks == 3)
+            among_forked(&checks[0], ranks);
+        else
+            among(ranks, "device");
 }
 
 static void skipped_collectives_keep_nobody_waiting(void **state)

@@ -28,8 +28,8 @@ static void set_number(const char *name, long number)
     setenv(name, text, 1);
 }
 
-/* As torchrun does. Rank 0 listens one port above PyTorch's store. */
-static void set_launcher(int rank, int ranks, uint16_t port)
+/* Rank 0 listens one port above PyTorch's store. */
+void local_rank_become(int rank, int ranks, uint16_t port)
 {
     static const char *const mpis[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
     for (size_t i = 0; i < sizeof mpis / sizeof *mpis; i++)
@@ -43,7 +43,7 @@ static void set_launcher(int rank, int ranks, uint16_t port)
 }
 
 /* In the child. */
-static void become_rank(char **words, int to)
+static void run_rank(char **words, int to)
 {
     const rlim_t seconds = (rlim_t)program_seconds();
     const struct rlimit limit = {seconds, seconds};
@@ -93,8 +93,8 @@ int local_ranks(int ranks, const char *fmt, ...)
         if (pids[rank] > 0)
             continue;
         close(ends[0]);
-        set_launcher(rank, ranks, port);
-        become_rank(words, ends[1]);
+        local_rank_become(rank, ranks, port);
+        run_rank(words, ends[1]);
     }
     close(ends[1]);
     if (!program_read(ends[0], 4 * program_seconds()))

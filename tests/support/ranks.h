@@ -1,14 +1,21 @@
-/* ranks.h - for test programs that start themselves under mpirun.
+/* ranks.h - for test programs that are ranks themselves: started by mpirun where MPI is what is
+ * tested, and forked where not, in a fiftieth of the time.
  *
  *     test ---- system("mpirun -n 3 test") ----> test, as rank 0, 1, 2: RANK_VARIABLE names the
  * check ^                                          |
  *       +------------- exit status ----------------+
  *
+ *     test ---- fork() three times ------------> run(3), over TCP
+ *       ^                                          |
+ *       +------------- exit statuses --------------+
+ *
  * A rank has no cmocka: require.h's words end it, and with it the run. */
 #ifndef SHARDPLAN_TESTS_RANKS_H
 #define SHARDPLAN_TESTS_RANKS_H
 
-#include "runtime/comm/comm.h"
+#include "runtime/program/launch.h"
+#include "tests/support/free_port.h"
+#include "tests/support/local_ranks.h"
 #include "tests/support/require.h"
 
 #include <setjmp.h>
@@ -37,7 +44,7 @@ static inline struct comm *open_comm(const struct comm_group *groups, uint32_t c
                                      double timeout_s)
 {
     struct comm *comm = NULL;
-    REQUIRE_OK(comm_open_mpi(groups, count, timeout_s, &comm, &err));
+    REQUIRE_OK(launch_open_comm(groups, count, timeout_s, &comm, &err));
     return comm;
 }
 
@@ -88,6 +95,32 @@ static inline void among(int ranks, const char *check)
 {
     need_mpirun();
     assert_int_equal(status_of(check, ranks, NULL), 0);
+}
+
+/* The same without mpirun. */
+static inline void among_forked(const struct rank_check *check, int ranks)
+{
+    enum { MOST = 16, SECONDS = 120 };
+    pid_t pids[MOST];
+    const uint16_t port = free_port();
+    assert_true(ranks > 1 && ranks <= MOST);
+    fflush(NULL);
+    for (int rank = 0; rank < ranks; rank++) {
+        pids[rank] = fork();
+        assert_true(pids[rank] >= 0);
+        if (pids[rank] > 0)
+            continue;
+        alarm(SECONDS);
+        local_rank_become(rank, ranks, port);
+        check->run((uint32_t)ranks);
+        _exit(0);
+    }
+    for (int rank = 0; rank < ranks; rank++) {
+        int status = -1;
+        assert_int_equal(waitpid(pids[rank], &status, 0), pids[rank]);
+        if (status != 0)
+            fail_msg("%s: rank %d of %d: status %x", check->name, rank, ranks, (unsigned)status);
+    }
 }
 
 static inline void expect_end(const char *check, int ranks, int status, const char *message)
