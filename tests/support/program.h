@@ -7,8 +7,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Runs "shardplan ARGUMENTS", within PROGRAM_LIMITS. Returns its exit status, -1 when it was
- * ended; what it printed, on both streams, is in program_output(). */
+/* Runs "shardplan ARGUMENTS", as a shell would and within PROGRAM_LIMITS, in a group of processes
+ * of its own. Returns its exit status, -1 when it was ended; what it printed, on both streams, is
+ * in program_output(). */
 int shardplan(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* The same; the test fails unless it ends with `status` and says `says`. */
