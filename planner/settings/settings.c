@@ -76,6 +76,20 @@ static const struct setting *find(const struct settings *settings, const char *n
     return NULL;
 }
 
+unsigned settings_have(const struct settings *settings, const char *const *names, unsigned count)
+{
+    unsigned have = 0;
+    uint32_t row_count;
+    const struct setting *rows = setting_rows(&row_count);
+    for (uint32_t i = 0; i < row_count; i++)
+        for (unsigned n = 0; n < count; n++)
+            if (*rows[i].name == *names[n] && strcmp(rows[i].name, names[n]) == 0 &&
+                setting_is_of(&rows[i], settings->command) &&
+                setting_suits(&rows[i], settings->job.strategy.system))
+                have |= 1U << n;
+    return have;
+}
+
 /* No row of the command has the name: another command's, or none's. */
 static void refuse_name(const struct settings *settings, const char *name, struct err *err)
 {

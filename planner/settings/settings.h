@@ -134,6 +134,10 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
 /* Every setting of a command at its default. */
 void settings_defaults(struct settings *settings, enum command command);
 
+/* Which of these names, spelled as their rows are, the command and the chosen system have: bit i is
+ * of name i. One walk of the table, for what is asked of each job of a search. */
+unsigned settings_have(const struct settings *settings, const char *const *names, unsigned count);
+
 /* The row of a name ("micro-batch", "micro_batch", "--micro-batch") that the command and the chosen
  * system have; NULL with ERR_INVALID: it names the nearest, or whose it is. */
 const struct setting *settings_find(const struct settings *settings, const char *name,

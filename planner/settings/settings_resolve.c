@@ -13,10 +13,22 @@
 
 enum { DEFAULT_SEQ = 2048, MOST_TOKENS = 1 << 28 }; /* a micro-batch's: sizes stay below 2^63 */
 
-/* Whether the chosen system has a setting: one that it has not is at no default of its own. */
-static bool has(const struct settings *settings, const char *name)
+/* Settings of dtypes that the chosen system may have: one that it has not is at no default of its
+ * own. */
+enum {
+    HAS_FROZEN = 1 << 0,
+    HAS_PARAM = 1 << 1,
+    HAS_STORE = 1 << 2,
+    HAS_REDUCE = 1 << 3,
+    HAS_AUTOCAST = 1 << 4,
+    HAS_OUTPUTS = 1 << 5
+};
+
+static unsigned dtypes_there(const struct settings *settings)
 {
-    return settings_find(settings, name, NULL) != NULL;
+    static const char *const names[] = {"frozen-dtype", "param-dtype", "store-dtype",
+                                        "reduce-dtype", "autocast",    "outputs"};
+    return settings_have(settings, names, sizeof names / sizeof *names);
 }
 
 /* What is frozen under a system that gathers is stored as the others, or as it is gathered: a dtype
@@ -45,12 +57,12 @@ static void resolve_whole(const struct settings *settings, struct strategy *s)
     s->frozen_low = s->compute != s->store;
 }
 
-static enum err_code resolve_frozen(const struct settings *settings, struct strategy *s,
-                                    struct err *err)
+static enum err_code resolve_frozen(const struct settings *settings, unsigned has,
+                                    struct strategy *s, struct err *err)
 {
-    if (!has(settings, "frozen-dtype"))
+    if (!(has & HAS_FROZEN))
         return ERR_OK;
-    if (has(settings, "param-dtype"))
+    if (has & HAS_PARAM)
         return resolve_gathered(settings, s, err);
     resolve_whole(settings, s);
     return ERR_OK;
@@ -61,17 +73,18 @@ static enum err_code resolve_dtypes(const struct settings *settings, struct job 
 {
     const enum dtype same = DTYPE_COUNT;
     struct strategy *s = &job->strategy;
-    if (!has(settings, "store-dtype"))
+    const unsigned has = dtypes_there(settings);
+    if (!(has & HAS_STORE))
         s->store = DTYPE_FP32;
-    s->names_compute = s->compute != same && has(settings, "param-dtype");
+    s->names_compute = s->compute != same && (has & HAS_PARAM);
     if (!s->names_compute)
         s->compute = s->store;
-    TRY(resolve_frozen(settings, s, err));
-    if (s->reduce == same || !has(settings, "reduce-dtype"))
+    TRY(resolve_frozen(settings, has, s, err));
+    if (s->reduce == same || !(has & HAS_REDUCE))
         s->reduce = strategy_own_reduce(s, job->model.torch);
-    if (!has(settings, "autocast"))
+    if (!(has & HAS_AUTOCAST))
         job->model.autocast = false;
-    if (!has(settings, "outputs"))
+    if (!(has & HAS_OUTPUTS))
         job->model.outputs_fp32 = false;
     job->model.compute = s->compute;
     return ERR_OK;
@@ -213,7 +226,7 @@ enum err_code settings_resolve(struct settings *settings, struct job *job, struc
     if (rc == ERR_OK) {
         settings->job.model.code = job->model.code;
         settings->job.model.seq = job->model.seq;
-        if (has(settings, "param-dtype") && settings->frozen < DTYPE_COUNT)
+        if (settings_find(settings, "param-dtype", NULL) && settings->frozen < DTYPE_COUNT)
             settings->frozen = job->strategy.frozen_low ? FROZEN_COMPUTED : FROZEN_STORED;
         rc = settings_machine(settings, machine, err);
     }
