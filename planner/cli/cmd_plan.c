@@ -11,7 +11,7 @@
 /* Pictures are drawn into a folder that was asked for: gnuplot takes longer than all the rest. */
 static bool draws_pictures(const struct settings *s)
 {
-    return settings_is_given(s, settings_find(s, "output", NULL));
+    return !s->plan_alone && settings_is_given(s, settings_find(s, "output", NULL));
 }
 
 /* ", plan-1.json to plan-7.json (the other ranks)" */
@@ -40,7 +40,9 @@ static void list_files(const struct answer *a, const char *note)
 {
     const struct settings *s = &a->settings;
     char others[96];
-    if (!s->json && !s->quiet && !s->no_files)
+    if (!s->json && !s->quiet && !s->no_files && s->plan_alone)
+        printf("\n  %s/: plan.json%s\n", s->output, other_plans(a, others));
+    else if (!s->json && !s->quiet && !s->no_files)
         printf("\n  %s/: plan.json%s, trace.json (Perfetto), snapshot.pickle (memory_viz), "
                "%sreport.html%s\n",
                s->output, other_plans(a, others),

@@ -83,8 +83,8 @@ static enum err_code show(const struct systems *systems, const struct settings *
     else if (!s->quiet)
         systems_print(stdout, systems);
     if (dir && !s->json && !s->quiet)
-        printf("\n  %s/: systems.json, and of each system plan.json, trace.json, report.html\n",
-               dir);
+        printf("\n  %s/: systems.json, and of each system plan.json%s\n", dir,
+               s->plan_alone ? "" : ", trace.json, report.html");
     return ERR_OK;
 }
 

@@ -320,6 +320,8 @@ static enum err_code write_files(const struct report *r, const char **note, stru
     const struct step_time *time = r->time;
     const struct memory_options options = prediction_memory(r->prediction, r->machine);
     TRY(write_plan(r, err));
+    if (r->settings->plan_alone)
+        return ERR_OK;
     TRY(plan_trace_write(r->prediction->plan, &options, time->simulation, &time->timeline,
                          files_path(r->dir, "trace.json", path, sizeof path), err));
     TRY(write_snapshot(r, err));

@@ -14,6 +14,7 @@
  *                    with `pictures`: the memory curve, over instructions and over seconds, and the
  *                    lanes, by gnuplot (left out, with a note in *note, when gnuplot is not there)
  *   report.html      one page: tables, and the pictures
+ * Of a plan that is wanted alone (settings.plan_alone) the first two.
  * `note` receives a lent sentence or NULL. */
 enum err_code report_write(const struct settings *settings, const struct job *job,
                            const struct machine *machine, const struct prediction *prediction,

@@ -127,7 +127,9 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
     double tolerance_percent; /* of `compare`; NAN: time is not checked */
     enum export_target to;    /* of `export`, `tune` */
     const char *events, *output;
-    bool time, explain, no_files; /* of `fit` and `plan`; the last of `plan` */
+    bool time, explain; /* of `fit` and `plan` */
+    bool no_files;      /* of `plan`, as the next */
+    bool plan_alone;    /* of the files plan.json, and other ranks' */
     bool goodput, start_up, json, quiet;
 };
 

@@ -305,6 +305,22 @@ static void plan_leaves_every_file_it_names(void **state)
     assert_int_not_equal(stat(path, &st), 0);
 }
 
+/* Each rank's, where they do not follow from rank 0's; the same as beside the other files. */
+static void the_plan_alone_is_written_where_that_is_asked(void **state)
+{
+    (void)state;
+    static const char job[] = "tests/data/configs/toy-llama --gpus 2 --seq 64 --strategy zero1";
+    assert_int_equal(shardplan("plan %s -q -o %s/every", job, folder), 0);
+    assert_int_equal(shardplan("plan %s --files plan -o %s/alone", job, folder), 0);
+    assert_non_null(
+        strstr(program_output(), "/alone/: plan.json, plan-1.json (the other rank's)\n"));
+    assert_int_equal(
+        shell("cd %s && cmp alone/plan.json every/plan.json && "
+              "cmp alone/plan-1.json every/plan-1.json && test $(ls alone | wc -l) = 2",
+              folder),
+        0);
+}
+
 static json_int_t start_up_at(const json_t *said, const char *part, const char *way,
                               const char *key)
 {
@@ -751,6 +767,7 @@ int main(void)
         cmocka_unit_test(what_is_offloaded_is_on_the_host),
         cmocka_unit_test(the_verdict_is_between_least_and_unconstrained),
         cmocka_unit_test(plan_leaves_every_file_it_names),
+        cmocka_unit_test(the_plan_alone_is_written_where_that_is_asked),
         cmocka_unit_test(plan_says_how_fast_and_the_files_say_the_same),
         cmocka_unit_test(bad_models_leave_no_output),
         cmocka_unit_test(nothing_is_written_or_drawn_unasked),

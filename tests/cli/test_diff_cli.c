@@ -24,8 +24,8 @@ static int make_plans(void **state)
     (void)state;
     if (!mkdtemp(folder))
         return -1;
-    return shardplan("plan " JOB " -q -o %s/a", folder) ||
-           shardplan("plan " JOB " --reshard never -q -o %s/b", folder);
+    return shardplan("plan " JOB " --files plan -q -o %s/a", folder) ||
+           shardplan("plan " JOB " --reshard never --files plan -q -o %s/b", folder);
 }
 
 static int remove_plans(void **state)

@@ -44,7 +44,8 @@ static void commands_wait_until_nobody_else_writes_there(void **state)
     waits_for_the_folder("sweep " TOY " --gpus 2 --seq 64 --over units=1,2", "sweep.json");
     waits_for_the_folder("diff " TOY " gpus=4 --seq 64", "diff.json");
     waits_for_the_folder("tune " TOY " --gpus 2 --seq 64 --strategy fsdp2 --to fsdp2", "tune.json");
-    assert_int_equal(shell("^/shardplan plan " TOY " --gpus 1 --seq 16 -q -o %s/plan && "
+    assert_int_equal(shell("^/shardplan plan " TOY
+                           " --gpus 1 --seq 16 --files plan -q -o %s/plan && "
                            "^/shardplan run %s/plan/plan.json --steps 2 -q -o %s/run",
                            folder, folder, folder),
                      0);
@@ -115,8 +116,9 @@ static void a_run_that_is_ended_does(void **state)
 {
     (void)state;
     char arguments[1024];
-    assert_int_equal(shell("^/shardplan plan " TOY " --gpus 1 --seq 16 -q -o %s/planned", folder),
-                     0);
+    assert_int_equal(
+        shell("^/shardplan plan " TOY " --gpus 1 --seq 16 --files plan -q -o %s/planned", folder),
+        0);
     snprintf(arguments, sizeof arguments, "run %s/planned/plan.json --steps 1", folder);
     end_by_each(arguments);
 }

@@ -220,7 +220,8 @@ static void a_name_that_could_not_be_read_back_is_refused(void **state)
         {"accelerate", "job.yml", NULL},          {"torchtitan", "job.toml", NULL},
     };
     (void)state;
-    if (shardplan("plan " TOY " --units torchtitan --clip 1 --optimizer-impl fused -q -o %s",
+    if (shardplan("plan " TOY
+                  " --units torchtitan --clip 1 --optimizer-impl fused --files plan -q -o %s",
                   plans[0]) != 0)
         fail_msg("%s", program_output());
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -237,9 +238,9 @@ static void a_name_that_could_not_be_read_back_is_refused(void **state)
 
 static void comes_back(const char *options, const char *target, const char *file)
 {
-    if (shardplan("plan " TOY " --seq 128 %s -q -o %s", options, plans[0]) != 0 ||
+    if (shardplan("plan " TOY " --seq 128 %s --files plan -q -o %s", options, plans[0]) != 0 ||
         shardplan("export %s --to %s -o %s", plans[0], target, file_in(folder, file)) != 0 ||
-        shardplan("plan --from %s -q -o %s", file_in(folder, file), plans[1]) != 0)
+        shardplan("plan --from %s --files plan -q -o %s", file_in(folder, file), plans[1]) != 0)
         fail_msg("%s", program_output());
     json_t *there = plan_of(plans[0]), *back = plan_of(plans[1]);
     const int status = shardplan("fit --from %s", file_in(folder, file));
@@ -292,9 +293,10 @@ static void an_export_says_what_it_cannot(void **state)
 {
     (void)state;
     assert_int_equal(
-        shardplan("plan " TOY
-                  " --seq 128 --code hf --units torchtitan --reshard 4 --gpus 8 -q -o %s",
-                  plans[0]),
+        shardplan(
+            "plan " TOY
+            " --seq 128 --code hf --units torchtitan --reshard 4 --gpus 8 --files plan -q -o %s",
+            plans[0]),
         0);
     assert_int_equal(shardplan("export %s/plan.json --to accelerate", plans[0]), 2);
     prints("accelerate cannot say --reshard 4 (it would be default)");

@@ -79,10 +79,14 @@ static void few_differ_as_all_do(void **state)
     static const char *const systems[] = {"fsdp2", "fsdp1", "zero2"};
     for (size_t k = 0; k < sizeof systems / sizeof *systems; k++) {
         const char *system = systems[k];
-        assert_int_equal(
-            shardplan("plan " TOY "--strategy %s --accumulate 16 -q -o %s/a", system, folder), 0);
-        assert_int_equal(
-            shardplan("plan " TOY "--strategy %s --accumulate 9 -q -o %s/b", system, folder), 0);
+        assert_int_equal(shardplan("plan " TOY
+                                   "--strategy %s --accumulate 16 --files plan -q -o %s/a",
+                                   system, folder),
+                         0);
+        assert_int_equal(shardplan("plan " TOY
+                                   "--strategy %s --accumulate 9 --files plan -q -o %s/b",
+                                   system, folder),
+                         0);
         assert_int_equal(shell("! grep -q '\"repeats\"' %s/a/plan.json", folder), 0);
         assert_int_equal(shardplan("diff %s/a/plan.json %s/b/plan.json --json", folder, folder), 0);
         json_t *all = program_object();

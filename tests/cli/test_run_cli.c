@@ -26,7 +26,8 @@ static void plans_of_two_jobs_do_not_run_together(void **state)
     if (shell("command -v mpirun") != 0)
         skip();
     for (int ranks = 2; ranks <= 4; ranks += 2)
-        assert_int_equal(shardplan("plan " SMALL " --gpus %d --strategy zero1 -q -o %s/own%d",
+        assert_int_equal(shardplan("plan " SMALL
+                                   " --gpus %d --strategy zero1 --files plan -q -o %s/own%d",
                                    ranks, folder, ranks),
                          0);
     assert_int_equal(shell("cp %s/own4/plan-1.json %s/own2", folder, folder), 0);
@@ -38,7 +39,8 @@ static void names_in_a_plan_are_json_in_what_is_printed(void **state)
 {
     (void)state;
     assert_int_equal(
-        shell("^/shardplan plan tests/data/configs/toy-llama --gpus 1 --seq 8 -q -o %s/named && "
+        shell("^/shardplan plan tests/data/configs/toy-llama --gpus 1 --seq 8 --files plan -q -o "
+              "%s/named && "
               "sed -i 's/\"output.weight\"/\"output\\\\\\\"weight\"/' %s/named/plan.json && "
               "^/shardplan run %s/named/plan.json --steps 1 --json --param-norms | tail -1",
               folder, folder, folder),
@@ -55,7 +57,7 @@ static void a_run_that_is_ended_leaves_no_ranks(void **state)
     (void)state;
     if (shell("command -v mpirun && command -v pgrep") != 0)
         skip();
-    assert_int_equal(shardplan("plan " SMALL " --gpus 2 -q -o %s/ended", folder), 0);
+    assert_int_equal(shardplan("plan " SMALL " --gpus 2 --files plan -q -o %s/ended", folder), 0);
     static const char *const signals[] = {"TERM", "HUP", "KILL"};
     static const int statuses[] = {143, 129, 137};
     for (int i = 0; i < 3; i++) {
@@ -79,7 +81,7 @@ static void a_run_under_nohup_outlives_its_terminal(void **state)
     (void)state;
     if (shell("command -v mpirun && command -v nohup") != 0)
         skip();
-    assert_int_equal(shardplan("plan " SMALL " --gpus 2 -q -o %s/alone", folder), 0);
+    assert_int_equal(shardplan("plan " SMALL " --gpus 2 --files plan -q -o %s/alone", folder), 0);
     const int status =
         shell("exec 2>&1; nohup ^/shardplan run %s/alone/plan.json --steps 1000000 >%s/alone/steps "
               "& run=$!; "
@@ -96,7 +98,7 @@ static void words_of_others_are_shown_where_no_rank_says_why(void **state)
     (void)state;
     if (shell("command -v mpirun") != 0)
         skip();
-    assert_int_equal(shardplan("plan " SMALL " --gpus 2 -q -o %s/words", folder), 0);
+    assert_int_equal(shardplan("plan " SMALL " --gpus 2 --files plan -q -o %s/words", folder), 0);
     assert_int_equal(
         shell("mkdir %s/others && printf '#!/bin/sh\necho not enough slots >&2\nexit 1' "
               ">%s/others/mpirun && chmod +x %s/others/mpirun && "
@@ -110,7 +112,7 @@ static void words_of_others_are_shown_where_no_rank_says_why(void **state)
 static void mpirun_works_in_a_folder_of_the_runs_own(void **state)
 {
     (void)state;
-    assert_int_equal(shardplan("plan " SMALL " --gpus 2 -q -o %s/session", folder), 0);
+    assert_int_equal(shardplan("plan " SMALL " --gpus 2 --files plan -q -o %s/session", folder), 0);
     assert_int_equal(
         shell("mkdir %s/session/bin %s/session/temporary && "
               "printf '#!/bin/sh\necho \"$@\"; ls -d %s/session/temporary/*\n' "

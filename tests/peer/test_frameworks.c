@@ -110,7 +110,7 @@ static void expect(json_t *json, const char *text)
 /* Plans into the folder and exports; the path of the file. */
 static const char *exported(const char *options, const char *to, const char *name)
 {
-    if (shardplan("plan %s -q -o %s", options, plan_folder) == 2)
+    if (shardplan("plan %s --files plan -q -o %s", options, plan_folder) == 2)
         fail_msg("%s", program_output());
     if (shardplan("export %s/plan.json -q --to %s -o %s", plan_folder, to, file_in(folder, name)) !=
         0)

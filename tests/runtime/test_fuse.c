@@ -134,7 +134,7 @@ static struct plan *make_plan(const char *options)
     assert_non_null(file);
     fputs(config, file);
     fclose(file);
-    if (shardplan("plan %s/config.json %s -q -o %s", folder, options, folder) != 0)
+    if (shardplan("plan %s/config.json %s --files plan -q -o %s", folder, options, folder) != 0)
         fail_msg("%s", program_output());
     snprintf(path, sizeof path, "%s/plan.json", folder);
     if (plan_read_json(path, &plan, &err) != ERR_OK)

@@ -106,7 +106,7 @@ static void many_places_are_in_use_when_a_gather_begins(void **state)
     struct err err = {0};
     char path[128];
     assert_int_equal(shardplan("plan llama-3.1-8b --gpus 8 --seq 8192 --checkpointing selective "
-                               "-q -o %s",
+                               "--files plan -q -o %s",
                                folder),
                      0);
     snprintf(path, sizeof path, "%s/plan.json", folder);

@@ -273,7 +273,7 @@ static const char *module_in(const struct trace *trace, uint32_t id)
 static void recorded_slices_are_of_the_modules_that_were_planned(void **state)
 {
     (void)state;
-    static const struct variation two = {2, 4, ""};
+    static const struct variation two = {2, 4, "--files all"};
     struct trace *planned, *recorded;
     struct err err = {0};
     char path[4096];

@@ -18,7 +18,8 @@ static char folder[] = "/tmp/shardplan_run_attention.XXXXXX";
 /* The losses of three steps of rank 0 of two, recorded beside the plan. */
 static void run_steps_of(const char *model, const char *options, double losses[3])
 {
-    if (shardplan("plan %s --gpus 2 --seq 32 %s -q -o %s", model, options, folder) != 0 ||
+    if (shardplan("plan %s --gpus 2 --seq 32 %s --files plan -q -o %s", model, options, folder) !=
+            0 ||
         shardplan("run %s/plan.json --rehearse 0/2 --steps 3 --json -o %s/run", folder, folder) !=
             0)
         fail_msg("%s: %s", options, program_output());

@@ -51,9 +51,10 @@ static void expect_emulated(int status, const char *says, const char *fmt, ...)
 
 static void make_plan(int gpus, const char *options)
 {
-    shardplan_says(
-        0, "", "plan tests/data/configs/tiny-llama --gpus %d --seq 32 --micro-batch 1 %s -q -o %s",
-        gpus, options, folder);
+    shardplan_says(0, "",
+                   "plan tests/data/configs/tiny-llama --gpus %d --seq 32 --micro-batch 1 %s "
+                   "--files plan -q -o %s",
+                   gpus, options, folder);
 }
 
 static struct trace *read_trace(const char *name)

@@ -40,7 +40,7 @@ static void make_plan(int gpus, const char *options)
 {
     const int status =
         shardplan("plan tests/data/configs/tiny-llama --gpus %d --seq 8 --micro-batch 1 "
-                  "%s -q -o %s",
+                  "%s --files plan -q -o %s",
                   gpus, options, folder);
     if (status != 0)
         fail_msg("%s", program_output());

@@ -64,9 +64,10 @@ static void compare_with_the_host(const json_t *model, int ranks, const char *op
     double host[2] = {0}, cuda[2] = {0};
     snprintf(path, sizeof path, "%s/config.json", folder);
     assert_int_equal(json_dump_file(config, path, 0), 0);
-    if (shardplan("plan %s --code hf --gpus %d --seq %d --micro-batch 1 %s -q -o %s/plan", path,
-                  ranks, (int)json_integer_value(json_object_get(model, "seq")), options,
-                  folder) != 0)
+    if (shardplan(
+            "plan %s --code hf --gpus %d --seq %d --micro-batch 1 %s --files plan -q -o %s/plan",
+            path, ranks, (int)json_integer_value(json_object_get(model, "seq")), options,
+            folder) != 0)
         fail_msg("%s: %s", type, program_output());
     run_step(type, "", host);
     snprintf(kept, sizeof kept, "%s", before ? before : "");

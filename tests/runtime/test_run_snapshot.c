@@ -16,7 +16,8 @@ static char folder[] = "/tmp/shardplan_run_snapshot.XXXXXX";
 
 static void plan_and_run(const char *options, int status)
 {
-    if (shardplan("plan tests/data/configs/toy-llama --gpus 2 --seq 32 -q -o %s", folder) != 0)
+    if (shardplan("plan tests/data/configs/toy-llama --gpus 2 --seq 32 --files plan -q -o %s",
+                  folder) != 0)
         fail_msg("%s", program_output());
     const int got =
         shardplan("run %s/plan.json --rehearse 0/2 -o %s/run %s", folder, folder, options);

@@ -63,7 +63,7 @@ static int make_folder(void **state)
 
 static void make_plan(int ranks, const char *options, const char *zero)
 {
-    if (shardplan("plan %s %s %s --gpus %d -q -o %s", options, zero ? "--zero" : "",
+    if (shardplan("plan %s %s %s --gpus %d --files plan -q -o %s", options, zero ? "--zero" : "",
                   zero ? file_in(folder, zero) : "", ranks, folder) != 0)
         fail_msg("%s: %s", options, program_output());
 }

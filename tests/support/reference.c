@@ -158,7 +158,8 @@ void reference_plan(const json_t *reference, const struct variation *v, const ch
     if (json_is_number(max_norm))
         snprintf(clip, sizeof clip, "--clip %g", json_number_value(max_norm));
     const int seq = integer(json_object_get(reference, "config"), "seq");
-    if (shardplan("plan %s/config.json --gpus %d --seq %d --micro-batch %d %s %s %s -q -o %s/plan",
+    if (shardplan("plan %s/config.json --files plan --gpus %d --seq %d --micro-batch %d %s %s %s "
+                  "-q -o %s/plan",
                   folder, v->ranks, seq, v->batch, dtypes, v->options, clip, folder) != 0)
         fail_msg("%s: %s", v->options, program_output());
 }

@@ -70,7 +70,8 @@ void trajectory_plan(const json_t *model, int ranks, const char *options)
     const int seq = (int)json_integer_value(json_object_get(model, "seq"));
     assert_int_equal(
         json_dump_file(json_object_get(model, "config"), file_in(folder, "config.json"), 0), 0);
-    if (shardplan("plan %s/config.json --gpus %d --seq %d --micro-batch %d %s -q -o %s/plan",
+    if (shardplan("plan %s/config.json --gpus %d --seq %d --micro-batch %d %s --files plan -q "
+                  "-o %s/plan",
                   folder, ranks, seq, batch / ranks, options, folder) != 0)
         fail_msg("%s: %s", name_of(model), program_output());
 }
