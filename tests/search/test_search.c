@@ -34,7 +34,6 @@ static bool try_point(const struct tuned *t, const struct grid *grid, uint64_t p
     struct job job;
     struct prediction prediction;
     struct step_time time;
-    struct memory memory;
     struct machine machine = t->machine;
     grid_settings(grid, point, &settings);
     machine.expandable_segments = settings.expandable_segments;
@@ -43,9 +42,7 @@ static bool try_point(const struct tuned *t, const struct grid *grid, uint64_t p
         return false;
     prediction.call_count = 0; /* the step without what giving memory back costs */
     assert_int_equal(step_time(&prediction, &job, &machine, 0, &time, NULL), ERR_OK);
-    const struct memory_options options = machine_memory(&machine);
-    assert_int_equal(memory_replay(prediction.plan, &options, NULL, NULL, &memory, NULL), ERR_OK);
-    *out = (struct tried){time.timeline.step_s, memory.reserved_bytes + prediction.outside_bytes,
+    *out = (struct tried){time.timeline.step_s, prediction.unconstrained_bytes,
                           point / grid->inner_points, (uint32_t)(grid - t->space.grids)};
     step_time_free(&time);
     prediction_free(&prediction);
