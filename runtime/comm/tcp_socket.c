@@ -116,7 +116,8 @@ enum err_code tcp_connect(const char *host, uint16_t port, double deadline_s, in
                           struct err *err)
 {
     const struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
-    const struct timespec rest = {.tv_nsec = 50000000};
+    enum { LEAST_NS = 1000000, MOST_NS = 50000000 }; /* rank 0 mostly listens in a moment */
+    struct timespec rest = {.tv_nsec = LEAST_NS};
     struct addrinfo *addresses = NULL;
     char service[8];
     snprintf(service, sizeof service, "%u", port);
@@ -124,8 +125,10 @@ enum err_code tcp_connect(const char *host, uint16_t port, double deadline_s, in
     if (rc != 0)
         return err_set(err, ERR_INVALID, "%s: %s", host, gai_strerror(rc));
     int fd = -1;
-    while ((fd = try_connect(addresses)) < 0 && (deadline_s <= 0 || clock_now_s() < deadline_s))
+    while ((fd = try_connect(addresses)) < 0 && (deadline_s <= 0 || clock_now_s() < deadline_s)) {
         nanosleep(&rest, NULL);
+        rest.tv_nsec = 2 * rest.tv_nsec < MOST_NS ? 2 * rest.tv_nsec : MOST_NS;
+    }
     freeaddrinfo(addresses);
     if (fd < 0)
         return err_set(err, ERR_DEVICE, "nobody listens at %s:%u", host, port);
