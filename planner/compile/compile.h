@@ -9,7 +9,8 @@
  * (fullgraph=True on each TransformerBlock, fully_shard around it); so are the embedding, the final
  * norm and the head, which stay eager. A model as a whole is what its forward does, without any
  * hooks inside: under DDP and ZeRO, or where FSDP1 wraps the root alone. With hooks inside, it is
- * each function of the model's own code that its forward calls (COMPILED_FRAMES). The loss is
+ * each function of the model's own code that its forward calls (COMPILED_FRAMES). Hooks within a
+ * block end its graphs, too (graph/frame_parts.h). The loss is
  * outside, or is compiled by itself; inside of the model it would save as much. transformers'
  * models have it inside, and a mask that they make while they are traced (model_job.traced): of
  * what such a graph gives, logits have a gradient of zeros (accelerate casts them in it:

@@ -56,15 +56,8 @@ static uint32_t value_of(const struct graph *graph, struct joint *joint, uint32_
 
 static void add_gradient(struct compiled_region *out, struct region_gradient gradient)
 {
-    if (gradient.node == JOINT_NONE)
-        return;
-    for (uint32_t i = 0; i < out->gradient_count; i++)
-        if (program_home(out->joint, out->gradients[i].node) ==
-            program_home(out->joint, gradient.node)) {
-            gradient.node = joint_apart(out->joint, gradient.node);
-            break;
-        }
-    out->gradients[out->gradient_count++] = gradient;
+    if (gradient.node != JOINT_NONE)
+        out->gradients[out->gradient_count++] = gradient;
 }
 
 static void find_gradients(const struct graph *graph, const struct stream *stream,

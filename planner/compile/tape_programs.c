@@ -320,6 +320,7 @@ void tape_programs_of(const struct graph *graph, const struct stream *stream,
 {
     *out = (struct tape_compiled){.first_item = region->first_item,
                                   .end_item = region->end_item,
+                                  .frame_end = region->frame_end,
                                   .lets_go = region->lets_go,
                                   .let_go_count = region->let_go_count};
     struct making m = {.graph = graph,

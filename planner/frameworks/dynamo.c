@@ -17,7 +17,7 @@ static enum system_kind system_in(const struct import *im)
     return im->settings->job.strategy.system;
 }
 
-#define UNDER_ZERO3 "of which hooks on every module of ZeRO-3 leave single calls"
+#define UNDER_ZERO3 "whose graphs the hooks that ZeRO-3 has on every module end there"
 
 /* Why graphs of the model are not planned; NULL: they are, as far as the file says which it is. */
 static const char *model_reason(struct import *im)
@@ -27,7 +27,7 @@ static const char *model_reason(struct import *im)
 }
 
 /* Units whose hooks break the graph where it was not recorded (job.c says so of a command line,
- * too): modules by size, peft's own. NULL: there are none. */
+ * too): modules by size, peft's own in checkpointed blocks. NULL: there are none. */
 static const char *units_reason(struct import *im)
 {
     static const char *const recorded[] = {"blocks", "torchtitan", "none"};
@@ -36,8 +36,11 @@ static const char *units_reason(struct import *im)
         return NULL;
     char buffer[NUMBER_TEXT];
     const char *units = import_value(im, "units", buffer);
+    const bool within = units && strcmp(units, "peft") == 0; /* blocks */
+    if (within && im->settings->job.tape.checkpointing != CHECKPOINTING_NONE)
+        return "which was not recorded with --units peft in checkpointed blocks";
     for (size_t i = 0; units && i < sizeof recorded / sizeof *recorded; i++)
-        if (strcmp(units, recorded[i]) == 0)
+        if (within || strcmp(units, recorded[i]) == 0)
             return NULL;
     return units ? import_text(im, "which was not recorded with --units %s", units) : NULL;
 }

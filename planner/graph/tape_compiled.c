@@ -9,11 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct later { /* a name that Python lets go of before item `end` */
+    uint32_t item, end;
+};
+
 struct running {
     struct tape *tape;
     const struct tape_compiled *compiled; /* (count) */
     uint32_t **buffers; /* (count) of the memory of its forward program, while its node lives */
     uint32_t count;
+    struct later *later; /* (items) names that go later */
+    uint32_t later_count;
 };
 
 /* ---- where memory is ---- */
@@ -135,6 +141,14 @@ static void forward(struct running *r, uint32_t index)
 
 /* ---- backward ---- */
 
+static bool is_given_before(const struct tape_compiled *c, const uint32_t *buffers, uint32_t index)
+{
+    for (uint32_t i = 0; i < index; i++)
+        if (buffers[c->given[i].memory] == buffers[c->given[index].memory])
+            return true;
+    return false;
+}
+
 /* Gradients arrive where they go to, and are added to those that are there before any node behind
  * runs; what was added is the engine's until then. */
 static void arrive(struct tape *tape, const struct tape_compiled *c, const uint32_t *buffers)
@@ -144,6 +158,8 @@ static void arrive(struct tape *tape, const struct tape_compiled *c, const uint3
         const struct tape_given *given = &c->given[i];
         const uint32_t tensor =
             given->of_param ? tape->graph->params[given->index].tensor : given->index;
+        if (is_given_before(c, buffers, i)) /* of a sum: what came, to both */
+            tape_hold(tape, buffers[given->memory]);
         if (tape_accumulate(tape, tensor, buffers[given->memory]))
             added[count++] = buffers[given->memory];
     }
@@ -237,18 +253,34 @@ static void backward(struct running *r, uint32_t index)
 
 /* ---- the script ---- */
 
+/* A function that was cut has its arguments, where what goes on behind the cut has let go of them.
+ */
+static void let_go_later(struct running *r, uint32_t item)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < r->later_count; i++)
+        if (r->later[i].end == item)
+            tape_forward_item(r->tape, r->tape->graph->items[r->later[i].item]);
+        else
+            r->later[kept++] = r->later[i];
+    r->later_count = kept;
+}
+
 /* Names that Python lets go of there go, too, where they are of what is from outside. */
 static void run_forward(struct running *r)
 {
     const struct graph *graph = r->tape->graph;
     for (uint32_t i = 0, next = 0; i < graph->item_count; i++) {
+        let_go_later(r, i);
         if (next == r->count || i != r->compiled[next].first_item) {
             tape_forward_item(r->tape, graph->items[i]);
             continue;
         }
         forward(r, next);
         for (; i < r->compiled[next].end_item; i++)
-            if (graph->items[i].kind == ITEM_DROP)
+            if (graph->items[i].kind == ITEM_DROP && r->compiled[next].frame_end)
+                r->later[r->later_count++] = (struct later){i, r->compiled[next].frame_end};
+            else if (graph->items[i].kind == ITEM_DROP)
                 tape_forward_item(r->tape, graph->items[i]);
         next++;
         i--;
@@ -275,7 +307,12 @@ struct stream *tape_run_compiled(const struct graph *graph, const struct tape_op
     if (options->compiled)
         outside.checkpointing = CHECKPOINTING_NONE;
     struct tape tape;
-    struct running r = {&tape, compiled, xcalloc(count + 1, sizeof *r.buffers), count};
+    struct running r = {&tape,
+                        compiled,
+                        xcalloc(count + 1, sizeof *r.buffers),
+                        count,
+                        xcalloc(graph->item_count + 1UL, sizeof *r.later),
+                        0};
     tape_open(&tape, graph, &outside);
     run_forward(&r);
     tape_begin_backward(&tape);
@@ -284,5 +321,6 @@ struct stream *tape_run_compiled(const struct graph *graph, const struct tape_op
     for (uint32_t i = 0; i < count; i++)
         free(r.buffers[i]);
     free(r.buffers);
+    free(r.later);
     return tape_close(&tape);
 }

@@ -58,6 +58,7 @@ struct tape_result { /* that forward gives out */
 
 struct tape_compiled {
     uint32_t first_item, end_item; /* what it stands for in the script: [first, end) */
+    uint32_t frame_end;            /* tape_region */
     const struct tape_result *results;
     uint32_t result_count;
     struct tape_program forward, backward;

@@ -2,6 +2,7 @@
 #include "graph/tape_regions.h"
 
 #include "graph/bucket_parts.h"
+#include "graph/frame_parts.h"
 #include "graph/tape_emit.h"
 #include "graph/tape_state.h"
 
@@ -41,6 +42,18 @@ static void add_region(struct tape_regions *out, struct tape_region region, uint
     out->of[out->count++] = region;
 }
 
+/* Whether a call of the region makes it. */
+static bool makes(const struct graph *graph, const struct tape_region *region, uint32_t tensor)
+{
+    for (uint32_t i = region->first_item; i < region->end_item; i++) {
+        const struct graph_op *op = &graph->ops[graph->items[i].arg];
+        for (uint32_t k = 0; graph->items[i].kind == ITEM_OP && k < op->outs; k++)
+            if (graph->tensors[op->out[k]].storage == graph->tensors[tensor].storage)
+                return true;
+    }
+    return false;
+}
+
 /* A region as it is split. Room for its parts is in out->of. */
 static void add_parts(const struct graph *graph, const struct tape_options *options,
                       struct tape_regions *out, struct tape_region whole, uint32_t output)
@@ -60,6 +73,35 @@ static void add_parts(const struct graph *graph, const struct tape_options *opti
         add_region(out, part, part.is_last ? output : GRAPH_NONE);
     }
     free(cuts);
+}
+
+/* What hooks of units within leave of a block. */
+static void add_frame_parts(const struct graph *graph, struct tape_regions *out,
+                            struct tape_region whole)
+{
+    struct frame_part *parts = xmalloc((whole.end_item - whole.first_item + 1) * sizeof *parts);
+    const uint32_t output = graph->modules[whole.module].output,
+                   count =
+                       frame_parts(graph, whole.module, whole.first_item, whole.end_item, parts);
+    for (uint32_t i = 0; i < count; i++) {
+        struct tape_region part = whole;
+        part.first_item = parts[i].first;
+        part.end_item = parts[i].end;
+        part.frame_end = parts[i].frame_end;
+        part.is_part = true;
+        part.is_last = i + 1 == count && makes(graph, &part, output);
+        add_region(out, part, part.is_last ? output : GRAPH_NONE);
+    }
+    free(parts);
+}
+
+static void add_block(const struct graph *graph, const struct tape_options *options,
+                      struct tape_regions *out, struct tape_region block)
+{
+    if (frame_parts_any(graph, block.module))
+        add_frame_parts(graph, out, block);
+    else
+        add_parts(graph, options, out, block, graph->modules[block.module].output);
 }
 
 /* What was begun at *first ends before item `at`, and another begins behind it. */
@@ -89,14 +131,13 @@ static void find_regions(const struct graph *graph, const struct tape_options *o
         const struct graph_item item = graph->items[i];
         blocks += is_block(graph, item);
         if ((options->compiled == COMPILED_BLOCKS || frames) && is_block(graph, item))
-            add_parts(graph, options, out,
+            add_block(graph, options, out,
                       (struct tape_region){
                           .module = item.arg,
                           .block = blocks - 1,
                           .first_item = i + 1,
                           .end_item = end_of(graph, i, item.arg),
-                      },
-                      graph->modules[item.arg].output);
+                      });
         if (options->compiled == COMPILED_MODEL && model != GRAPH_NONE &&
             (is_mark(item, MARK_ROOT_EXIT) || is_mark(item, MARK_RETURN))) {
             add_parts(
@@ -409,12 +450,13 @@ static void find_let_go(const struct graph *graph, const uint32_t *last_uses,
     for (uint32_t k = 0; k < out->count; k++) {
         struct tape_region *region = &out->of[k];
         region->lets_go = xcalloc(count + 1, sizeof *region->lets_go);
-        for (uint32_t i = 0; i < count; i++)
+        for (uint32_t i = 0; i < count && !region->frame_end; i++)
             if (last_uses[crossing[i]] > region->first_item &&
                 last_uses[crossing[i]] <= region->end_item)
                 region->lets_go[region->let_go_count++] = crossing[i];
         count = region->is_last ? 0 : count;
-        for (uint32_t i = 0; i < region->output_count && !region->is_last; i++)
+        for (uint32_t i = 0; i < region->output_count && !region->is_last && !region->frame_end;
+             i++)
             crossing[count++] = graph->tensors[region->outputs[i].tensor].storage;
     }
     free(crossing);

@@ -19,10 +19,12 @@ struct tape_output {                   /* what a region gives out */
 };
 
 struct tape_region {
-    uint32_t module; /* GRAPH_NONE: the loss, the whole model */
-    uint32_t block;  /* how many blocks end before it */
-    bool is_part;    /* one of several of a graph that was split */
-    bool is_last;    /* of its graph */
+    uint32_t module;    /* GRAPH_NONE: the loss, the whole model */
+    uint32_t block;     /* how many blocks end before it */
+    bool is_part;       /* one of several of a graph that was split */
+    bool is_last;       /* of its graph */
+    uint32_t frame_end; /* item before which the function returns that it is a part of, and lets go
+                           of what it was called with (frame_parts.h); 0: it is not */
     bool is_frame; /* a function of the model's own by itself, of which buffers count as what it is
                       called with: compile_steps_more.jsonl has a cast of one saved */
     uint32_t first_item, end_item;         /* of the script: [first, end) */

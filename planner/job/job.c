@@ -11,6 +11,7 @@
 #include "model/lora.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* ---- recorded models ---- */
 
@@ -129,17 +130,20 @@ static enum err_code check_gradients(const struct job *job, struct graph **out, 
     return ERR_OK;
 }
 
-/* Units within blocks, whose hooks would be traced with a compiled block. Frees the graph that it
- * refuses. */
+/* Units within blocks, whose hooks end the graphs of a compiled block (frame_parts.h): of adapters'
+ * Linears that was recorded. Frees the graph that it refuses. */
 static enum err_code check_inner(const struct job *job, struct graph **out, struct err *err)
 {
     const struct tape_options tape = job_tape(job);
     for (uint32_t m = 0; m < (*out)->module_count && tape.compiled; m++) {
-        if ((*out)->modules[m].role != ROLE_INNER)
+        if ((*out)->modules[m].role != ROLE_INNER ||
+            (strstr((*out)->modules[m].name, ".lora_") && !tape.checkpointing))
             continue;
-        const enum err_code rc = err_set(
-            err, ERR_UNSUPPORTED, "--units would wrap %s, which --compile is not planned with",
-            (*out)->modules[m].name);
+        const enum err_code rc =
+            err_set(err, ERR_UNSUPPORTED,
+                    "--units would wrap %s, whose hooks end graphs within a block: with --compile "
+                    "that is planned of adapters without --checkpointing",
+                    (*out)->modules[m].name);
         graph_free(*out);
         *out = NULL;
         return rc;
@@ -335,11 +339,12 @@ static enum err_code check_compiled_model(const struct job *job, struct err *err
                        "none",
                        job->strategy.unit_elements);
     if (job->model.code == CODE_HF && job_tape(job).compiled == COMPILED_FRAMES &&
-        job->strategy.units != UNITS_BLOCKS && job->strategy.units != UNITS_TORCHTITAN)
+        job->strategy.units != UNITS_BLOCKS && job->strategy.units != UNITS_TORCHTITAN &&
+        job->strategy.units != UNITS_TRAINED)
         return err_set(err, ERR_UNSUPPORTED,
-                       "--compile model with --code hf is planned with blocks as units, or none: "
-                       "what the hooks of others break (the embedding's, adapters') was not "
-                       "recorded");
+                       "--compile model with --code hf is planned with blocks as units, with "
+                       "adapters' within them, or none: what the hooks of others break (the "
+                       "embedding's) was not recorded");
     const char *what = job->model.float8    ? "--float8"
                        : copies_others(job) ? "--find-unused-parameters"
                                             : NULL;

@@ -224,8 +224,9 @@ static const struct setting rows[] = {
                     WORD("model", COMPILED_MODEL)), .commands = FOR_JOB,
      .systems = SYSTEM(FSDP2) | WHOLE | SYSTEM(FSDP1) | SYSTEM(ZERO1) |
                                      SYSTEM(ZERO2),
-     .lacks = "is planned with eager blocks alone: Dynamo's graphs end at the hooks that "
-              "DeepSpeed has on every module of a block, which leaves it single calls to compile",
+     .lacks = "is planned eager alone: Dynamo's graphs end at the hooks that DeepSpeed has on "
+              "every module, which leaves it a norm, a product, RoPE with attention at a time: "
+              "recorded, and not planned",
      .lacking = SYSTEM(ZERO3)},
     {.name = "optimizer", .group = GROUP_STRATEGY, .arg = "NAME",
      .help = "The optimizer: torch's AdamW or SGD; bitsandbytes' AdamW with states in 8 bits, and "

@@ -96,9 +96,9 @@ static void trainers_model_is_whole(void **state)
     expect(&f, "compile off");
     import_free(&f.import);
     take_text(&f, SYNTAX_JSON,
-              "{\"model_name_or_path\": \"deepseek-ai/DeepSeek-V3\", \"torch_compile\": true}");
+              "{\"model_name_or_path\": \"openai/gpt-oss-20b\", \"torch_compile\": true}");
     expect(&f, "compile off");
-    expect_note(&f, NOTE_UNPLANNED, "torch_compile", 1, "deepseek_v3");
+    expect_note(&f, NOTE_UNPLANNED, "torch_compile", 1, "gpt_oss");
     import_free(&f.import);
     take_text(&f, SYNTAX_JSON, "{\"model_name_or_path\": \"gpt2\", \"torch_compile\": true}");
     expect(&f, "model gpt2, compile model");
@@ -109,8 +109,9 @@ static void trainers_model_is_whole(void **state)
     "model_name_or_path: meta-llama/Llama-3.2-1B\nfinetuning_type: lora\n"                         \
     "per_device_train_batch_size: 1\ntorch_compile: true\nbf16: true\n"
 
-/* As is recorded in compile_steps_frozen.jsonl; where FSDP1 has adapters in units of their own, the
- * hooks are inside of blocks, of which nothing is. */
+/* As is recorded in compile_steps_frozen.jsonl and compile_steps_peft.jsonl: where FSDP1 has
+ * adapters in units of their own, hooks are inside of blocks, and of checkpointed ones nothing is.
+ */
 static void trainers_adapters_are_compiled(void **state)
 {
 #define FULL_SHARD(version) "fsdp: full_shard auto_wrap\nfsdp_config:\n  version: " version "\n"
@@ -121,7 +122,9 @@ static void trainers_adapters_are_compiled(void **state)
          "dropout"},
         {ADAPTERS, "compile model, frozen-dtype bf16, autocast bf16", NULL},
         {ADAPTERS FULL_SHARD("2"), "compile model, frozen-dtype param", NULL},
-        {ADAPTERS FULL_SHARD("1"), "compile off, units peft", "--units peft"},
+        {ADAPTERS FULL_SHARD("1"), "compile off, units peft", "--units peft in checkpointed"},
+        {ADAPTERS "disable_gradient_checkpointing: true\n" FULL_SHARD("1"),
+         "compile model, units peft, checkpointing none", NULL},
     };
     (void)state;
     struct fixture f;

@@ -385,6 +385,37 @@ MOE_CASES = (           # mixtures of experts of transformers' code
     ("moe-accelerate-fsdp2-qwen2", QWEN2_MOE, {**MOE, **FRAMES, "units": "torchtitan"}),
     ("moe-model-ddp-qwen3", QWEN3_MOE, {**HF_MODEL, "around": True}),
 )
+HF_GPTJ = {**HF, "model_type": "gptj", "n_embd": 256, "n_layer": 2, "n_head": 8, "n_positions": 128, "rotary_dim": 16,
+           "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}
+HF_NEOX = {**HF, "model_type": "gpt_neox", "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8,
+           "intermediate_size": 1024, "max_position_embeddings": 128}
+HF_NEMOTRON = {**HF_GQA, "model_type": "nemotron"}
+HF_CWM = {**HF_GQA, "model_type": "cwm", "sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"]}
+WIDER = (("nemotron", HF_NEMOTRON), ("cwm", HF_CWM), ("gptj", HF_GPTJ), ("gpt_neox", HF_NEOX),
+         ("ministral3", {**HF_GQA, "model_type": "ministral3", "head_dim": 32, "sliding_window": None}),
+         ("nanochat", {**HF_GQA, "model_type": "nanochat", "num_key_value_heads": 8}),
+         *((name, {**HF_GQA, "model_type": name}) for name in ("hyperclovax", "iquestcoder")),
+         *((name, {**HF_GQA, "model_type": name, "head_dim": 32}) for name in ("internlm3", "jais2")))
+WIDER_CASES = tuple((f"frames-hf-fsdp2-{name}", m, HF_FRAMES) for name, m in WIDER) + tuple(
+    (f"model-hf-ddp-{name}", m, {**HF_MODEL, "around": True}) for name, m in WIDER[:4]) + tuple(
+    (f"accelerate-fsdp1-{name}", m, {**FSDP1, **HF_FRAMES, **NATIVE_AMP}) for name, m in WIDER[:2]) + (
+    ("accelerate-ddp-gptj", {**HF_GPTJ, "n_layer": 4}, {**ACCELERATE, "bucket_cap_mb": 1, "ac": "full"}),
+    ("accelerate-ddp-nemotron", {**HF_NEMOTRON, "num_hidden_layers": 4}, {**ACCELERATE, "bucket_cap_mb": 1}),
+    ("accelerate-fsdp2-nemotron", HF_NEMOTRON, {**HF_FRAMES, "units": "torchtitan"}),
+    ("blocks-fsdp2-gptj", HF_GPTJ, {"world": 4, "code": "hf", **BF16}),
+)
+PEFT = {**FSDP1, "world": 4, **ALL_LINEAR, **BF16, "wrap": "peft", "autocast": "bf16"}  # blocks without fullgraph, as accelerate compiles regions
+PEFT_CASES = (          # adapters' Linears are units: hooks within blocks
+    ("peft-fsdp1", HF_GQA, PEFT),
+    ("peft-fsdp1-qv", HF_GQA, {**PEFT, "lora": "8"}),
+    ("peft-fsdp1-deep", {**HF_GQA, "num_hidden_layers": 5}, {**PEFT, "sharding": "SHARD_GRAD_OP", "clip": True}),
+    ("peft-fsdp1-qwen3-accumulate", {**HF_GQA, "model_type": "qwen3", "head_dim": 32}, {**PEFT, "accumulate": 2}),
+    ("peft-fsdp1-mlp", {**HF_GQA, "batch": 1}, {**PEFT, "lora": "8,gate_proj,o_proj"}),
+    ("frames-peft-fsdp1", HF_GQA, {**PEFT, **FRAMES}),
+    ("accelerate-peft-fsdp1", HF_GQA, {**PEFT, **FRAMES, **NATIVE_AMP}),
+    ("accelerate-peft-fsdp1-qwen3", {**HF_GQA, "model_type": "qwen3", "head_dim": 32, "num_hidden_layers": 3},
+     {**PEFT, **FRAMES, **NATIVE_AMP, "lora": "8"}),
+)
 LEAST = 200             # bytes: of gathers in float8, scales and lists of all scales are left out; fake tensors
                         # compose what finds them otherwise, and record_real.py has them
 GRAPH = "graph"         # the place that is inside of a program
@@ -447,7 +478,8 @@ def compiled(kind, whole):
             around = self.s.get("around")
             self.hooked = whole and (around or kind is not record_systems.KINDS["ddp"])
             for part in [] if around else [model] if whole else blocks:
-                part.compile(backend=self.graphs.backend, fullgraph=not self.hooked)
+                part.compile(backend=self.graphs.backend,
+                             fullgraph=not self.hooked and self.s.get("wrap") != "peft")
             wrapped = super().shard(model, blocks)
             if around:
                 wrapped.compile(backend=self.graphs.backend)
@@ -506,7 +538,7 @@ def record_case(name, m, s):
     row = recorder.record({"name": name, "model": m, "strategy": s}, make)
     system = made[0]
     more = {"reduced": Graphs.reduced} if s.get("optimize_ddp") else {}
-    if made[0].hooked:
+    if made[0].hooked and s.get("wrap") != "peft":      # of which some are of views and casts alone
         more["runs"] = Graphs.runs
     return {**{key: row[key] for key in ("name", "model", "strategy", "live", "peak_bytes")}, **more,
             "border": zero_border(row["event_list"]) if s.get("system") == "deepspeed" else
@@ -563,6 +595,8 @@ def main():
     parser.add_argument("--hf-frames", action="store_true", help="likewise under FSDP2 and FSDP1")
     parser.add_argument("--accelerate", action="store_true", help="likewise as accelerate and Trainer compile them")
     parser.add_argument("--families", action="store_true", help="likewise of families whose heads are turned or capped otherwise")
+    parser.add_argument("--wider", action="store_true", help="likewise of GPT-J, Nemotron and others")
+    parser.add_argument("--peft", action="store_true", help="adapters' Linears as units of FSDP1")
     parser.add_argument("--more", action="store_true", help="likewise of GPT-2 and other families")
     parser.add_argument("--float8", action="store_true", help="the cases in float8, which need torchao")
     parser.add_argument("--frozen", action="store_true", help="adapters and frozen parameters, which need peft")
@@ -579,7 +613,7 @@ def main():
     rows = []
     cases = (FLOAT8_CASES if args.float8 else MOE_CASES if args.moe else MODEL_CASES if args.model else FRAMES_CASES if args.frames else
              PARTS_CASES if args.parts else FROZEN_CASES if args.frozen else ZERO_CASES if args.zero else HF_CASES if args.hf else
-             ACCELERATE_CASES if args.accelerate else MORE_CASES if args.more else FAMILIES_CASES if args.families else HF_FRAMES_CASES if args.hf_frames else CASES)
+             ACCELERATE_CASES if args.accelerate else MORE_CASES if args.more else PEFT_CASES if args.peft else WIDER_CASES if args.wider else FAMILIES_CASES if args.families else HF_FRAMES_CASES if args.hf_frames else CASES)
     for case in cases:
         if fnmatch.fnmatch(case[0], args.only):
             rows.append(record_case(*case))
