@@ -259,6 +259,14 @@ uint32_t joint_value(struct joint *joint, uint32_t buffer, struct shape shape, e
 
 /* ---- operands ---- */
 
+/* Of (b, s, n, a, d) a row is of each of n: its heads. */
+static uint64_t row_of(const struct operand *operand)
+{
+    const struct shape *shape = &operand->shape;
+    return shape->rank == 5 ? (uint64_t)shape->dim[3] * shape->dim[4]
+                            : shape_row(shape, operand->pitch);
+}
+
 /* The whole of which an operand is a part of each row: seen as it, with rows `pitch` wide. */
 static bool whole_of(const struct operand *operand, uint64_t row, struct shape *out)
 {
@@ -268,9 +276,10 @@ static bool whole_of(const struct operand *operand, uint64_t row, struct shape *
         out->dim[out->rank - 1] = operand->pitch;
         return true;
     }
-    if (shape->rank != 4 || row != (uint64_t)shape->dim[2] * shape->dim[3])
+    if (shape->rank < 4 ||
+        row != (uint64_t)shape->dim[shape->rank - 2] * shape->dim[shape->rank - 1])
         return false;
-    *out = SHAPE(shape->dim[0], shape->dim[1], operand->pitch);
+    out->dim[--out->rank - 1] = operand->pitch;
     return true;
 }
 
@@ -328,7 +337,7 @@ static enum err_code slice_of( // NOLINT(misc-no-recursion): once, of the part t
     struct err *err)
 {
     const enum dtype dtype = (enum dtype)joint->nodes[base].dtype;
-    const uint64_t row = shape_row(&operand->shape, operand->pitch);
+    const uint64_t row = row_of(operand);
     struct operand heads;
     struct shape wide;
     uint32_t width;
@@ -365,13 +374,20 @@ static enum err_code slice_of( // NOLINT(misc-no-recursion): once, of the part t
     return ERR_OK;
 }
 
-/* Of every element of the last dim of a row how many places are to the next one. */
+/* Of every element of the last dim of a row how many places are to the next one: of what dims that
+ * lie further in (a gradient of what was transposed) make up, one each. */
 static uint32_t step_of(const struct operand *operand)
 {
     const struct strides *layout = operand->layout;
-    return layout && !layout_is_unknown(layout) && operand->shape.rank > 2
-               ? (uint32_t)layout->of[operand->shape.rank - 1]
-               : 1;
+    const struct shape *s = &operand->shape;
+    if (!layout || layout_is_unknown(layout) || s->rank < 3)
+        return 1;
+    const uint64_t own = (uint64_t)layout->of[s->rank - 1];
+    uint64_t inner = 1;
+    for (uint32_t d = 0; d + 1 < s->rank; d++)
+        if (layout->of[d] > 0 && (uint64_t)layout->of[d] < own)
+            inner *= s->dim[d];
+    return (uint32_t)(own % inner == 0 ? own / inner : own);
 }
 
 /* Every step-th element of each row, or of the part of it that these are of. */
@@ -394,6 +410,18 @@ static enum err_code steps_of(struct joint *joint, const struct operand *operand
                                                   .arg = {*out},
                                                   .detail = JOINT_STEP * step + first});
     return ERR_OK;
+}
+
+/* Part of each row whose pitch the layout alone says: of what no gradient is computed of. 0: it is
+ * none. */
+static uint32_t pitch_of(const struct operand *operand, uint64_t all)
+{
+    const struct strides *layout = operand->layout;
+    const struct shape *s = &operand->shape;
+    if (!layout || layout_is_unknown(layout) || s->rank < 2 || layout->of[s->rank - 1] != 1)
+        return 0;
+    const uint64_t pitch = (uint64_t)layout->of[s->rank - 2], row = s->dim[s->rank - 1];
+    return pitch > row && shape_elements(s) / row * pitch == all ? (uint32_t)pitch : 0;
 }
 
 /* One of each group of `step` elements that lie together, (..., d, step): (..., d). */
@@ -434,9 +462,9 @@ enum err_code joint_operand(struct joint *joint, const struct operand *operand, 
         set_value(joint, operand->place, base);
     }
     const uint64_t all = shape_elements(&joint->nodes[base].shape);
+    struct operand part = *operand;
     if (operand->offset && !operand->pitch && !operand->layout && s->rank == 1 && s->dim[0] < all) {
-        struct operand part = *operand; /* of the only row */
-        part.pitch = (uint32_t)all;
+        part.pitch = (uint32_t)all; /* of the only row */
         return slice_of(joint, &part, base, out, err);
     }
     const uint32_t step = step_of(operand);
@@ -446,8 +474,9 @@ enum err_code joint_operand(struct joint *joint, const struct operand *operand, 
         *out = one_of_each(joint, operand, base, step);
         return ERR_OK;
     }
-    if (operand->pitch && (operand->offset || shape_elements(&operand->shape) < all))
-        return slice_of(joint, operand, base, out, err);
+    part.pitch = part.pitch ? part.pitch : pitch_of(operand, all);
+    if (part.pitch && (part.offset || shape_elements(s) < all))
+        return slice_of(joint, &part, base, out, err);
     if (joint->nodes[base].dtype == operand->dtype && shape_elements(&operand->shape) != all) {
         *out = base; /* a gradient that stands for a wider one */
         return ERR_OK;
@@ -468,17 +497,6 @@ void joint_leave_out(struct joint *joint, uint32_t node)
 {
     assert(joint_is_nothing(joint, node));
     joint->nodes[node].name = JOINT_VIEW;
-}
-
-uint32_t joint_apart(struct joint *joint, uint32_t node) // NOLINT: as deep as views of views
-{
-    struct joint_node copy = joint->nodes[node];
-    const enum joint_way way = joint_way(&copy);
-    if (way == WAY_VIEW || way == WAY_ALIAS)
-        copy.arg[0] = joint_apart(joint, copy.arg[0]);
-    ARRAY_GROW(joint->nodes, joint->node_count, joint->node_cap);
-    joint->nodes[joint->node_count] = copy;
-    return joint->node_count++;
 }
 
 /* ---- sums with products ---- */

@@ -187,9 +187,6 @@ void joint_leave_out(struct joint *joint, uint32_t node);
  * no argument of the graph, nor one row. `kept` (nodes): also read from outside. */
 void joint_add_to_products(struct joint *joint, const bool *lives, const bool *kept);
 
-/* The same value in memory of its own: what is given out twice is computed twice. */
-uint32_t joint_apart(struct joint *joint, uint32_t node);
-
 /* Once all of it is there: of nodes that compute the same the first is everybody's (the
  * partitioner's CSE). But what only forward needs stays apart from what a gradient is made of, and
  * what shares memory with a result from everything. Nodes keep their numbers; those that nobody

@@ -8,11 +8,13 @@
  * range is computed where it is used, of ids alone, and left out. */
 #include "compile/joint_works.h"
 
+/* Rows of a table that are gathered, or indexed, may be so again, which an embedding may not. */
 static void embedding(const struct works *w)
 {
+    const bool gathers = w->kernel->label == ATEN_GATHER || w->kernel->label == ATEN_INDEX;
     joint_write(w->joint, result(w, 0),
-                element(w, JOINT_ROWS, (enum dtype)result(w, 0)->dtype, result(w, 0)->shape,
-                        w->in[1], w->in[0], 0));
+                element(w, gathers ? JOINT_GATHER : JOINT_ROWS, (enum dtype)result(w, 0)->dtype,
+                        result(w, 0)->shape, w->in[1], w->in[0], 0));
 }
 
 static void embedding_backward(const struct works *w)

@@ -125,6 +125,11 @@ bool joint_mask(const struct works *w)
     case WORK_SIN:
         made(w, JOINT_SIN, w->in[0], JOINT_NONE, 0);
         return true;
+    case WORK_LOG:
+        if (w->kernel->attr.p > 0) /* of a number that is added first */
+            return false;
+        made(w, JOINT_LOG, w->in[0], JOINT_NONE, 0);
+        return true;
     case WORK_PAD:
         made(w, JOINT_PAD, w->in[0], JOINT_NONE, w->kernel->attr.p);
         return true;

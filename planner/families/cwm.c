@@ -37,6 +37,7 @@ const struct family family_cwm = {
                    "\"high_freq_factor\": 4.0, \"low_freq_factor\": 1.0, "
                    "\"original_max_position_embeddings\": 8192}",
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -58,6 +58,7 @@ const struct family family_deepseek_v3 = {
     ALIASES(aliases),
     .check = mla_check_experts,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = mla_build_v3},
 };

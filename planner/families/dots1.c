@@ -66,6 +66,7 @@ const struct family family_dots1 = {
     .rope = true,
     .check = experts_check_groups,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -43,6 +43,7 @@ const struct family family_exaone_moe = {
     .padding = 0 + 1,
     .check = experts_check_groups,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

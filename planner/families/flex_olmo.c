@@ -33,6 +33,7 @@ const struct family family_flex_olmo = {
     .check = experts_check,
     .padding = 100277 + 1,
     .parameters = count_olmo,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

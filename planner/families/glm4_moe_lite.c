@@ -38,6 +38,7 @@ const struct family family_glm4_moe_lite = {
     PRESETS(presets),
     .check = mla_check_experts,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = mla_build_v3},
 };

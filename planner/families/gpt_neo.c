@@ -118,8 +118,7 @@ static void build(struct graph *graph, const struct model_config *c, const struc
                                      "transformer.wpe.weight");
     graph_call_begin(graph, "transformer");
     const uint32_t positions = hf_positions(graph, job);
-    hf_packed_test(graph, job, positions);
-    in.mask = hf_eager_mask(graph, job, hf_window_mask(graph, job, HF_NO_WINDOW));
+    in.mask = hf_scored_mask(graph, job, positions);
     graph_call_end(graph);
     const uint32_t places =
         op_embedding(graph, graph_view(graph, positions, SHAPE(1, job->seq)), wpe);

@@ -34,7 +34,7 @@ static struct block declare_block(struct graph *graph, const struct model_config
 
 static uint32_t attention(struct graph *graph, const struct model_config *c,
                           const struct model_job *job, const struct block *block, uint32_t y,
-                          struct hf_rope rope)
+                          struct hf_rope rope, uint32_t mask)
 {
     const uint32_t b = job->batch, s = job->seq, a = c->heads, d = c->head_dim;
     const uint32_t qkv = apply_linear(graph, y, block->qkv);
@@ -51,7 +51,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
                                                .q = graph_transpose(graph, q, 1, 2),
                                                .k = graph_transpose(graph, k, 1, 2),
                                                .v = graph_transpose(graph, part[2], 1, 2),
-                                               .mask = GRAPH_NONE,
+                                               .mask = mask,
                                                .q_contiguous = true,
                                                .dropout = c->attention_dropout,
                                                .positions = rope.positions,
@@ -79,10 +79,10 @@ static uint32_t feed_forward(struct graph *graph, const struct model_config *c,
 
 static uint32_t run_block(struct graph *graph, const struct model_config *c,
                           const struct model_job *job, const struct block *block, uint32_t x,
-                          struct hf_rope rope)
+                          struct hf_rope rope, uint32_t mask)
 {
     const uint32_t y = apply_norm(graph, x, block->input_norm);
-    const uint32_t projected = attention(graph, c, job, block, y, rope);
+    const uint32_t projected = attention(graph, c, job, block, y, rope, mask);
     graph_drop(graph, y);
     uint32_t attended = hf_dropout_beside(graph, projected, c->dropout, block->input_norm.weight,
                                           "post_attention_dropout");
@@ -119,17 +119,22 @@ static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
     const uint32_t embedded = op_embedding(graph, tokens, table);
     graph_exit(graph, embeddings, embedded);
     const uint32_t positions = hf_positions(graph, job);
-    hf_packed_test(graph, job, positions);
+    const uint32_t mask =
+        job->traced ? hf_traced_mask(graph, job, positions, HF_NO_WINDOW, false) : GRAPH_NONE;
+    if (!job->traced)
+        hf_packed_test(graph, job, positions);
     const bool aliased = !(c->dropout > 0);
     graph_call_begin(graph, "gpt_neox.emb_dropout");
     uint32_t x =
         aliased ? op_called_alone(graph, embedded) : op_dropout(graph, embedded, c->dropout);
     graph_call_end(graph);
     graph_call_begin(graph, "gpt_neox.rotary_emb");
+    graph_mark(graph, MARK_FRAME);
     hf_rope_update(graph, &frequencies, positions);
     struct hf_rope rope = hf_rope_tables(
         graph, c, (struct hf_angles){.positions = positions, .frequencies = frequencies.now});
     rope.positions = positions;
+    graph_mark(graph, MARK_FRAME_END);
     graph_call_end(graph);
 
     for (uint32_t i = 0; i < c->layers; i++) {
@@ -139,7 +144,9 @@ static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
         graph_also_input(graph, module, rope.sin);
         graph_also_input(graph, module, rope.cos);
         graph_also_input(graph, module, positions);
-        const uint32_t z = run_block(graph, c, job, &block, x, rope);
+        if (mask != GRAPH_NONE)
+            graph_also_input(graph, module, mask);
+        const uint32_t z = run_block(graph, c, job, &block, x, rope, mask);
         graph_exit(graph, module, z);
         if (i > 0 || !aliased)
             graph_drop(graph, x); /* the first one may be inputs_embeds too */
@@ -154,6 +161,8 @@ static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
     graph_drop(graph, x);
     graph_drop(graph, positions);
     graph_drop(graph, embedded);
+    if (mask != GRAPH_NONE)
+        graph_drop(graph, mask);
     graph_drop(graph, rope.cos);
     graph_drop(graph, rope.sin);
     const uint32_t module = graph_module(graph, ROLE_HEAD, "lm_head");
@@ -233,6 +242,7 @@ const struct family family_gpt_neox = {
     PRESETS(presets),
     .heads_divide_hidden = true,
     .parameters = parameters,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_gpt_neox},
 };

@@ -175,6 +175,7 @@ const struct family family_gptj = {
     .learned_positions = true,
     .parameters = parameters,
     .newer = GPTJ_NEWER,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

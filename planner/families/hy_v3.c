@@ -57,6 +57,7 @@ const struct family family_hy_v3 = {
     .rope = true,
     .check = experts_check,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

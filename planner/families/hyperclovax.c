@@ -44,6 +44,7 @@ const struct family family_hyperclovax = {
     .heads_divide_hidden = true,
     .rope = true,
     .parameters = parameters,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -35,6 +35,7 @@ const struct family family_internlm3 = {
     .padding = 2 + 1,
     .check = check,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_llama},
 };

@@ -22,6 +22,7 @@ const struct family family_iquestcoder = {
     .heads_divide_hidden = true,
     .rope = true,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_llama},
 };

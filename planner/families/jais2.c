@@ -39,6 +39,7 @@ const struct family family_jais2 = {
     .heads_divide_hidden = true,
     .rope = true,
     .parameters = count_ungated_biased,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

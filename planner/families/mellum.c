@@ -59,6 +59,7 @@ const struct family family_mellum = {
     .rope = true,
     .check = experts_check,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -54,6 +54,7 @@ const struct family family_minicpm3 = {
     .keys = KEY_TABLE(keys),
     .check = mla_check,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -67,6 +67,7 @@ const struct family family_minimax_m2 = {
     ALIASES(aliases),
     .check = experts_check,
     .parameters = count_olmo,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

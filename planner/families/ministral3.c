@@ -69,6 +69,7 @@ const struct family family_ministral3 = {
     .padding = 11 + 1,
     .read = read,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_mistral},
 };

@@ -52,6 +52,7 @@ const struct family family_nanochat = {
     .rope = true,
     .padding = 1 + 1,
     .parameters = parameters,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

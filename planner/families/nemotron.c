@@ -66,6 +66,7 @@ const struct family family_nemotron = {
     PRESETS(presets),
     ALIASES(aliases),
     .parameters = count_ungated_biased,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

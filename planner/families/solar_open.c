@@ -35,6 +35,7 @@ const struct family family_solar_open = {
     .rope = true,
     .check = experts_check_groups,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

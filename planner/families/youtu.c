@@ -34,6 +34,7 @@ const struct family family_youtu = {
     .keys = KEY_TABLE(keys),
     .check = mla_check,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

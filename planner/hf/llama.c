@@ -255,8 +255,11 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
     graph_call_begin(graph, "%s.%s", model_of(way), way->rope ? way->rope : "rotary_emb");
     make_tables(graph, c, job, frequencies, &in);
     graph_call_end(graph);
-    if (way->norm_first)
+    if (way->norm_first) {
+        graph_mark(graph, MARK_FRAME);
         in.first = hf_decoder_normed(graph, way, in.first, last_norm(graph, c, way));
+        graph_mark(graph, MARK_FRAME_END);
+    }
     return in;
 }
 
@@ -414,7 +417,8 @@ static uint32_t run_layers(struct graph *graph, const struct model_config *c,
                   : graph_module(graph, ROLE_NORM, "%s.%s", model_of(in->way), last_name(in->way));
     const struct norm norm = in->ahead ? in->ahead->last : last_norm(graph, c, in->way);
     graph_enter(graph, last, x);
-    const bool own = !in->way->biased_norms; /* else torch's own class */
+    const bool own = /* else torch's own class */
+        !in->way->biased_norms || in->way->norm == hf_layer_norm_plus_one;
     if (own)
         graph_mark(graph, MARK_FRAME);
     const uint32_t normed = hf_decoder_normed(graph, in->way, x, norm);

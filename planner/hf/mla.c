@@ -142,7 +142,7 @@ static float scale_of(const struct model_config *c)
 }
 
 uint32_t hf_mla(struct graph *graph, const struct model_config *c, const struct hf_mla *mla,
-                struct hf_mla_way way, struct hf_rope rope, uint32_t y)
+                struct hf_mla_way way, struct hf_rope rope, uint32_t y, uint32_t mask)
 {
     const struct shape shape = graph->tensors[y].shape;
     const uint32_t b = shape.dim[0], s = shape.dim[1], n = c->nope_dim, r = c->rotary_dim;
@@ -160,7 +160,7 @@ uint32_t hf_mla(struct graph *graph, const struct model_config *c, const struct 
     const uint32_t o = hf_attention(graph, &(struct hf_attention){.q = by_token(graph, q),
                                                                   .k = by_token(graph, k),
                                                                   .v = by_token(graph, v),
-                                                                  .mask = GRAPH_NONE,
+                                                                  .mask = mask,
                                                                   .q_contiguous = true,
                                                                   .dropout = c->attention_dropout,
                                                                   .positions = rope.positions,

@@ -35,6 +35,6 @@ struct hf_mla_way {
 
 /* y (b, s, h), which stays the caller's: (b, s, h). */
 uint32_t hf_mla(struct graph *graph, const struct model_config *config, const struct hf_mla *mla,
-                struct hf_mla_way way, struct hf_rope rope, uint32_t y);
+                struct hf_mla_way way, struct hf_rope rope, uint32_t y, uint32_t mask);
 
 #endif

@@ -4,6 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+uint32_t hf_scored_mask(struct graph *graph, const struct model_job *job, uint32_t positions)
+{
+    if (job->traced)
+        return hf_traced_mask(graph, job, positions, HF_NO_WINDOW, true);
+    hf_packed_test(graph, job, positions);
+    return hf_eager_mask(graph, job, hf_window_mask(graph, job, HF_NO_WINDOW));
+}
+
 uint32_t hf_scored_normed(struct graph *graph, uint32_t x, struct norm norm)
 {
     return op_layer_norm(graph, x, norm.weight, norm.bias, norm.eps);
@@ -165,8 +173,7 @@ void hf_scored_gptj(struct graph *graph, const struct model_config *c, const str
                                   .norm = "ln_f",
                                   .block = block,
                                   .keeps_first = !(c->embedding_dropout > 0)};
-    hf_packed_test(graph, job, in.positions);
-    in.mask = hf_eager_mask(graph, job, hf_window_mask(graph, job, HF_NO_WINDOW));
+    in.mask = hf_scored_mask(graph, job, in.positions);
     graph_call_begin(graph, "transformer.drop");
     const uint32_t first = way.keeps_first ? op_called_alone(graph, embedded)
                                            : op_dropout(graph, embedded, c->embedding_dropout);

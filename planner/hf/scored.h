@@ -23,6 +23,9 @@ struct hf_scored {
     bool bare_bias;   /* the last norm has no bias */
 };
 
+/* The mask of all blocks, as it is added to scores: (b, 1, s, s). */
+uint32_t hf_scored_mask(struct graph *graph, const struct model_job *job, uint32_t positions);
+
 /* x through all blocks and the last norm. What the last block returned, its
  * output and its scores, stays Python's: last[2]. */
 uint32_t hf_scored_run(struct graph *graph, const struct model_config *config,

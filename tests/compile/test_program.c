@@ -173,7 +173,7 @@ static void compare(const json_t *row, const struct compiled_region *region, boo
         count->whole++;
         count->whole_fused += own_kernels(p, false) == r.fused;
         const int more = (int)own_kernels(p, false) - (int)r.fused;
-        assert_true(abs(more) <= 4);
+        assert_true(abs(more) <= 6); /* 4 but where attention is latent, as below */
     } else if (!backward) {
         const bool same = own_kernels(p, false) == r.fused;
         count->otherwise += !same;
@@ -202,9 +202,9 @@ static void programs_are_inductors(void **state)
     print_message("%u of %u forward programs of transformers' models have as many kernels\n",
                   count.whole_fused, count.whole);
     /* Of the others six forward ones lack what dropouts' seeds take, 8 bytes each. */
-    assert_true(count.programs >= 684 && count.exact + 55 >= count.programs);
+    assert_true(count.programs >= 728 && count.exact + 60 >= count.programs);
     assert_true(2 * (count.forward + 13) >= count.programs);
-    assert_true(count.whole_fused >= 71);
+    assert_true(count.whole_fused >= 81);
     /* lora-qwen3's two blocks, whose heads are normed, gemma2's, whose scores are capped, and
      * deepseek-v3's, where q and k are turned in one kernel here */
     assert_true(count.otherwise <= 6);

@@ -218,8 +218,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode    # noqa: E402
 from triton.backends.compiler import GPUTarget          # noqa: E402
 from triton.runtime.driver import driver                # noqa: E402
 
+torch.cuda.is_available = lambda: False         # while packages that ask a GPU what it is are imported
 import models                                   # noqa: E402
 import recorder as recorder_of                  # noqa: E402
+torch.utils._triton.has_triton.cache_clear()
 
 H100 = types.SimpleNamespace(
     name="NVIDIA H100 80GB HBM3", major=9, minor=0, multi_processor_count=132, total_memory=85520809984,

@@ -7,7 +7,7 @@ buckets of strategy.bucket_cap_mb end.  With --hf, models of transformers, which
 return logits, too.
 
 Usage
-    record_compile_model.py --out OUT.jsonl [--only PATTERN] [--texts DIR] [--parts | --hf]
+    record_compile_model.py --out OUT.jsonl [--only PATTERN] [--texts DIR] [--parts | --hf | --wider]
     record_compile_model.py --out OUT.jsonl --inside
     record_compile_model.py --check OUT.jsonl
 
@@ -146,6 +146,47 @@ MOE_CASES = (           # mixtures of experts, as one graph, and as DDPOptimizer
     ("model-moe-glm4", {**GLM4_MOE, "first_k_dense_replace": 1}, HF_WHOLE),
     ("parts-moe-qwen3", {**QWEN3_MOE, "num_hidden_layers": 4}, {**HF_WHOLE, **ONE}),
     ("parts-moe-mixtral", {**MIXTRAL, "num_hidden_layers": 3}, {**HF_WHOLE, **ONE}),
+)
+HF_GPTJ = {"kind": "hf", "model_type": "gptj", "vocab_size": 251, "n_embd": 256, "n_layer": 2, "n_head": 8, "n_positions": 128,
+           "rotary_dim": 16, "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0, "batch": 2, "seq": 128}
+HF_NEOX = {"kind": "hf", "model_type": "gpt_neox", "vocab_size": 251, "hidden_size": 256, "num_hidden_layers": 2,
+           "num_attention_heads": 8, "intermediate_size": 1024, "max_position_embeddings": 128, "attention_dropout": 0.0,
+           "hidden_dropout": 0.0, "batch": 2, "seq": 128}
+LATENT = {**HF_LLAMA, "q_lora_rank": 96, "kv_lora_rank": 64, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 32}
+WIDER_CASES = (
+    ("model-hf-gptj", HF_GPTJ, HF_WHOLE),
+    ("model-hf-nemotron", {**HF_GQA, "model_type": "nemotron"}, HF_WHOLE),
+    ("model-hf-cwm", {**HF_GQA, "model_type": "cwm", "sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"]},
+     HF_WHOLE),
+    ("model-hf-gpt_neox", HF_NEOX, HF_WHOLE),
+    ("model-hf-hyperclovax", {**HF_GQA, "model_type": "hyperclovax"}, HF_WHOLE),
+    ("model-hf-iquestcoder", {**HF_GQA, "model_type": "iquestcoder"}, HF_WHOLE),
+    ("model-hf-internlm3", {**HF_GQA, "model_type": "internlm3", "head_dim": 32}, HF_WHOLE),
+    ("model-hf-jais2", {**HF_GQA, "model_type": "jais2", "head_dim": 32}, HF_WHOLE),
+    ("model-hf-ministral3", {**HF_GQA, "model_type": "ministral3", "head_dim": 32, "sliding_window": None}, HF_WHOLE),
+    ("model-hf-nanochat", {**HF_GQA, "model_type": "nanochat", "num_key_value_heads": 8}, HF_WHOLE),
+    ("model-hf-minicpm3", {**LATENT, "model_type": "minicpm3"}, HF_WHOLE),
+    ("model-hf-youtu", {**LATENT, "model_type": "youtu"}, HF_WHOLE),
+)
+EXPERTS = {"num_key_value_heads": 4, "num_experts": 8, "num_local_experts": 8, "num_experts_per_tok": 4, "moe_intermediate_size": 192}
+HF_EXPERTS = {**HF_GQA, **EXPERTS}
+DEEPSEEK_V3 = {**GLM4_MOE, "model_type": "deepseek_v3", "num_key_value_heads": 8, "q_lora_rank": 96, "kv_lora_rank": 64,
+               "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 32, "n_group": 4, "topk_group": 2,
+               "first_k_dense_replace": 1}
+del DEEPSEEK_V3["head_dim"]
+WINDOWED = {"sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"]}
+WIDER_MOE_CASES = (
+    ("model-moe-deepseek-v3", DEEPSEEK_V3, HF_WHOLE),
+    ("model-moe-dots1", {**GLM4_MOE, "model_type": "dots1", "first_k_dense_replace": 1, "sliding_window": None}, HF_WHOLE),
+    ("model-moe-exaone_moe", {**GLM4_MOE, "model_type": "exaone_moe", "first_k_dense_replace": 1, **WINDOWED, "num_experts": 8},
+     HF_WHOLE),
+    ("model-moe-glm4_moe_lite", {**DEEPSEEK_V3, "model_type": "glm4_moe_lite", "n_group": 1, "topk_group": 1}, HF_WHOLE),
+    ("model-moe-flex_olmo", {**HF_EXPERTS, "model_type": "flex_olmo", "pad_token_id": 0}, HF_WHOLE),
+    ("model-moe-granitemoe", {**HF_EXPERTS, "model_type": "granitemoe"}, HF_WHOLE),
+    ("model-moe-hy_v3", {**HF_EXPERTS, "model_type": "hy_v3", "head_dim": 32, "first_k_dense_replace": 1}, HF_WHOLE),
+    ("model-moe-mellum", {**HF_EXPERTS, "model_type": "mellum", "head_dim": 32, **WINDOWED}, HF_WHOLE),
+    ("model-moe-minimax_m2", {**HF_EXPERTS, "model_type": "minimax_m2", "head_dim": 32}, HF_WHOLE),
+    ("model-moe-solar_open", {**GLM4_MOE, "model_type": "solar_open", "first_k_dense_replace": 1}, HF_WHOLE),
 )
 PARTS_CASES = (
     ("parts-llama", DEEP, {**WHOLE, **ONE}),
@@ -319,6 +360,7 @@ def main():
     parser.add_argument("--only", default="*")
     parser.add_argument("--parts", action="store_true", help="models that DDPOptimizer splits")
     parser.add_argument("--hf", action="store_true", help="models of transformers, which return logits and loss")
+    parser.add_argument("--wider", action="store_true", help="likewise more families, with experts and without")
     parser.add_argument("--moe", action="store_true", help="likewise mixtures of experts")
     parser.add_argument("--frozen", action="store_true", help="models with adapters and frozen parameters, which need peft")
     parser.add_argument("--inside", action="store_true", help="models with their loss inside")
@@ -341,7 +383,7 @@ def main():
             print(row["name"], "same" if is_same else "DIFFERS")
         return not all(same)
     rows = []
-    for case in PARTS_CASES if args.parts else HF_CASES if args.hf else MOE_CASES if args.moe else FROZEN_CASES if args.frozen else CASES:
+    for case in PARTS_CASES if args.parts else HF_CASES if args.hf else MOE_CASES if args.moe else WIDER_CASES + WIDER_MOE_CASES if args.wider else FROZEN_CASES if args.frozen else CASES:
         if fnmatch.fnmatch(case[0], args.only):
             try:
                 made = record(*case, args.texts)
