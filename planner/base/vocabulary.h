@@ -43,6 +43,7 @@
     X(EMBEDDING_DENSE_BACKWARD, "embedding_dense_backward")                                        \
     X(MM, "mm")                                                                                    \
     X(ADDMM, "addmm")                                                                              \
+    X(ADDMM_, "addmm_")                                                                            \
     X(BMM, "bmm")                                                                                  \
     X(ADD, "add.Tensor")                                                                           \
     X(ADD_, "add_.Tensor")                                                                         \
@@ -240,6 +241,10 @@
     X(LIGER_GEGLU, "_geglu_tanh_forward_kernel")                                                   \
     X(LIGER_GEGLU_BACKWARD, "_geglu_tanh_backward_kernel")                                         \
     X(LIGER_ROPE, "_triton_rope")                                                                  \
+    X(AXOLOTL_SWIGLU, "axolotl.swiglu_fwd")                                                        \
+    X(AXOLOTL_SWIGLU_BACKWARD, "axolotl.swiglu_bwd")                                               \
+    X(AXOLOTL_GEGLU, "axolotl.geglu_fwd")                                                          \
+    X(AXOLOTL_GEGLU_BACKWARD, "axolotl.geglu_bwd")                                                 \
     X(CUT_CROSS_ENTROPY, "_cce_lse_forward_kernel")                                                \
     X(CUT_CROSS_ENTROPY_BACKWARD, "_cce_backward_kernel")                                          \
     X(INDEXED_NEG_DOT, "_indexed_neg_dot_forward_kernel")                                          \
@@ -280,6 +285,14 @@ const char *const *aten_names(void);
     X(MATMUL_NN_BIAS, "matmul_nn_bias", "x (t, h), w (h, o), bias (o) -> y (t, o): x w + bias")    \
     X(MATMUL_TN, "matmul_tn", "x (t, o), y (t, h) -> w (o, h): xᵀ y")                              \
     X(MATMUL_TN_ADD, "matmul_tn_add", "x (t, o), y (t, h) -> w (o, h): w += xᵀ y")                 \
+    X(MATMUL_NT_ADD, "matmul_nt_add",                                                              \
+      "x (t, h), w (o, h) -> y (t, o): y += x wᵀ times attr.p")                                    \
+    X(MATMUL_NN_ADD, "matmul_nn_add",                                                              \
+      "x (t, o), w (o, h) -> y (t, h): y += x w times attr.p")                                     \
+    X(MATMUL_TN_SCALED, "matmul_tn_scaled",                                                        \
+      "x (t, o), y (t, h) -> w (o, h): xᵀ y times attr.p")                                         \
+    X(MATMUL_TT_SCALED, "matmul_tt_scaled",                                                        \
+      "x (t, o), y (h, t) -> w (o, h): xᵀ yᵀ times attr.p")                                        \
     X(SCALED_MM_NT, "scaled_mm_nt",                                                                \
       "x (t, h), w (o, h) in float8, what each is divided by (one, or one a row) -> y (t, o): x "  \
       "wᵀ")                                                                                        \
@@ -427,6 +440,11 @@ const char *const *aten_names(void);
     X(SWIGLU_BACKWARD, "swiglu_backward", "dy, a, b -> da, db, where a and b are")                 \
     X(GEGLU, "geglu", "a, b -> y: gelu a, of tanh, times b")                                       \
     X(GEGLU_BACKWARD, "geglu_backward", "dy, a, b -> da, db, where a and b are")                   \
+    X(GEGLU_ERF, "geglu_erf", "a, b -> y: gelu a times b")                                         \
+    X(SWIGLU_AGAIN, "swiglu_again",                                                                \
+      "dy, a, b -> y once more, da, db, where dy, a and b are")                                    \
+    X(GEGLU_ERF_AGAIN, "geglu_erf_again",                                                          \
+      "dy, a, b -> y once more, da, db, where dy, a and b are")                                    \
     X(ROTATE_HALVES, "rotate_halves",                                                              \
       "q (b, s, a, d), k (b, s, k, d), cos, sin (1, s, d) -> q, k: x cos + (-high x, low x) sin")  \
     X(ROTATE_HALVES_BACKWARD, "rotate_halves_backward", "dq, dk, cos, sin -> dq, dk: turned back") \

@@ -26,6 +26,8 @@ static const struct traffic traffics[WORK_KIND_COUNT] = {
     [WORK_CROSS_ENTROPY_SLOPES] = {BY_STREAM, 2, 1},
     /* What is added to is read. */
     [WORK_MATMUL_TN_ADD] = {BY_STREAM, 1, 2},
+    [WORK_MATMUL_NT_ADD] = {BY_STREAM, 1, 2},
+    [WORK_MATMUL_NN_ADD] = {BY_STREAM, 1, 2},
     [WORK_TOPK] = {BY_INDEX, 2, 1},
     [WORK_SORT] = {BY_INDEX, 8, 8}, /* radix sort: eight passes over 64-bit keys */
     [WORK_GATHER] = {BY_INDEX, 1, 1},

@@ -5,6 +5,7 @@
 #include "families/cut.h"
 #include "families/family.h"
 #include "families/liger.h"
+#include "families/lora_kernels.h"
 #include "families/lora_targets.h"
 #include "model/bits4.h"
 #include "model/build.h"
@@ -108,6 +109,8 @@ enum err_code model_build(const struct model_config *config, const struct model_
     struct graph_lora lora = {.rank = 0};
     enum err_code rc =
         job->lora ? lora_read(job->lora, config, job->code, &graph->arena, &lora, err) : ERR_OK;
+    if (rc == ERR_OK)
+        rc = lora_kernels_read(family, config, job, &lora, err);
     if (rc != ERR_OK) {
         graph_free(graph);
         return rc;
@@ -147,6 +150,8 @@ enum err_code model_build(const struct model_config *config, const struct model_
     rc = check_frozen(graph, err);
     if (rc == ERR_OK)
         rc = lora_check(graph, config, err);
+    if (rc == ERR_OK)
+        rc = lora_kernels_check_built(graph, err);
     if (rc == ERR_OK)
         rc = bits4_check_built(graph, err);
     if (rc == ERR_OK)

@@ -68,6 +68,10 @@
     X(LIGER_SWIGLU, liger_swiglu, NONE)                                                            \
     X(LIGER_GEGLU, liger_geglu, NONE)                                                              \
     X(LIGER_ROPE, liger_rope, NONE)                                                                \
+    X(LORA_MLP, lora_mlp, NONE)                                                                    \
+    X(LORA_MLP_GEGLU, lora_mlp_geglu, NONE)                                                        \
+    X(LORA_QKV, lora_qkv, NONE)                                                                    \
+    X(LORA_O, lora_o, NONE)                                                                        \
     X(FLASH_ATTENTION, flash_attention, LOWER)                                                     \
     X(EFFICIENT_ATTENTION, efficient_attention, LOWER)                                             \
     X(FLASH_ATTN, flash_attn, NONE)                                                                \
@@ -436,6 +440,24 @@ uint32_t op_liger_glu(struct graph *graph, enum op_kind kind, uint32_t a, uint32
 /* Heads q (b, s, a, d) and k (b, s, k, d) turned by tables (1, s, d) in their place; what is not
  * contiguous, in a copy. */
 void op_liger_rope(struct graph *graph, uint32_t qk[2], uint32_t cos, uint32_t sin);
+/* Linear layers with adapters as axolotl's kernels compute them, in x's dtype, which the weights
+ * have or are made whole in: what each is of, and x (..., h) with what adapters are given in its
+ * place where something is dropped of that (else GRAPH_NONE). */
+struct lora_projection {
+    uint32_t weight, bias; /* GRAPH_NONE: it has none */
+    uint32_t a, b;
+};
+struct lora_input {
+    uint32_t x, dropped;
+};
+/* down(act(gate x) up x), of these three; act is silu, or gelu. */
+uint32_t op_lora_mlp(struct graph *graph, const struct lora_input *x, bool gelu,
+                     const struct lora_projection projections[3]);
+/* Three of one input; and one. */
+void op_lora_qkv(struct graph *graph, const struct lora_input *x,
+                 const struct lora_projection projections[3], uint32_t out[3]);
+uint32_t op_lora_o(struct graph *graph, const struct lora_input *x,
+                   const struct lora_projection *projection);
 /* Mean cross-entropy of logits (t, v) with targets (t): a scalar of the logits' dtype. */
 uint32_t op_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targets);
 /* The same of logits in any dtype, by a fused kernel: backward puts their gradient in their place.

@@ -21,7 +21,7 @@ enum { ONCE, AGAIN, PASSES };
 struct node { /* one for each op, in each pass */
     uint32_t refs;
     uint32_t kept; /* buffer that its context has; NO_BUFFER */
-    uint8_t named; /* a bit for each output whose storage has a name */
+    uint16_t named; /* a bit for each output whose storage has a name */
     bool made;
 };
 
@@ -141,7 +141,7 @@ void tape_node_made(struct tape *tape, uint32_t index)
     *node = (struct node){.kept = NO_BUFFER, .made = true};
     for (uint32_t o = 0; o < op->outs; o++)
         if (tape->python[tape->graph->tensors[op->out[o]].storage]) {
-            node->named |= (uint8_t)(1U << o);
+            node->named |= (uint16_t)(1U << o);
             node->refs++;
         }
     for (uint32_t i = 0; i < op->ins; i++) {
@@ -164,10 +164,10 @@ void tape_name_goes(struct tape *tape, uint32_t storage)
     for (uint32_t out = tape->nodes->first[storage]; out != GRAPH_NONE;
          out = tape->nodes->next[out]) {
         struct node *node = &tape->nodes->of[pass][out / GRAPH_OUTPUTS];
-        const uint8_t bit = (uint8_t)(1U << out % GRAPH_OUTPUTS);
+        const uint16_t bit = (uint16_t)(1U << out % GRAPH_OUTPUTS);
         if (!(node->named & bit))
             continue;
-        node->named &= (uint8_t)~bit;
+        node->named &= (uint16_t)~bit;
         if (--node->refs == 0)
             die(tape, pass, out / GRAPH_OUTPUTS);
     }

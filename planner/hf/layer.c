@@ -7,6 +7,7 @@
  * Nothing is fused but attention: norms and RoPE are Python arithmetic. */
 #include "hf/decoder.h"
 #include "model/experts.h"
+#include "model/lora_kernels.h"
 
 #include <math.h>
 #include <string.h>
@@ -317,9 +318,35 @@ static void project_gated(struct graph *graph, const struct model_config *c,
         graph_drop(graph, both);
 }
 
+/* All three as axolotl's attention has them before it looks at any, by its kernel or not. */
+static struct heads project_at_once(struct graph *graph, const struct model_config *c,
+                                    const struct hf_block *block, uint32_t y,
+                                    const struct orders *orders)
+{
+    const enum hf_qk_norm qk = block->way->qk;
+    uint32_t out[3];
+    lora_kernel_qkv(graph, y, block->q, block->k, block->v, out);
+    struct heads heads = {
+        .gate = GRAPH_NONE,
+        .q = hf_heads(graph, out[0], orders->q, orders->q_copied),
+        .k = hf_heads(graph, out[1], orders->kv, orders->k_copied),
+        .v = hf_heads(graph, out[2], orders->kv, orders->v_copied),
+    };
+    if (!c->qk_norm || qk == HF_QK_AFTER || qk == HF_QK_BARE || qk == HF_QK_NONE)
+        return heads;
+    const bool at_once = qk == HF_QK_HEADS;
+    heads.q = at_once ? normed(graph, block, heads.q, block->q_norm)
+                      : normed_heads(graph, block, heads.q, block->q_norm);
+    heads.k = at_once ? normed(graph, block, heads.k, block->k_norm)
+                      : normed_heads(graph, block, heads.k, block->k_norm);
+    return heads;
+}
+
 static struct heads project(struct graph *graph, const struct model_config *c,
                             const struct hf_block *block, uint32_t y, const struct orders *orders)
 {
+    if (lora_kernels_attend(graph))
+        return project_at_once(graph, c, block, y, orders);
     if (block->way->fused_qkv)
         return project_fused(graph, c, block, y, orders);
     const enum hf_qk_norm qk = block->way->qk;
@@ -460,7 +487,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     };
     const uint32_t attended = attend(graph, c, block, &arguments, weights);
     const uint32_t o = heads.gate == GRAPH_NONE ? attended : gated(graph, attended, heads.gate);
-    uint32_t out = apply_linear(graph, o, block->o);
+    uint32_t out = lora_kernel_o(graph, o, block->o);
     if (!block->way->output_last)
         graph_drop(graph, o);
     if (block->way->own_dropout)
@@ -545,9 +572,12 @@ static uint32_t feed_forward(struct graph *graph, const struct model_config *c,
         return hf_moe(graph, c, &block->way->moe, &block->moe, y, scores);
     if (block->way->fused_gate_up)
         return fused_feed_forward(graph, c, block, y);
+    const struct hf_mlp *mlp = &block->mlp;
     const bool plain = block->way->up && !block->way->gate;
-    const uint32_t out =
-        plain ? plain_feed_forward(graph, c, block, y) : hf_mlp(graph, c, &block->mlp, y);
+    const bool kernel = !plain && lora_kernel_mlp_is(graph, mlp->gate, mlp->up, mlp->down);
+    const uint32_t out = plain    ? plain_feed_forward(graph, c, block, y)
+                         : kernel ? lora_kernel_mlp(graph, y, mlp->gate, mlp->up, mlp->down)
+                                  : hf_mlp(graph, c, mlp, y);
     return block->way->own_dropout ? own_dropout(graph, c, out, block->mlp.down.weight) : out;
 }
 

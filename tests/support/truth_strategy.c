@@ -70,6 +70,7 @@ static bool read_zero(const json_t *s, struct strategy *t)
         "keep_outputs",
         "lora_dropout",
         "lora_dtype",
+        "lora_kernels",
         "loss",
         "liger",
         "flatten",
@@ -251,6 +252,7 @@ void truth_read_strategy(const json_t *row, struct job *job)
     job->model.frozen = truth_text(s, "freeze", NULL);
     job->model.lora = truth_text(s, "lora", NULL);
     job->model.lora_dropout = (float)json_number_value(json_object_get(s, "lora_dropout"));
+    job->model.lora_kernels = truth_text(s, "lora_kernels", NULL);
     job->strategy.ignore = truth_text(s, "ignore", NULL);
     job->model.float8 = truth_float8(truth_text(s, "float8", ""));
     const char *loss = truth_text(s, "loss", "");

@@ -30,6 +30,7 @@ import torch.nn.functional as F
 import cut
 import liger
 import linear_attention
+import lora_kernels
 import older_torch
 
 linear_attention.without_kernels()
@@ -510,7 +511,7 @@ PREFIX = "base_model.model."     # of the names in a model that peft wraps
 def adapted(model, s):
     """The model with peft's LoRA adapters, as users wrap it; everything else is frozen. `lora` is a
     rank and, by commas, names of layers, a regular expression of their paths, or all-linear (peft's own of the model type without);
-    `lora_dtype` the adapters' (absent: the model's; peft's own choice for one of 16 bits is fp32), `lora_dropout` peft's."""
+    `lora_kernels` those of axolotl's (mlp, qkv, o, by commas); `lora_dtype` the adapters' (absent: the model's; peft's own choice for one of 16 bits is fp32), `lora_dropout` peft's."""
     import peft
     rank, _, targets = s["lora"].partition(",")
     if targets != "all-linear" and not set(targets) & set("*+?()[]{}|\\^$"):
@@ -521,7 +522,8 @@ def adapted(model, s):
         torch.set_default_dtype(DTYPES[s["lora_dtype"]])
     # they are born where they belong, in their dtype: fake tensors cannot be moved in place
     with unittest.mock.patch.object(nn.Module, "to", lambda module, *_, **__: module):
-        return peft.get_peft_model(model, config, autocast_adapter_dtype=False)
+        wrapped = peft.get_peft_model(model, config, autocast_adapter_dtype=False)
+    return lora_kernels.apply(wrapped, s) if s.get("lora_kernels") else wrapped
 
 
 def prepared(model, device="cuda"):
@@ -583,6 +585,7 @@ def make(m, s):
     """The model and its list of blocks, in the dtype that the strategy stores parameters in."""
     torch.set_default_dtype(DTYPES[s.get("store_dtype")] or torch.float32)
     liger.undo()
+    lora_kernels.undo()
     try:
         if s.get("code") == "recorded":
             return recorded_model(m)

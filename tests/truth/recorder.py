@@ -30,6 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import cut
 import liger
+import lora_kernels
 import models
 import older_torch
 
@@ -343,6 +344,8 @@ def record(config, kind):
         liger.prepare()
     if s.get("loss") == "cut-cross-entropy":
         cut.prepare()
+    if s.get("lora_kernels"):
+        lora_kernels.prepare()
     if s.get("attention") == "flash-attn":
         import flash_attention
         flash_attention.prepare()
