@@ -95,6 +95,13 @@ const char *liger_has(const struct model_config *config, enum liger_kernel kerne
  * planned. */
 const char *lora_linear_names(const struct model_config *config);
 
+/* axolotl's kernels of adapters that it gives a family and that are planned, for --lora-kernels
+ * (families/lora_kernels.h): "mlp,qkv,o" or some of these; NULL: none. */
+const char *lora_kernels_of(const struct model_config *config);
+/* The same beside layers in 4 bits, under autocast: an activation that is in fp32 there leaves a
+ * layer's output in fp32, and the kernels behind it fail. */
+const char *lora_kernels_of_bits4(const struct model_config *config);
+
 /* The family's model_type where cut cross entropy is planned of it (families/cut.h); NULL: it is
  * not. */
 const char *cut_has(const struct model_config *config);

@@ -1,6 +1,8 @@
 /* lora_kernels.c - see lora_kernels.h. */
 #include "families/lora_kernels.h"
 
+#include "families/families.h"
+
 #include <string.h>
 
 enum kernels { MLP = 1, QKV = 2, O = 4 };
@@ -17,6 +19,50 @@ static const struct patch {
     {ARCH_MISTRAL, true, true},
     {ARCH_QWEN2, true, true},
     {ARCH_QWEN3, true, true},
+    {ARCH_APERTUS, true, false},
+    {ARCH_ARCEE, true, false},
+    {ARCH_COHERE, false, true},
+    {ARCH_COHERE2, true, true},
+    {ARCH_CWM, true, true},
+    {ARCH_DOTS1, true, true},
+    {ARCH_ERNIE4_5, true, true},
+    {ARCH_EXAONE4, true, true},
+    {ARCH_EXAONE_MOE, true, true},
+    {ARCH_GEMMA, true, true},
+    {ARCH_GEMMA2, true, true},
+    {ARCH_GEMMA3, true, true},
+    {ARCH_GLM, true, false},
+    {ARCH_GLM4, true, false},
+    {ARCH_GPT_OSS, true, false},
+    {ARCH_GRANITE, true, true},
+    {ARCH_GRANITEMOE, true, false},
+    {ARCH_GRANITEMOEHYBRID, true, false},
+    {ARCH_GRANITEMOESHARED, true, false},
+    {ARCH_HELIUM, true, true},
+    {ARCH_HUNYUAN_V1_DENSE, true, true},
+    {ARCH_HY_V3, true, true},
+    {ARCH_HYPERCLOVAX, true, true},
+    {ARCH_INTERNLM3, false, true},
+    {ARCH_IQUESTCODER, false, true},
+    {ARCH_MELLUM, true, true},
+    {ARCH_MINICPM3, false, true},
+    {ARCH_MINISTRAL, true, true},
+    {ARCH_MINISTRAL3, true, true},
+    {ARCH_MIXTRAL, true, false},
+    {ARCH_NANOCHAT, true, false},
+    {ARCH_NEMOTRON, true, false},
+    {ARCH_OLMO, false, true},
+    {ARCH_OLMO2, false, true},
+    {ARCH_OLMO3, false, true},
+    {ARCH_QWEN2_5_VL, false, true},
+    {ARCH_QWEN2_VL, false, true},
+    {ARCH_QWEN3_MOE, true, false},
+    {ARCH_QWEN3_VL, true, true},
+    {ARCH_SEED_OSS, true, true},
+    {ARCH_SMOLLM3, true, true},
+    {ARCH_SOLAR_OPEN, true, false},
+    {ARCH_VAULTGEMMA, true, true},
+    {ARCH_YOUTU, false, true},
 };
 
 static const struct patch *patch_of(enum arch arch)
@@ -104,6 +150,23 @@ enum err_code lora_kernels_read(const struct family *family, const struct model_
     out->o = kernels & O;
     out->gelu = is_gelu(config);
     return ERR_OK;
+}
+
+const char *lora_kernels_of(const struct model_config *config)
+{
+    const struct patch *patch = patch_of(config->arch);
+    const bool acts = strcmp(config->activation, "silu") == 0 || is_gelu(config);
+    const bool mlp = patch && patch->mlp && acts;
+    return !patch             ? NULL
+           : patch->attention ? mlp ? "mlp,qkv,o" : "qkv,o"
+           : mlp              ? "mlp"
+                              : NULL;
+}
+
+const char *lora_kernels_of_bits4(const struct model_config *config)
+{
+    const bool kept = strcmp(config->activation, "silu") == 0 || is_gelu(config);
+    return kept ? lora_kernels_of(config) : NULL;
 }
 
 enum err_code lora_kernels_check_built(const struct graph *graph, struct err *err)

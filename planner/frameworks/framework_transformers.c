@@ -269,7 +269,6 @@ static enum err_code read_dp_shards(struct import *im, const struct key_row *row
 #define OFF(key, what) {.path = key, .kind = KEY_BOOL, .neutral = "false", .why = what}
 #define WITH(key, what) {.path = key, .kind = KEY_SECTION, .why = what}
 #define DEGREE(key, what) {.path = key, .kind = KEY_INTEGER, .least = 1, .neutral = "1", .why = what}
-#define KERNELS "axolotl's kernels of adapters: planned as peft's own"
 #define LIGER(key) {.path = key, .kind = KEY_BOOL, .read = transformers_read_liger_key}
 #define UNSLOTH "Unsloth's own model code: planned as transformers'"
 #define C(key) "fsdp_config." key
@@ -453,8 +452,6 @@ static const struct key_row rows[] = {
     WITH("loraplus_lr_ratio", "groups of parameters: planned as one"),
     {.path = "peft_autocast_adapter_dtype", .kind = KEY_BOOL, .setting = "store-dtype",
      .read = transformers_read_adapter_dtype, .why = "adapters in the model's dtype: planned in fp32"},
-    OFF("lora_mlp_kernel", KERNELS), OFF("lora_qkv_kernel", KERNELS),
-    OFF("lora_o_kernel", KERNELS),
     DEGREE("tensor_parallel_size", "tensor parallelism"),
     DEGREE("context_parallel_size", "context parallelism"),
     DEGREE("sequence_parallel_degree", "context parallelism"),
@@ -503,6 +500,10 @@ static const struct key_row rows[] = {
     {.path = "torch_compile_backend", .kind = KEY_TEXT, .read = import_elsewhere},
     {.path = "torch_compile_mode", .kind = KEY_TEXT, .read = import_elsewhere},
     {.path = "plugins", .kind = KEY_ANY, .read = transformers_read_plugins},
+    {.path = "lora_mlp_kernel", .kind = KEY_BOOL, .setting = "lora-kernels",
+     .read = transformers_read_lora_kernels},
+    {.path = "lora_qkv_kernel", .kind = KEY_BOOL, .read = transformers_read_lora_kernel},
+    {.path = "lora_o_kernel", .kind = KEY_BOOL, .read = transformers_read_lora_kernel},
     {.path = "use_liger_kernel", .kind = KEY_BOOL, .setting = "liger",
      .read = transformers_read_liger},
     LIGER("enable_liger_kernel"), /* LLaMA-Factory's name */

@@ -19,6 +19,9 @@ const char *transformers_about(const struct document *document);
 
 bool transformers_is_on(const struct node *node);
 
+/* Whether the file is axolotl's, by its name of the model. */
+bool transformers_is_axolotl(const struct import *import);
+
 /* Whether blocks are checkpointed, by any of the keys. */
 bool transformers_is_checkpointed(const struct import *import);
 
@@ -85,6 +88,11 @@ bool transformers_has_plugin(const struct import *import, const char *name);
 
 /* Liger's kernels as settings, by all keys there are; and one of axolotl's keys. */
 key_reader transformers_read_liger, transformers_read_liger_key;
+
+/* ---- framework_transformers_kernels.c ---- */
+
+/* axolotl's kernels of adapters, by the first of their keys, and the others. */
+key_reader transformers_read_lora_kernels, transformers_read_lora_kernel;
 
 /* ---- framework_transformers_bits.c ---- */
 

@@ -27,7 +27,7 @@ bool transformers_is_trl(const struct import *im)
     return type && type->was && strcmp(type->was, "use_peft") == 0;
 }
 
-static bool is_axolotl(const struct import *im)
+bool transformers_is_axolotl(const struct import *im)
 {
     const struct node *model = import_node(im, "model_name_or_path");
     return model && model->was && strcmp(model->was, "base_model") == 0;
@@ -41,7 +41,7 @@ static bool is_text(const struct node *node, const char *text)
 static const struct node *offloading_node(const struct import *im)
 {
     const struct node *checkpoints = import_node(im, "gradient_checkpointing");
-    return is_axolotl(im) && is_text(checkpoints, "offload")
+    return transformers_is_axolotl(im) && is_text(checkpoints, "offload")
                ? checkpoints
                : import_node(im, "activation_offloading");
 }
@@ -55,7 +55,7 @@ static bool offloads(const struct import *im)
     return !import_is_given(im, "activation-offloading") &&
            settings_find(im->settings, "activation-offloading", NULL) &&
            (is_text(node, "true") || is_text(node, "offload") ||
-            (is_axolotl(im) && is_text(node, "legacy")));
+            (transformers_is_axolotl(im) && is_text(node, "legacy")));
 }
 
 bool transformers_has_adapters(const struct import *im)
@@ -75,7 +75,7 @@ enum err_code transformers_read_offloading(struct import *im, const struct key_r
         return ERR_OK;
     }
     /* get_lora_act_offloading_ctx_manager does not say which memory is the model's */
-    if (is_axolotl(im) && transformers_has_adapters(im))
+    if (transformers_is_axolotl(im) && transformers_has_adapters(im))
         return import_set(im, row->setting, legacy ? "legacy-weights" : "weights", row, said, err);
     return import_set(im, row->setting, legacy ? "legacy" : "on", row, said, err);
 }
@@ -86,7 +86,7 @@ bool transformers_is_checkpointed(const struct import *im)
     const struct node *disabled = import_node(im, "disable_gradient_checkpointing");
     const bool by_fsdp =
         transformers_is_on(import_node(im, "fsdp_config.activation_checkpointing"));
-    if (is_axolotl(im) && offloads(im)) /* in the place of it, or around its own wrappers */
+    if (transformers_is_axolotl(im) && offloads(im)) /* in the place of it, or around its own wrappers */
         return by_fsdp || !transformers_has_adapters(im);
     return transformers_is_on(import_node(im, "gradient_checkpointing")) || by_fsdp ||
            (disabled && !transformers_is_on(disabled));
@@ -119,7 +119,7 @@ enum err_code transformers_read_checkpoints(struct import *im, const struct key_
 static bool is_checkpointed_by_trainer(const struct import *im)
 {
     const struct node *disabled = import_node(im, "disable_gradient_checkpointing");
-    if (is_axolotl(im) && offloads(im)) /* its own wrappers are not reentrant */
+    if (transformers_is_axolotl(im) && offloads(im)) /* its own wrappers are not reentrant */
         return false;
     return transformers_is_on(import_node(im, "gradient_checkpointing")) ||
            (disabled && !transformers_is_on(disabled));

@@ -556,6 +556,8 @@ OP_CLASS(lora_mlp) = {
     .backward = lora_mlp_backward,
     .saves_rows = true,
     .in_python = true,
+    .many_params = true,
+    .custom_bwd = true,
 };
 
 OP_CLASS(lora_mlp_geglu) = {
@@ -565,6 +567,8 @@ OP_CLASS(lora_mlp_geglu) = {
     .backward = lora_mlp_backward,
     .saves_rows = true,
     .in_python = true,
+    .many_params = true,
+    .custom_bwd = true,
 };
 
 OP_BACKWARD(lora_qkv)
@@ -604,6 +608,8 @@ OP_CLASS(lora_qkv) = {
     .backward = lora_qkv_backward,
     .saves_rows = true,
     .in_python = true,
+    .many_params = true,
+    .custom_bwd = true,
 };
 
 /* What an adapter gives of what it was given: (dy B A) s, a product of its own. */
@@ -653,4 +659,6 @@ OP_CLASS(lora_o) = {
     .backward = lora_o_backward,
     .saves_rows = true,
     .in_python = true,
+    .many_params = true,
+    .custom_bwd = true,
 };

@@ -3,6 +3,7 @@
 #include "base/layout.h"
 #include "base/torch.h"
 #include "graph/op_table.h"
+#include "graph/ready_queue.h"
 #include "graph/tape_calls.h"
 
 #include <assert.h>
@@ -362,6 +363,22 @@ static unsigned kind_of(const struct tape *tape, uint32_t tensor)
     return called && tape_adds_within(tape, tape->current_op, tensor) ? OF_INNER : OF_OUTER;
 }
 
+/* What nobody wants: the list of a node's outputs has it until all others are handed on. */
+static void release_unasked(struct tape *tape)
+{
+    for (uint32_t i = 0; i < tape->unasked_count; i++)
+        tape_release(tape, tape->unasked[i]);
+    tape->unasked_count = 0;
+}
+
+static bool only_params_from(const struct tape *tape, uint32_t first)
+{
+    for (uint32_t i = first; i < tape->pending_count; i++)
+        if (!is_param(tape, tape->pending[i].tensor))
+            return false;
+    return true;
+}
+
 /* Hands on those of the wanted kinds. That of a parameter goes to a node of its own, before which
  * the one that made it has ended. */
 static void hand_on(struct tape *tape, unsigned kinds)
@@ -373,6 +390,8 @@ static void hand_on(struct tape *tape, unsigned kinds)
             continue;
         if (kind == OF_PARAMS) {
             release_added(tape);
+            if (only_params_from(tape, i))
+                release_unasked(tape);
             note_given_view(tape, pending);
         }
         accumulate(tape, pending);
@@ -382,6 +401,25 @@ static void hand_on(struct tape *tape, unsigned kinds)
         count_down(tape, pending->tensor);
     }
     release_added(tape);
+}
+
+/* Parameters' gradients arrive in the order in which the engine's queue has their nodes run. Of what
+ * else the node gives to, the last is in the queue with them: what was made of the others, which
+ * wait for it. */
+static void queue_params(struct tape *tape)
+{
+    uint32_t numbers[GRAPH_OPERANDS] = {0}, order[GRAPH_OPERANDS], at = 0, count = 0;
+    struct pending given[GRAPH_OPERANDS];
+    memcpy(given, tape->pending, tape->pending_count * sizeof *given);
+    while (at < tape->pending_count && !is_param(tape, given[at].tensor))
+        at++;
+    const uint32_t first = at > 0 ? at - 1 : 0;
+    for (uint32_t i = first; i < tape->pending_count; i++)
+        numbers[count++] = i < at ? 0 : READY_QUEUE_PARAM;
+    ready_queue_order(count, numbers, order);
+    for (uint32_t i = 0, place = at; i < count; i++)
+        if (numbers[order[i]] == READY_QUEUE_PARAM)
+            tape->pending[place++] = given[first + order[i]];
 }
 
 /* Between a module's node and those before it is one of the system: parameters' gradients arrive
@@ -456,7 +494,8 @@ void tape_node(struct tape *tape, uint32_t index)
     const uint32_t saved_count = tape_saved(tape, op, saved);
     struct region *region =
         tape->op_region[index] == GRAPH_NONE ? NULL : &tape->regions[tape->op_region[index]];
-    if (region && saved_count && !region->recomputed)
+    const bool again = region && saved_count && !region->recomputed;
+    if (again)
         tape_recompute(tape, region);
     assert(tape->node_holds[index] == (saved_count > 0));
     tape->pending_count = 0;
@@ -468,6 +507,8 @@ void tape_node(struct tape *tape, uint32_t index)
     if (empty || op_class(op)->is_partial)
         reach_inputs(tape, op);
     tape->in_op = false;
+    if (again && op_class(op)->custom_bwd)
+        tape_end_kept_casts(tape, region);
     hold_passed_on(tape, given, given_count);
 
     /* Checkpointed nodes unpack into locals of the backward function, which die first and in
@@ -487,13 +528,13 @@ void tape_node(struct tape *tape, uint32_t index)
 
     /* Only now do gradients reach their inputs: what the node held is gone before they are added
      * to others. */
+    if (op_class(op)->many_params)
+        queue_params(tape);
     if (tape->calls && tape->calls->of_op[index] != GRAPH_NONE)
         return_gradients(tape, index);
     else
         hand_on(tape, OF_ALL);
-    for (uint32_t i = 0; i < tape->unasked_count; i++)
-        tape_release(tape, tape->unasked[i]);
-    tape->unasked_count = 0;
+    release_unasked(tape);
 }
 
 /* ---- the whole pass ---- */

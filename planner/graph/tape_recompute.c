@@ -255,8 +255,10 @@ static void drop_own_casts(struct tape *tape, const struct region *region)
 
 /* The exception of an early stop unwinds: what only the frames held dies. Recomputation is in a
  * region of autocast of its own, which is left while the exception still holds the frames, or,
- * where the block has run to its end, with its result gone. */
-static void unwind(struct tape *tape, const struct region *region, uint32_t end, bool early)
+ * where the block has run to its end, with its result gone; its casts go then, unless that region
+ * is `within` another. */
+static void unwind(struct tape *tape, const struct region *region, uint32_t end, bool early,
+                   bool within)
 {
     const struct graph *graph = tape->graph;
     if (tape->options->reentrant) { /* what it returns is the outer node's */
@@ -272,7 +274,7 @@ static void unwind(struct tape *tape, const struct region *region, uint32_t end,
         drop_outputs(tape, stop.arg);
     if (raised)
         drop_own_casts(tape, region);
-    if (early)
+    if (early && !within)
         drop_all(tape, region, end, true);
     if (in_place)
         drop_outputs(tape, stop.arg);
@@ -286,14 +288,29 @@ static void unwind(struct tape *tape, const struct region *region, uint32_t end,
         drop_all(tape, region, end, false);
     } else {
         drop_results(tape, region, end);
-        drop_all(tape, region, end, true);
+        if (!within)
+            drop_all(tape, region, end, true);
     }
+}
+
+/* The item of a region that runs last when it runs again. */
+static uint32_t end_of(const struct tape *tape, const struct region *region)
+{
+    const bool early = !tape->options->no_early_stop && !tape->options->reentrant;
+    return early ? region->stop : region->last - 1;
+}
+
+void tape_end_kept_casts(struct tape *tape, const struct region *region)
+{
+    if (!tape->options->reentrant)
+        drop_all(tape, region, end_of(tape, region), true);
 }
 
 void tape_recompute(struct tape *tape, struct region *region)
 {
     const bool early = !tape->options->no_early_stop && !tape->options->reentrant;
-    const uint32_t op_now = tape->current_op, end = early ? region->stop : region->last - 1;
+    const uint32_t op_now = tape->current_op, end = end_of(tape, region);
+    const bool within = op_now != GRAPH_NONE && op_class(&tape->graph->ops[op_now])->custom_bwd;
     assert(!region->recomputed && !tape->recomputing && tape->backward);
     region->recomputed = true;
     tape->recomputing = true;
@@ -306,7 +323,7 @@ void tape_recompute(struct tape *tape, struct region *region)
     if (!early)
         tape_leave_module(tape, module, false);
     tape->open = open;
-    unwind(tape, region, end, early);
+    unwind(tape, region, end, early, within);
     tape_after_handing(tape, region);
     tape_host_end_again(tape, packed);
     if (!tape->options->reentrant)

@@ -218,6 +218,9 @@ void tape_enter_region(struct tape *tape);
 void tape_leave_region(struct tape *tape);
 /* Runs a region's script again, now holding what nodes save. */
 void tape_recompute(struct tape *tape, struct region *region);
+/* Casts of parameters that autocast kept while a region ran again within the region of autocast of
+ * the node that asked for it (op_class.custom_bwd): that is left. */
+void tape_end_kept_casts(struct tape *tape, const struct region *region);
 /* The last node of a region has run. */
 void tape_end_region(struct tape *tape, struct region *region);
 /* The loss goes, and with it what reentrant ones were called with by name. */

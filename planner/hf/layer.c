@@ -324,21 +324,22 @@ static struct heads project_at_once(struct graph *graph, const struct model_conf
                                     const struct orders *orders)
 {
     const enum hf_qk_norm qk = block->way->qk;
+    const bool norms = c->qk_norm && qk != HF_QK_AFTER && qk != HF_QK_BARE && qk != HF_QK_NONE,
+               at_once = norms && qk == HF_QK_HEADS;
+    struct heads heads = {.gate = GRAPH_NONE};
     uint32_t out[3];
     lora_kernel_qkv(graph, y, block->q, block->k, block->v, out);
-    struct heads heads = {
-        .gate = GRAPH_NONE,
-        .q = hf_heads(graph, out[0], orders->q, orders->q_copied),
-        .k = hf_heads(graph, out[1], orders->kv, orders->k_copied),
-        .v = hf_heads(graph, out[2], orders->kv, orders->v_copied),
-    };
-    if (!c->qk_norm || qk == HF_QK_AFTER || qk == HF_QK_BARE || qk == HF_QK_NONE)
-        return heads;
-    const bool at_once = qk == HF_QK_HEADS;
-    heads.q = at_once ? normed(graph, block, heads.q, block->q_norm)
-                      : normed_heads(graph, block, heads.q, block->q_norm);
-    heads.k = at_once ? normed(graph, block, heads.k, block->k_norm)
-                      : normed_heads(graph, block, heads.k, block->k_norm);
+    heads.q = hf_heads(graph, out[0], orders->q, orders->q_copied);
+    if (at_once)
+        heads.q = normed(graph, block, heads.q, block->q_norm);
+    heads.k = hf_heads(graph, out[1], orders->kv, orders->k_copied);
+    if (at_once)
+        heads.k = normed(graph, block, heads.k, block->k_norm);
+    heads.v = hf_heads(graph, out[2], orders->kv, orders->v_copied);
+    if (norms && !at_once) {
+        heads.q = normed_heads(graph, block, heads.q, block->q_norm);
+        heads.k = normed_heads(graph, block, heads.k, block->k_norm);
+    }
     return heads;
 }
 
@@ -574,10 +575,10 @@ static uint32_t feed_forward(struct graph *graph, const struct model_config *c,
         return fused_feed_forward(graph, c, block, y);
     const struct hf_mlp *mlp = &block->mlp;
     const bool plain = block->way->up && !block->way->gate;
-    const bool kernel = !plain && lora_kernel_mlp_is(graph, mlp->gate, mlp->up, mlp->down);
-    const uint32_t out = plain    ? plain_feed_forward(graph, c, block, y)
-                         : kernel ? lora_kernel_mlp(graph, y, mlp->gate, mlp->up, mlp->down)
-                                  : hf_mlp(graph, c, mlp, y);
+    if (!plain && lora_kernel_mlp_is(graph, mlp->gate, mlp->up, mlp->down))
+        return lora_kernel_mlp(graph, y, mlp->gate, mlp->up, mlp->down); /* it drops nothing */
+    const uint32_t out =
+        plain ? plain_feed_forward(graph, c, block, y) : hf_mlp(graph, c, mlp, y);
     return block->way->own_dropout ? own_dropout(graph, c, out, block->mlp.down.weight) : out;
 }
 

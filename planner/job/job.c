@@ -561,6 +561,12 @@ enum err_code job_check(const struct job *job, struct err *err)
     TRY(offloading_check(job, err));
     if (job->model.autocast && job->strategy.ignore)
         return err_set(err, ERR_UNSUPPORTED, "--ignore with --autocast is not planned");
+    if (job->model.lora_kernels && strcmp(job->model.lora_kernels, "off") != 0 &&
+        job->tape.checkpointing == CHECKPOINTING_SELECTIVE)
+        return err_set(err, ERR_INVALID,
+                       "--lora-kernels with --checkpointing selective: axolotl's sums change "
+                       "products that the policy keeps, which fails (\"Tensor cached during "
+                       "selective activation checkpoint has been mutated\")");
     if (job->model.lora_dropout > 0 && !job->model.lora)
         return err_set(err, ERR_INVALID, "--lora-dropout: of adapters, which --lora adds");
     TRY(check_bits4(job, err));

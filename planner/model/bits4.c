@@ -133,11 +133,15 @@ uint32_t bits4_declare(struct graph *graph, const char *prefix, const char *name
     snprintf(path, sizeof path, "%s%s.weight", prefix, name);
     const uint32_t weight = graph_packed(graph, SHAPE(out, in), graph->bits4.storage, path);
     *bias = GRAPH_NONE;
-    if (biased) {
+    if (biased)
         *bias = graph_param(graph, PARAM_BIAS, SHAPE(out), "%s%s.bias", prefix, name);
-        graph_own_dtype(graph, *bias, graph->bits4.compute);
-    }
     return weight;
+}
+
+void bits4_cast_bias(struct graph *graph, uint32_t bias)
+{
+    if (bias != GRAPH_NONE)
+        graph_own_dtype(graph, bias, graph->bits4.compute);
 }
 
 bool bits4_is(const struct graph *graph, uint32_t weight)

@@ -31,10 +31,11 @@ enum err_code bits4_check_built(const struct graph *graph, struct err *err);
 
 /* Whether a linear layer of the current module is stored so. */
 bool bits4_wants(const struct graph *graph, const char *prefix, const char *name);
-/* Declares its weight (out, in), and the bias, which the first call casts for good: GRAPH_NONE
- * where there is none. */
+/* Declares its weight (out, in), and the bias: GRAPH_NONE where there is none. */
 uint32_t bits4_declare(struct graph *graph, const char *prefix, const char *name, uint32_t out,
                        uint32_t in, bool biased, uint32_t *bias);
+/* The layer is called, and casts its bias for good. */
+void bits4_cast_bias(struct graph *graph, uint32_t bias);
 /* Whether a weight is. */
 bool bits4_is(const struct graph *graph, uint32_t weight);
 /* Experts' matrices, which --quantize-moe-experts has in 4 bits, too: a parameter, and what is

@@ -58,12 +58,15 @@ static struct linear build_layer(struct graph *graph, const char *prefix, const 
     const bool adapted = lora_wants(graph, prefix, name);
     snprintf(base, sizeof base, "%s%s", name, adapted ? ".base_layer" : "");
     struct linear linear;
-    if (bits4_wants(graph, prefix, name))
+    if (bits4_wants(graph, prefix, name)) {
         linear.weight = bits4_declare(graph, prefix, base, out, in, biased, &linear.bias);
-    else if (bits8_wants(graph, prefix, name))
+        if (!lora_kernel_takes(graph, prefix, name))
+            bits4_cast_bias(graph, linear.bias);
+    } else if (bits8_wants(graph, prefix, name)) {
         linear.weight = bits8_declare(graph, prefix, base, out, in, biased, &linear.bias);
-    else
+    } else {
         linear = build_weights(graph, prefix, base, shape, biased ? out : 0);
+    }
     if (adapted)
         lora_declare(graph, prefix, name, linear.weight, out, in);
     return linear;

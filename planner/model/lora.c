@@ -63,6 +63,27 @@ bool lora_wants(const struct graph *graph, const char *prefix, const char *name)
                                : names(graph->lora.targets, path);
 }
 
+bool lora_kernel_takes(const struct graph *graph, const char *prefix, const char *name)
+{
+    static const char *const groups[][3] = {{"gate_proj", "up_proj", "down_proj"},
+                                            {"q_proj", "k_proj", "v_proj"},
+                                            {"o_proj", "o_proj", "o_proj"}};
+    const bool has[] = {graph->lora.mlp, graph->lora.qkv, graph->lora.o};
+    const char *point = strrchr(name, '.'), *last = point ? point + 1 : name;
+    for (int g = 0; g < 3; g++) {
+        bool in_it = false, all = has[g];
+        for (int i = 0; i < 3 && has[g]; i++) {
+            char path[128];
+            snprintf(path, sizeof path, "%.*s%s", (int)(last - name), name, groups[g][i]);
+            in_it = in_it || strcmp(last, groups[g][i]) == 0;
+            all = all && lora_wants(graph, prefix, path);
+        }
+        if (in_it)
+            return all;
+    }
+    return false;
+}
+
 void lora_declare(struct graph *graph, const char *prefix, const char *name, uint32_t weight,
                   uint32_t out, uint32_t in)
 {

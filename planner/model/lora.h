@@ -17,6 +17,10 @@ void lora_begin(struct graph *graph, const struct graph_lora *lora);
 /* Whether a linear layer "<prefix><name>" is to have an adapter. */
 bool lora_wants(const struct graph *graph, const char *prefix, const char *name);
 
+/* Whether one of axolotl's kernels (lora_kernels.h) computes that layer: all of its group have
+ * adapters. It is never called then. */
+bool lora_kernel_takes(const struct graph *graph, const char *prefix, const char *name);
+
 /* Declares the adapter of a layer (out, in) behind its own parameters. */
 void lora_declare(struct graph *graph, const char *prefix, const char *name, uint32_t weight,
                   uint32_t out, uint32_t in);

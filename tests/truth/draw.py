@@ -1,6 +1,8 @@
 """Random training jobs: configurations of record.py, record_systems.py and record_zero.py, drawn from what
 `shardplan fit --help` offers. `job(random.Random(...), system)` gives one; the same generator gives the same."""
 
+import importlib.util
+
 from draw_models import MIXTURES, frozen, layers_of, some, transformers, written
 
 WORLDS = [1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 12, 16, 64, 256]
@@ -59,6 +61,10 @@ def adapters(rng, m, s):
                             r"4,(?:.*\.layers\.[1]\.self_attn\.[qkvo]_proj|.*\.0\.mlp\.\w+_proj)"])
     if rng.random() < 0.3:
         s["lora_dropout"] = rng.choice([0.05, 0.1])
+    if importlib.util.find_spec("axolotl") and s.get("system", "fsdp2") in ("fsdp2", "ddp", "single") and \
+            m["model_type"] in ("llama", "mistral", "qwen2", "qwen3", "gemma2") and rng.random() < 0.3:
+        s["lora_kernels"] = rng.choice(["mlp,qkv,o", "mlp,qkv,o", "qkv,o", "mlp", "o"])
+        s["lora"] = rng.choice([s["lora"], "8,all-linear"])
     return True
 
 

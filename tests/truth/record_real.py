@@ -43,7 +43,7 @@ SMALL = 16
 OF_PICTURES = {"masked_scatter_", "masked_scatter_backward", "masked_select", "index", "_index_put_impl_", "gather", "repeat",
                "im2col", "col2im", "avg_pool2d_backward", "_upsample_bilinear2d_aa", "_upsample_bilinear2d_aa_backward",
                "grid_sampler_2d_backward", "upsample_nearest2d", "native_group_norm_backward"}
-SCRATCH = {"mm", "addmm", "bmm", "baddbmm", "add_", "embedding", "embedding_dense_backward", "sum", "mean", "_chunk_cat",
+SCRATCH = {"mm", "addmm", "addmm_", "bmm", "baddbmm", "add_", "embedding", "embedding_dense_backward", "sum", "mean", "_chunk_cat",
            "copy_", "mul_", "cumsum", "histc", "sort", "scatter_", "cat", "convolution", "convolution_backward"} | OF_PICTURES
 CASTS = {"mul", "add", "sub", "div", "reciprocal"}
 

@@ -129,6 +129,16 @@ static void print_liger(struct sums *sums)
     print_liger_numbers(sums);
 }
 
+static void print_lora_kernels(struct sums *sums, bool numbers)
+{
+    print_file("lora_kernels_events.jsonl",
+               "Whole event lists of models with axolotl's kernels of adapters.", true,
+               truth_read_hf, sums);
+    if (numbers)
+        print_file("lora_kernels_visible.jsonl", "Likewise. Numbers: peaks, marks, segments.",
+                   false, truth_read_hf, sums);
+}
+
 static void print_cut(struct sums *sums)
 {
     print_file("cut_events.jsonl", "Whole event lists with cut cross entropy.", true, truth_read_hf,
@@ -168,6 +178,7 @@ static void print_fsdp2(struct sums *sums)
     print_file("lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
                truth_read_hf, sums);
     print_liger(sums);
+    print_lora_kernels(sums, true);
     print_cut(sums);
     print_file("hf_events.jsonl", "Whole event lists of Hugging Face transformers' own models.",
                true, truth_read_hf, sums);
@@ -212,6 +223,7 @@ static void print_ddp(struct sums *sums)
     print_file("lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
                truth_read_hf, sums);
     print_liger(sums);
+    print_lora_kernels(sums, false);
     print_cut(sums);
     print_file("frozen_events.jsonl",
                "The same of models in 16 bits, with peft's adapters in fp32.", true, truth_read_hf,
