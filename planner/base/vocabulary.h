@@ -285,14 +285,10 @@ const char *const *aten_names(void);
     X(MATMUL_NN_BIAS, "matmul_nn_bias", "x (t, h), w (h, o), bias (o) -> y (t, o): x w + bias")    \
     X(MATMUL_TN, "matmul_tn", "x (t, o), y (t, h) -> w (o, h): xᵀ y")                              \
     X(MATMUL_TN_ADD, "matmul_tn_add", "x (t, o), y (t, h) -> w (o, h): w += xᵀ y")                 \
-    X(MATMUL_NT_ADD, "matmul_nt_add",                                                              \
-      "x (t, h), w (o, h) -> y (t, o): y += x wᵀ times attr.p")                                    \
-    X(MATMUL_NN_ADD, "matmul_nn_add",                                                              \
-      "x (t, o), w (o, h) -> y (t, h): y += x w times attr.p")                                     \
-    X(MATMUL_TN_SCALED, "matmul_tn_scaled",                                                        \
-      "x (t, o), y (t, h) -> w (o, h): xᵀ y times attr.p")                                         \
-    X(MATMUL_TT_SCALED, "matmul_tt_scaled",                                                        \
-      "x (t, o), y (h, t) -> w (o, h): xᵀ yᵀ times attr.p")                                        \
+    X(MATMUL_NT_ADD, "matmul_nt_add", "x (t, h), w (o, h) -> y (t, o): y += x wᵀ times attr.p")    \
+    X(MATMUL_NN_ADD, "matmul_nn_add", "x (t, o), w (o, h) -> y (t, h): y += x w times attr.p")     \
+    X(MATMUL_TN_SCALED, "matmul_tn_scaled", "x (t, o), y (t, h) -> w (o, h): xᵀ y times attr.p")   \
+    X(MATMUL_TT_SCALED, "matmul_tt_scaled", "x (t, o), y (h, t) -> w (o, h): xᵀ yᵀ times attr.p")  \
     X(SCALED_MM_NT, "scaled_mm_nt",                                                                \
       "x (t, h), w (o, h) in float8, what each is divided by (one, or one a row) -> y (t, o): x "  \
       "wᵀ")                                                                                        \
@@ -441,8 +437,7 @@ const char *const *aten_names(void);
     X(GEGLU, "geglu", "a, b -> y: gelu a, of tanh, times b")                                       \
     X(GEGLU_BACKWARD, "geglu_backward", "dy, a, b -> da, db, where a and b are")                   \
     X(GEGLU_ERF, "geglu_erf", "a, b -> y: gelu a times b")                                         \
-    X(SWIGLU_AGAIN, "swiglu_again",                                                                \
-      "dy, a, b -> y once more, da, db, where dy, a and b are")                                    \
+    X(SWIGLU_AGAIN, "swiglu_again", "dy, a, b -> y once more, da, db, where dy, a and b are")      \
     X(GEGLU_ERF_AGAIN, "geglu_erf_again",                                                          \
       "dy, a, b -> y once more, da, db, where dy, a and b are")                                    \
     X(ROTATE_HALVES, "rotate_halves",                                                              \

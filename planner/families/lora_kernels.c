@@ -9,8 +9,8 @@ enum kernels { MLP = 1, QKV = 2, O = 4 };
 
 /* What axolotl (July 2026, monkeypatch/lora_kernels.py) does with a family of transformers 5.23:
  * whether it finds attention's class and the lines of its forward that it rewrites, and whether a
- * layer has a gated unit as `mlp`; where it has none (a mixture's, or none that is gated) that stays
- * what it is. Families that are not here were not recorded with it. */
+ * layer has a gated unit as `mlp`; where it has none (a mixture's, or none that is gated) that
+ * stays what it is. Families that are not here were not recorded with it. */
 static const struct patch {
     enum arch arch;
     bool attention, mlp;
@@ -129,9 +129,10 @@ static enum err_code check_family(const struct family *family, const struct mode
                        kernels & QKV ? "qkv" : "o", family->name,
                        patch->mlp ? "; --lora-kernels mlp is planned" : "");
     if (kernels & MLP && patch->mlp && strcmp(config->activation, "silu") != 0 && !is_gelu(config))
-        return err_set(err, ERR_INVALID,
-                       "--lora-kernels mlp: axolotl has kernels of silu and gelu, and fails with %s",
-                       config->activation);
+        return err_set(
+            err, ERR_INVALID,
+            "--lora-kernels mlp: axolotl has kernels of silu and gelu, and fails with %s",
+            config->activation);
     return ERR_OK;
 }
 
@@ -157,10 +158,7 @@ const char *lora_kernels_of(const struct model_config *config)
     const struct patch *patch = patch_of(config->arch);
     const bool acts = strcmp(config->activation, "silu") == 0 || is_gelu(config);
     const bool mlp = patch && patch->mlp && acts;
-    return !patch             ? NULL
-           : patch->attention ? mlp ? "mlp,qkv,o" : "qkv,o"
-           : mlp              ? "mlp"
-                              : NULL;
+    return !patch ? NULL : patch->attention ? mlp ? "mlp,qkv,o" : "qkv,o" : mlp ? "mlp" : NULL;
 }
 
 const char *lora_kernels_of_bits4(const struct model_config *config)

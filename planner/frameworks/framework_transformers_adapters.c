@@ -86,7 +86,8 @@ bool transformers_is_checkpointed(const struct import *im)
     const struct node *disabled = import_node(im, "disable_gradient_checkpointing");
     const bool by_fsdp =
         transformers_is_on(import_node(im, "fsdp_config.activation_checkpointing"));
-    if (transformers_is_axolotl(im) && offloads(im)) /* in the place of it, or around its own wrappers */
+    if (transformers_is_axolotl(im) &&
+        offloads(im)) /* in the place of it, or around its own wrappers */
         return by_fsdp || !transformers_has_adapters(im);
     return transformers_is_on(import_node(im, "gradient_checkpointing")) || by_fsdp ||
            (disabled && !transformers_is_on(disabled));

@@ -37,8 +37,7 @@ static bool turns_on(const struct import *im)
     return transformers_is_axolotl(im) && !is_said(im) && !import_node(im, "rl") &&
            !transformers_is_on(import_node(im, "trust_remote_code")) &&
            !transformers_is_on(import_node(im, "nvfp4_merge_aware")) &&
-           !im->settings->job.model.bits8 &&
-           im->settings->job.strategy.system != SYSTEM_FSDP1;
+           !im->settings->job.model.bits8 && im->settings->job.strategy.system != SYSTEM_FSDP1;
 }
 
 /* Beside what else the file says; of the family, names by commas. */

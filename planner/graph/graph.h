@@ -222,9 +222,9 @@ struct graph_lora {
     uint64_t apart_from; /* weights of so many elements are apart: FSDP1 shows their shards, in
                             another dtype, to who asks before they are called; 0: none are */
     enum dtype apart;    /* that dtype */
-    bool mlp, qkv, o;    /* axolotl's kernels in the place of peft's layers (model/lora_kernels.h) */
-    bool gelu;           /* the gated unit's is of GELU */
-    bool mixed;          /* found: one has factors of two dtypes, which fails */
+    bool mlp, qkv, o; /* axolotl's kernels in the place of peft's layers (model/lora_kernels.h) */
+    bool gelu;        /* the gated unit's is of GELU */
+    bool mixed;       /* found: one has factors of two dtypes, which fails */
 };
 
 /* Which of Liger's kernels a model has in the place of its own (families/liger.h). */

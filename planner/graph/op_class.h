@@ -49,9 +49,9 @@ struct op_class {
     /* The tensor that its context has as an attribute: that lives as long as the node does
      * (tape_nodes.c). NULL: it has none. */
     uint32_t (*attribute)(const struct graph_op *op);
-    bool in_python; /* a torch.autograd.Function: what it saves is packed behind its kernels */
-    bool many_params; /* it gives gradients to so many parameters that autograd's queue says in which
-                         order these arrive (ready_queue.h) */
+    bool in_python;   /* a torch.autograd.Function: what it saves is packed behind its kernels */
+    bool many_params; /* it gives gradients to so many parameters that autograd's queue says in
+                         which order these arrive (ready_queue.h) */
     bool custom_bwd; /* torch.amp.custom_bwd: its backward is in a region of autocast of its own, as
                         forward was, which is left behind it */
 };

@@ -1,5 +1,5 @@
-/* ops_lora_kernels.c - axolotl's kernels of adapters (src/axolotl/kernels/lora.py, July 2026), each a
- * torch.autograd.Function of a group of linear layers and their adapters:
+/* ops_lora_kernels.c - axolotl's kernels of adapters (src/axolotl/kernels/lora.py, July 2026), each
+ * a torch.autograd.Function of a group of linear layers and their adapters:
  *
  *     mlp   down(act(gate x) up x), its gated unit a Triton kernel (swiglu.py, geglu.py)
  *     qkv   three products of one input
@@ -269,8 +269,8 @@ static struct operand made_whole(const struct call *c, uint32_t projection)
     const struct shape whole = whole_of(c->graph, weight);
     struct operand scales = tape_tensor(c->tape, operand_of(c->op, projection, SCALES));
     const bool twice = nested != GRAPH_NONE;
-    const struct operand out = tape_birth(
-        c->tape, twice ? ATEN_EMPTY : ATEN_DEQUANTIZE_4BIT, c->graph->bits4.made, whole);
+    const struct operand out =
+        tape_birth(c->tape, twice ? ATEN_EMPTY : ATEN_DEQUANTIZE_4BIT, c->graph->bits4.made, whole);
     if (twice) {
         const struct operand in[2] = {scales, tape_tensor(c->tape, nested)};
         scales = tape_birth(c->tape, ATEN_EMPTY, DTYPE_FP32, scales.shape);
@@ -410,8 +410,8 @@ static struct operand adapter(const struct call *c, uint32_t projection, uint32_
 /* torch.empty_like(A.t()), in memory as A is. */
 static struct operand like_turned(const struct call *c, const struct operand *x)
 {
-    struct operand out = tape_birth(c->tape, ATEN_EMPTY_LIKE, c->dtype,
-                                    SHAPE(x->shape.dim[1], x->shape.dim[0]));
+    struct operand out =
+        tape_birth(c->tape, ATEN_EMPTY_LIKE, c->dtype, SHAPE(x->shape.dim[1], x->shape.dim[0]));
     out.shape = x->shape;
     return out;
 }

@@ -403,9 +403,9 @@ static void hand_on(struct tape *tape, unsigned kinds)
     release_added(tape);
 }
 
-/* Parameters' gradients arrive in the order in which the engine's queue has their nodes run. Of what
- * else the node gives to, the last is in the queue with them: what was made of the others, which
- * wait for it. */
+/* Parameters' gradients arrive in the order in which the engine's queue has their nodes run. Of
+ * what else the node gives to, the last is in the queue with them: what was made of the others,
+ * which wait for it. */
 static void queue_params(struct tape *tape)
 {
     uint32_t numbers[GRAPH_OPERANDS] = {0}, order[GRAPH_OPERANDS], at = 0, count = 0;

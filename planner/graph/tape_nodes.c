@@ -20,7 +20,7 @@ enum { ONCE, AGAIN, PASSES };
 
 struct node { /* one for each op, in each pass */
     uint32_t refs;
-    uint32_t kept; /* buffer that its context has; NO_BUFFER */
+    uint32_t kept;  /* buffer that its context has; NO_BUFFER */
     uint16_t named; /* a bit for each output whose storage has a name */
     bool made;
 };

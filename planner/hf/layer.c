@@ -577,8 +577,7 @@ static uint32_t feed_forward(struct graph *graph, const struct model_config *c,
     const bool plain = block->way->up && !block->way->gate;
     if (!plain && lora_kernel_mlp_is(graph, mlp->gate, mlp->up, mlp->down))
         return lora_kernel_mlp(graph, y, mlp->gate, mlp->up, mlp->down); /* it drops nothing */
-    const uint32_t out =
-        plain ? plain_feed_forward(graph, c, block, y) : hf_mlp(graph, c, mlp, y);
+    const uint32_t out = plain ? plain_feed_forward(graph, c, block, y) : hf_mlp(graph, c, mlp, y);
     return block->way->own_dropout ? own_dropout(graph, c, out, block->mlp.down.weight) : out;
 }
 

@@ -44,8 +44,7 @@ static struct lora_input input_of(struct graph *graph, uint32_t x, uint32_t weig
 {
     const float p = graph->lora.dropout;
     note_dtypes(graph, x, weight);
-    return (struct lora_input){.x = x,
-                               .dropped = p > 0 ? op_dropout(graph, x, p) : GRAPH_NONE};
+    return (struct lora_input){.x = x, .dropped = p > 0 ? op_dropout(graph, x, p) : GRAPH_NONE};
 }
 
 static void input_goes(struct graph *graph, const struct lora_input *input)

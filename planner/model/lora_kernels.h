@@ -1,5 +1,5 @@
-/* lora_kernels.h - axolotl's kernels of adapters in the place of peft's layers (graph_lora.kernels):
- * which of a model's linear layers they take, and those layers through them.
+/* lora_kernels.h - axolotl's kernels of adapters in the place of peft's layers
+ * (graph_lora.kernels): which of a model's linear layers they take, and those layers through them.
  *
  * axolotl's apply_lora_kernel_patches (src/axolotl/monkeypatch/lora_kernels.py, July 2026) gives a
  * group of layers its kernel where all of them have an adapter; the others stay peft's. What an

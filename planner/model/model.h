@@ -316,8 +316,9 @@ struct model_job {
     const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
     const char *lora;   /* low-rank adapters, "16,q_proj,v_proj" (lora.h), or NULL */
     float lora_dropout; /* 0 ... 1: of what they are given */
-    const char *lora_kernels; /* axolotl's of them, "mlp,qkv,o" (families/lora_kernels.h), or NULL */
-    const char *liger;  /* Liger's kernels, "rope,rms_norm" (families/liger.h), or NULL */
+    const char
+        *lora_kernels; /* axolotl's of them, "mlp,qkv,o" (families/lora_kernels.h), or NULL */
+    const char *liger; /* Liger's kernels, "rope,rms_norm" (families/liger.h), or NULL */
     struct graph_bits4 bits4; /* linear layers' weights in 4 bits (bits4.h) */
     bool bits8;               /* ... in 8 bits (bits8.h) */
     const char *bits_skipped; /* llm_int8_skip_modules, by commas (bits4.h), or NULL */
