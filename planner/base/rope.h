@@ -30,7 +30,8 @@ enum rope_scaling {
 #define ROPE_LAYOUT_MAP(X)                                                                         \
     X(COMPLEX, "complex")         /* (1, s, 1, d/2): exp(i t f_j), torchtitan's freqs_cis */       \
     X(FREQUENCIES, "frequencies") /* (d/2): f_j, transformers' inv_freq */                         \
-    X(SINES, "sines")             /* (n, d): sin(t f_j) of all pairs, then their cos: GPT-J's */
+    X(SINES, "sines")             /* (n, d): sin(t f_j) of all pairs, then their cos: GPT-J's */   \
+    X(TURNS, "turns") /* (n, 2d): cos(t f_j) of all pairs, twice, then sin: torchtitan's Qwen3 */
 
 enum rope_layout {
 #define X(name, text) ROPE_##name,

@@ -158,6 +158,7 @@
     X(FOREACH_NORM, "_foreach_norm.Scalar")                                                        \
     X(LINALG_VECTOR_NORM, "linalg_vector_norm")                                                    \
     X(SQRT, "sqrt")                                                                                \
+    X(CLAMP_MIN, "clamp_min")                                                                      \
     X(CLAMP, "clamp")                                                                              \
     X(C10D_ALL_REDUCE, "_c10d_functional.all_reduce")                                              \
     X(C10D_WAIT_TENSOR, "_c10d_functional.wait_tensor")                                            \
@@ -411,6 +412,8 @@ const char *const *aten_names(void);
       "dy (..., h), ids (...) -> dweight (v, h): summed over equal ids, but of attr.first - 1")    \
     X(INDEX, "index", "x (n, ...), ids (m) -> y (m, ...): rows of x")                              \
     X(INDEX_PUT, "index_put", "x (n, ...), ids (m), rows (m, ...) -> y: x with rows added to it")  \
+    X(INDEX_SET, "index_set",                                                                      \
+      "perhaps x (n, ...), ids (m), rows (m, ...) -> y: rows in those places of x, -1 the last")   \
     X(GATHER, "gather", "x (..., n), ids (..., m) -> y (..., m): elements of each row")            \
     X(SCATTER, "scatter", "x (..., n), ids (..., m), y (..., m) -> z: x with y in those places")   \
     X(SCATTER_NUMBER, "scatter_number",                                                            \

@@ -33,6 +33,7 @@ static const struct traffic traffics[WORK_KIND_COUNT] = {
     [WORK_GATHER] = {BY_INDEX, 1, 1},
     [WORK_SCATTER] = {BY_INDEX, 1, 1},
     [WORK_INDEX] = {BY_INDEX, 0, 2},
+    [WORK_INDEX_SET] = {BY_INDEX, 0, 2},
     [WORK_INDEX_PUT] = {BY_INDEX, 1, 1},
     /* Its output is the whole gather buffer, of which it fills one slice. */
     [WORK_COPY_IN] = {BY_STREAM, 2, 0},

@@ -334,6 +334,7 @@ struct graph {
     uint32_t embedded;   /* what the embedding of the tokens returns, where its builder says; else
                             GRAPH_NONE: the first lookup's */
     bool has_leaves;     /* activations that need a gradient though what makes them does not */
+    bool keeps_mm_alone; /* torchtitan's mixtures: its selective policy has no other product */
     bool casts_inputs;   /* modules that are wrapped cast what they are called with to `compute` */
     bool own_init;       /* parameters start as their code draws them, not with test values */
     struct param_init weights; /* with own_init: what weights hold that are declared next */

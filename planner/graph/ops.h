@@ -96,6 +96,8 @@
     X(PUT_SLICE, put_slice, NONE)                                                                  \
     X(PUT_NUMBER, put_number, NONE)                                                                \
     X(PUT, put, NONE)                                                                              \
+    X(PUT_ROWS, put_rows, NONE)                                                                    \
+    X(CAT_ROW, cat_row, NONE)                                                                      \
     X(TILE, tile, NONE)                                                                            \
     X(SUM_FIRST, sum_first, NONE)                                                                  \
     X(INDEX, index, NONE)                                                                          \
@@ -407,6 +409,11 @@ uint32_t op_gather(struct graph *graph, uint32_t x, uint32_t indices);
 /* `values` (n, k) put into places `ids` of the rows of x (n, m), which is changed and has had no
  * gradient: x with one. */
 uint32_t op_put(struct graph *graph, uint32_t x, uint32_t ids, uint32_t values);
+/* `values` (m, h) put into rows `ids` (m) of x (n, h), -1 being the last, which is changed and has
+ * had no gradient; GRAPH_NONE: of new_empty's. Returns it with one. */
+uint32_t op_put_rows(struct graph *graph, uint32_t x, uint32_t n, uint32_t ids, uint32_t values);
+/* x (n, h) and behind it a row (h) that needs no gradient: (n + 1, h). */
+uint32_t op_cat_row(struct graph *graph, uint32_t x, uint32_t row);
 /* x (n, h) so many times, one behind the other: (count · n, h). */
 uint32_t op_tile(struct graph *graph, uint32_t x, uint32_t count);
 /* x (g, n, h) summed over g: (n, h), under autocast in fp32. */
@@ -421,6 +428,8 @@ uint32_t op_div_inplace(struct graph *graph, uint32_t x, uint32_t y);
 uint32_t op_index(struct graph *graph, uint32_t x, uint32_t indices);
 /* x (n) in order, and the permutation. */
 uint32_t op_sort(struct graph *graph, uint32_t x, uint32_t *permutation);
+/* The same, where equals stay in order. */
+uint32_t op_sort_stable(struct graph *graph, uint32_t x, uint32_t *permutation);
 /* Sums of `group` neighbouring rows of x (n, h): (n / group, h). */
 uint32_t op_sum_groups(struct graph *graph, uint32_t x, uint32_t group);
 /* Rows of x (n, i), sorted by group, each group times its matrix of weight (g, o, i) transposed;

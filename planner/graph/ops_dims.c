@@ -136,3 +136,37 @@ OP_CLASS(pick) = {
     .backward = pick_backward,
     .forward = pick_forward,
 };
+
+uint32_t op_cat_row(struct graph *graph, uint32_t x, uint32_t row)
+{
+    const struct shape rows = *shape_of(graph, x);
+    return simple(graph, OP_CAT_ROW, 2, (uint32_t[]){x, row}, ATEN_CAT, dtype_of(graph, x),
+                  SHAPE(rows.dim[0] + 1, rows.dim[1]));
+}
+
+static void cat_row_forward(struct tape *tape, const struct graph *graph, const struct graph_op *op)
+{
+    (void)graph;
+    struct operand in[2] = {tape_tensor(tape, op->in[0]), tape_tensor(tape, op->in[1])};
+    struct operand out = tape_birth_output(tape, op, 0);
+    in[1].shape = SHAPE(1, in[1].shape.dim[0]); /* vstack */
+    for (int i = 0; i < 2; i++)
+        put_last(tape, &in[i], 0);
+    put_last(tape, &out, 0);
+    tape_kernel(tape, WORK_CAT, ATEN_CAT, -1.0, 2, in, 1, &out);
+}
+
+/* The gradient without its last row: a view. */
+OP_BACKWARD(cat_row)
+{
+    struct operand grad = tape_grad(tape, op, 0);
+    grad.shape = *shape_of(graph, op->in[0]);
+    tape_give(tape, op, 0, grad);
+}
+
+OP_CLASS(cat_row) = {
+    .label = ATEN_CAT,
+    .work = WORK_CAT,
+    .backward = cat_row_backward,
+    .forward = cat_row_forward,
+};

@@ -207,6 +207,39 @@ OP_CLASS(put) = {
     .in_place = true,
 };
 
+uint32_t op_put_rows(struct graph *graph, uint32_t x, uint32_t n, uint32_t ids, uint32_t values)
+{
+    const uint32_t op = begin(graph, OP_PUT_ROWS, 3, (uint32_t[]){x, ids, values});
+    struct shape shape = *shape_of(graph, values);
+    shape.dim[0] = n;
+    uint32_t out;
+    if (x == GRAPH_NONE) {
+        out = graph_op_birth(graph, op, ATEN_NEW_EMPTY, dtype_of(graph, values), shape);
+    } else {
+        out = graph_view(graph, x, shape);
+        graph->tensors[out].root = out;
+        graph->ops[op].out[graph->ops[op].outs++] = out;
+    }
+    graph_op_done(graph, op);
+    return out;
+}
+
+OP_BACKWARD(put_rows)
+{
+    const struct operand in[2] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[1])};
+    tape_give(tape, op, 2,
+              tape_call(tape, WORK_INDEX, ATEN_INDEX, dtype_of(graph, op->in[2]),
+                        *shape_of(graph, op->in[2]), -1.0, 2, in));
+}
+
+OP_CLASS(put_rows) = {
+    .label = ATEN_INDEX_PUT_,
+    .work = WORK_INDEX_SET,
+    .saved = index_saved,
+    .backward = put_rows_backward,
+    .in_place = true,
+};
+
 /* Values of x and where they were, outside autograd. */
 static uint32_t chosen(struct graph *graph, enum work_kind work, enum aten aten, uint32_t x,
                        struct shape shape, uint32_t *places)
@@ -241,4 +274,9 @@ uint32_t op_max_kept_no_grad(struct graph *graph, uint32_t x, uint32_t *indices)
 uint32_t op_sort(struct graph *graph, uint32_t x, uint32_t *permutation)
 {
     return chosen(graph, WORK_SORT, ATEN_SORT, x, *shape_of(graph, x), permutation);
+}
+
+uint32_t op_sort_stable(struct graph *graph, uint32_t x, uint32_t *permutation)
+{
+    return chosen(graph, WORK_SORT, ATEN_SORT_STABLE, x, *shape_of(graph, x), permutation);
 }

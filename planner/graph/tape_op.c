@@ -54,6 +54,8 @@ static bool policy_keeps(struct tape *tape, const struct graph_op *op)
     const enum op_keep keep = is_own_product(tape, op) ? KEEP_EVERY_SECOND : op_class(op)->keep;
     if (tape->options->checkpointing != CHECKPOINTING_SELECTIVE)
         return false;
+    if (op->kind == OP_BMM && tape->graph->keeps_mm_alone)
+        return false;
     if (keep == KEEP_EVERY_SECOND)
         return ++tape->matmuls % 2 == 1;
     return keep == KEEP_ALWAYS;

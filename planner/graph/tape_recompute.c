@@ -276,7 +276,7 @@ static void unwind(struct tape *tape, const struct region *region, uint32_t end,
         drop_own_casts(tape, region);
     if (early && !within)
         drop_all(tape, region, end, true);
-    if (in_place)
+    if (in_place && graph->ops[stop.arg].kind != OP_PUT_ROWS) /* its frame does */
         drop_outputs(tape, stop.arg);
     /* Then the block's frames, inner ones before outer ones: that is the order in which the rest of
      * the script would have let go of its names. */

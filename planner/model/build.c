@@ -24,6 +24,8 @@ uint32_t build_rope(struct graph *graph, const struct model_config *config,
     values.rope.positions = job->seq;
     if (layout == ROPE_SINES)
         return graph_buffer(graph, DTYPE_FP32, SHAPE(config->max_positions, dim), &values);
+    if (layout == ROPE_TURNS)
+        return graph_buffer(graph, DTYPE_FP32, SHAPE(job->seq, 2 * dim), &values);
     return layout == ROPE_COMPLEX
                ? graph_buffer(graph, DTYPE_COMPLEX64, SHAPE(1, job->seq, 1, dim / 2), &values)
                : graph_buffer(graph, DTYPE_FP32, SHAPE(dim / 2), &values);

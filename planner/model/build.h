@@ -10,7 +10,7 @@ uint32_t build_input(struct graph *graph, const struct model_config *config, enu
                      struct shape shape);
 
 /* A buffer with what RoPE on the first `dim` numbers of a head needs: a table (1, s, 1, dim/2),
- * frequencies (dim/2), or a table (max_positions, dim), by `layout`. */
+ * frequencies (dim/2), or a table (max_positions, dim) or (s, 2 dim), by `layout`. */
 uint32_t build_rope(struct graph *graph, const struct model_config *config,
                     const struct model_job *job, enum rope_layout layout, uint32_t dim);
 

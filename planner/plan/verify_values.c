@@ -44,8 +44,10 @@ static enum err_code check_rope(const struct buffer_values *values, const struct
                                 uint32_t i, struct err *err)
 {
     const struct rope *rope = &values->rope;
-    const bool complex = values->layout == ROPE_COMPLEX, sines = values->layout == ROPE_SINES;
-    const uint32_t rank = complex ? 4 : sines ? 2 : 1, last = sines ? rope->dim : rope->dim / 2;
+    const bool complex = values->layout == ROPE_COMPLEX, turns = values->layout == ROPE_TURNS;
+    const bool table = turns || values->layout == ROPE_SINES;
+    const uint32_t rank = complex ? 4 : table ? 2 : 1;
+    const uint32_t last = turns ? 2 * rope->dim : table ? rope->dim : rope->dim / 2;
     const struct shape *shape = &buffer->shape;
     uint32_t count;
     const struct rope_number *numbers = rope_numbers(&count);

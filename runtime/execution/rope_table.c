@@ -128,3 +128,18 @@ void rope_sines(const struct rope *r, uint32_t positions, float *out)
         }
     free(frequency);
 }
+
+void rope_turns(const struct rope *r, uint32_t positions, float *out)
+{
+    const uint32_t pairs = r->dim / 2;
+    float *frequency = xmalloc(pairs * sizeof *frequency);
+    rope_frequencies(r, frequency);
+    for (uint32_t t = 0; t < positions; t++)
+        for (uint32_t j = 0; j < pairs; j++) {
+            const float angle = (float)t * frequency[j];
+            float *row = out + (size_t)t * 2 * r->dim;
+            row[j] = row[pairs + j] = (float)cos((double)angle);
+            row[2 * pairs + j] = row[3 * pairs + j] = (float)sin((double)angle);
+        }
+    free(frequency);
+}

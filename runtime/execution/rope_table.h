@@ -19,4 +19,7 @@ void rope_table(const struct rope *rope, uint32_t positions, float *out);
 /* sin(t f_j) of all pairs and then cos(t f_j), of the same t: (positions, dim) into `out`. */
 void rope_sines(const struct rope *rope, uint32_t positions, float *out);
 
+/* cos(t f_j) of all pairs, twice, and then sin(t f_j), likewise: (positions, 2 dim) into `out`. */
+void rope_turns(const struct rope *rope, uint32_t positions, float *out);
+
 #endif

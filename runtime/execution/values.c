@@ -198,6 +198,8 @@ void values_of_buffer(const struct buffer_values *values, const struct shape *sh
         rope_table(&values->rope, shape->dim[1], out);
     else if (values->kind == VALUES_ROPE && values->layout == ROPE_SINES)
         rope_sines(&values->rope, shape->dim[0], out);
+    else if (values->kind == VALUES_ROPE && values->layout == ROPE_TURNS)
+        rope_turns(&values->rope, shape->dim[0], out);
     else if (values->kind == VALUES_ROPE)
         rope_frequencies(&values->rope, out);
     else
