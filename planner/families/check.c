@@ -6,11 +6,52 @@
 #include "base/names.h"
 #include "families/family.h"
 #include "families/flash_attn.h"
+#include "model/experts.h"
 
-static enum err_code check_torchtitan(const struct model_config *c, const struct model_job *job,
-                                      struct err *err)
+#include <string.h>
+
+/* torchtitan v0.2.2 has what its flavors ask for, and no more. */
+static enum err_code check_mixture(const struct family *family, const struct model_config *c,
+                                   struct err *err)
+{
+    const bool plain = c->arch == ARCH_QWEN3_MOE;
+    const char *what = plain && experts_layers(c) < c->layers
+                           ? "layers of one model with and without experts"
+                       : !plain && c->tied                                  ? "a tied head"
+                       : c->attention_bias || c->output_bias || c->mlp_bias ? "biases"
+                       : strcmp(c->activation, "silu") != 0                 ? "another activation"
+                       : c->batched_experts ? "experts by batched_mm"
+                                            : NULL;
+    return what ? err_set(err, ERR_UNSUPPORTED,
+                          "%s with %s, which torchtitan's code has not: use --code hf",
+                          family->name, what)
+                : ERR_OK;
+}
+
+/* Of its mixtures what was recorded. */
+static enum err_code check_mixture_job(const struct model_job *job, struct err *err)
+{
+    const bool wide = job->compute == DTYPE_FP32 && !job->autocast;
+    const char *what = job->compiled                        ? "with --compile"
+                       : job->float8                        ? "with --float8"
+                       : attention_is_asked(job->attention) ? "with --attention"
+                       : wide                               ? "computed in fp32"
+                                                            : NULL;
+    return what ? err_set(err, ERR_UNSUPPORTED,
+                          "torchtitan's mixtures of experts (--code torchtitan) %s: not "
+                          "recorded, and not planned; transformers' (--code hf) are",
+                          what)
+                : ERR_OK;
+}
+
+static enum err_code check_torchtitan(const struct family *family, const struct model_config *c,
+                                      const struct model_job *job, struct err *err)
 {
     bool windows = false;
+    if (model_has_experts(c)) {
+        TRY(check_mixture(family, c, err));
+        TRY(check_mixture_job(job, err));
+    }
     for (uint32_t i = 0; i < c->layers; i++)
         windows = windows || model_has_window(c, i);
     if (windows && job->seq > c->sliding_window)
@@ -217,13 +258,14 @@ enum { OLDEST_OF_TRANSFORMERS = 6, OLDEST_OF_EXPERTS = 9 }; /* torch 2.x */
 static enum err_code check_torch(const struct model_config *config, const struct model_job *job,
                                  struct err *err)
 {
-    if (job->code == CODE_HF && job->torch && job->torch < OLDEST_OF_EXPERTS &&
+    if (job->code != CODE_NANOGPT && job->torch && job->torch < OLDEST_OF_EXPERTS &&
         model_has_experts(config) && !config->batched_experts)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--torch 2.%u: a mixture of experts is planned as of torch 2.%u and newer; "
-                       "before, transformers runs a loop over experts on most GPUs (batched_mm as "
-                       "experts_implementation is planned)",
-                       job->torch, OLDEST_OF_EXPERTS);
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--torch 2.%u: a mixture of experts is planned as of torch 2.%u and newer; "
+            "before, %s runs a loop over experts on most GPUs%s",
+            job->torch, OLDEST_OF_EXPERTS, job->code == CODE_HF ? "transformers" : "torchtitan",
+            job->code == CODE_HF ? " (batched_mm as experts_implementation is planned)" : "");
     if (job->code == CODE_HF && job->torch && job->torch < OLDEST_OF_TRANSFORMERS)
         return err_set(
             err, ERR_INVALID,
@@ -298,7 +340,7 @@ enum err_code build_check(const struct family *family, const struct model_config
         TRY(check_float8(job, err));
     switch (job->code) {
     case CODE_TORCHTITAN:
-        return check_torchtitan(config, job, err);
+        return check_torchtitan(family, config, job, err);
     case CODE_HF:
         return check_hf(family, config, job, err);
     default:

@@ -77,5 +77,5 @@ const struct family family_deepseek_v2 = {
     .check = mla_check_experts,
     .parameters = count_llama,
     .code = CODE_HF,
-    .builder = {[CODE_HF] = build},
+    .builder = {[CODE_TORCHTITAN] = build_deepseek_v3, [CODE_HF] = build},
 };

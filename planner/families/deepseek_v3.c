@@ -60,5 +60,5 @@ const struct family family_deepseek_v3 = {
     .parameters = count_llama,
     .traced = true,
     .code = CODE_HF,
-    .builder = {[CODE_HF] = mla_build_v3},
+    .builder = {[CODE_TORCHTITAN] = build_deepseek_v3, [CODE_HF] = mla_build_v3},
 };

@@ -107,5 +107,5 @@ const struct family family_llama4 = {
     .check = experts_check,
     .parameters = parameters,
     .code = CODE_HF,
-    .builder = {[CODE_HF] = build},
+    .builder = {[CODE_TORCHTITAN] = build_llama4, [CODE_HF] = build},
 };

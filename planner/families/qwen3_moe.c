@@ -68,5 +68,5 @@ const struct family family_qwen3_moe = {
     .parameters = count_llama,
     .traced = true,
     .code = CODE_HF,
-    .builder = {[CODE_HF] = build},
+    .builder = {[CODE_TORCHTITAN] = build_qwen3, [CODE_HF] = build},
 };

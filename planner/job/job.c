@@ -545,6 +545,19 @@ static enum err_code check_attention(const struct job *job, struct err *err)
     return ERR_OK;
 }
 
+/* What torchtitan's mixtures were not recorded under: its trainer has no DeepSpeed. */
+static enum err_code check_mixture(const struct job *job, struct err *err)
+{
+    const enum system_kind system = job->strategy.system;
+    const bool zero = system == SYSTEM_ZERO1 || system == SYSTEM_ZERO2 || system == SYSTEM_ZERO3;
+    if (job->model.code != CODE_TORCHTITAN || !zero || !model_has_experts(&job->config))
+        return ERR_OK;
+    return err_set(err, ERR_UNSUPPORTED,
+                   "--strategy %s with torchtitan's mixtures of experts (--code torchtitan): not "
+                   "recorded, and not planned; transformers' (--code hf) are",
+                   system_name(system));
+}
+
 enum err_code job_check(const struct job *job, struct err *err)
 {
     if (!system_is_planned(job->strategy.system))
@@ -573,6 +586,7 @@ enum err_code job_check(const struct job *job, struct err *err)
     TRY(check_bits8(job, err));
     TRY(check_float8(job, err));
     TRY(check_attention(job, err));
+    TRY(check_mixture(job, err));
     TRY(check_compiled(job, err));
     return job->config.recording ? check_recorded(job, err) : ERR_OK;
 }

@@ -117,6 +117,11 @@ static bool ignores(const struct job *job)
     return job->strategy.ignore;
 }
 
+static bool is_titan_mixture(const struct job *job)
+{
+    return job->model.code == CODE_TORCHTITAN && model_has_experts(&job->config);
+}
+
 enum row { START_UP };
 
 static const struct recorded_under rows[] = {
@@ -145,6 +150,7 @@ static const struct recorded_under rows[] = {
     {"--checkpoint-reentrant", 14, 14, reentrant_is_used, true, "reentrant_events.jsonl"},
     {"--activation-offloading", 14, 14, offloading_is_used, false, "offloading_events.jsonl"},
     {"--attention in single ops", 14, 15, composes_attention, true, "attention_events.jsonl"},
+    {"torchtitan's mixtures of experts", 14, 14, is_titan_mixture, true, "titan_events.jsonl"},
     {"--experts-replicate", 14, 15, replicates_experts, false, "experts_events.jsonl"},
     {"--ignore", 14, 14, ignores, false, "fsdp2_events.jsonl, fsdp1_events.jsonl"},
     {"--offload", 6, 15, offloads, false, "offload_events.jsonl, older_events.jsonl"},

@@ -9,7 +9,8 @@
 typedef void model_builder(struct graph *graph, const struct model_config *config,
                            const struct model_job *job);
 
-model_builder build_llama; /* torchtitan's op sequence */
-model_builder build_gpt2;  /* nanoGPT's */
+model_builder build_llama, build_qwen3, build_deepseek_v3,
+    build_llama4;         /* torchtitan's op sequences */
+model_builder build_gpt2; /* nanoGPT's */
 
 #endif

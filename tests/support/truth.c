@@ -75,7 +75,8 @@ bool truth_read_hf(const json_t *row, struct model_config *config, struct model_
     job->batch = truth_number(m, "batch", 1);
     job->seq = truth_number(m, "seq", 1);
     job->sample_tokens = truth_number(m, "sample_tokens", 0);
-    job->code = CODE_HF;
+    const char *code = truth_text(json_object_get(row, "strategy"), "code", "hf");
+    job->code = strcmp(code, "torchtitan") == 0 ? CODE_TORCHTITAN : CODE_HF;
     return true;
 }
 

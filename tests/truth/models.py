@@ -595,6 +595,9 @@ def make(m, s):
                 liger.apply(model, m["model_type"], liger.wanted_by(s))
             if s.get("loss") == "cut-cross-entropy":
                 cut.apply(model, m["model_type"])
+        elif s.get("code") == "torchtitan":
+            import titan
+            model, blocks = titan.make(m)
         else:
             model = KINDS[m["kind"]](m)
             blocks = model.blocks()
@@ -667,11 +670,12 @@ def wrapped_in_place(model, block, **keywords):
     return wrapped
 
 
-def checkpointed(model, blocks, how, early_stop, which="all"):
+def checkpointed(model, blocks, how, early_stop, which="all", code=None):
     """Wraps each chosen block in place (same name) and returns the blocks, some of them wrappers.
 
     selective = torchtitan's per-op policy: outputs of mm, addmm, bmm, attention and max are saved, but
-    every second mm (counted in forward order within a block) is recomputed. reentrant: see there.
+    every second mm (counted in forward order within a block) is recomputed. Of torchtitan's own models (code) addmm and
+    bmm are, too. reentrant: see there.
     """
     if how == "reentrant":
         return reentrant(model, blocks, which)
@@ -684,6 +688,8 @@ def checkpointed(model, blocks, how, early_stop, which="all"):
                  aten._scaled_dot_product_efficient_attention.default,
                  aten._scaled_dot_product_cudnn_attention.default,
                  aten.max.default}      # float8's amax
+        if code == "torchtitan":        # parallelize.py, _op_sac_save_list: no other product than mm
+            saved -= {aten.addmm.default, aten.bmm.default}
 
         def contexts():
             count = collections.Counter()

@@ -369,7 +369,7 @@ def on_cuda(code):
     """What runs in the place of CPU kernels, in models that others wrote."""
     if code == "recorded":
         return models.tool().as_on_cuda()
-    return models.as_on_cuda() if code == "hf" else contextlib.nullcontext()
+    return models.as_on_cuda() if code in ("hf", "torchtitan") else contextlib.nullcontext()
 
 
 def one_step(system, log, model, optimizer, inputs, live):
@@ -438,7 +438,7 @@ def run(config, system, log):
     parameter_list = [[models.plain_name(n), list(p.shape)] for n, p in model.named_parameters()]
     if s.get("ac"):
         blocks = models.checkpointed(model, blocks, s["ac"], s.get("ac_early_stop", True),
-                                      s.get("ac_blocks", "all"))
+                                      s.get("ac_blocks", "all"), s.get("code"))
     if s.get("activation_offloading"):
         import offloaded
         system.saved = offloaded.context(model, s["activation_offloading"])

@@ -145,6 +145,20 @@ static void print_cut(struct sums *sums)
                sums);
 }
 
+static void print_titan_numbers(struct sums *sums)
+{
+    print_file("titan_visible.jsonl",
+               "torchtitan's own mixtures of experts. Numbers: peaks, marks, segments.", false,
+               truth_read_hf, sums);
+}
+
+static void print_titan(struct sums *sums)
+{
+    print_file("titan_events.jsonl", "Whole event lists of torchtitan's own mixtures of experts.",
+               true, truth_read_hf, sums);
+    print_titan_numbers(sums);
+}
+
 static void print_accelerate(struct sums *sums)
 {
     print_file(
@@ -180,6 +194,7 @@ static void print_fsdp2(struct sums *sums)
     print_liger(sums);
     print_lora_kernels(sums, true);
     print_cut(sums);
+    print_titan(sums);
     print_file("hf_events.jsonl", "Whole event lists of Hugging Face transformers' own models.",
                true, truth_read_hf, sums);
     print_file("moe_events.jsonl", "Whole event lists of their mixtures of experts.", true,
@@ -225,6 +240,7 @@ static void print_ddp(struct sums *sums)
     print_liger(sums);
     print_lora_kernels(sums, false);
     print_cut(sums);
+    print_titan(sums);
     print_file("frozen_events.jsonl",
                "The same of models in 16 bits, with peft's adapters in fp32.", true, truth_read_hf,
                sums);
@@ -314,6 +330,7 @@ static void print_fsdp1(struct sums *sums)
                truth_read_hf, sums);
     print_liger(sums);
     print_cut(sums);
+    print_titan_numbers(sums);
     print_file("frozen_events.jsonl",
                "The same of models in 16 bits, with peft's adapters in fp32.", true, truth_read_hf,
                sums);
