@@ -185,14 +185,33 @@ static enum err_code read_ranks(struct import *im, const struct key_row *row,
 
 /* ---- the model ---- */
 
+#define FLEX "FlexAttention, which this flavor has: planned as "
+#define NARROW FLEX "scaled_dot_product_attention's kernel for values narrower than keys"
+#define EVERYWHERE FLEX "scaled_dot_product_attention, with RoPE in every layer"
+
+/* DeepSeek's flavors are of V2-Lite, V2 and V3. */
 static const struct flavor {
     const char *name, *flavor, *preset;
+    const char *why; /* it is planned otherwise; NULL: it is not */
 } flavors[] = {
-    {"llama3", "8B", "llama-3.1-8b"},     {"llama3", "70B", "llama-3.1-70b"},
-    {"llama3", "405B", "llama-3.1-405b"}, {"qwen3", "0.6B", "qwen3-0.6b"},
-    {"qwen3", "1.7B", "qwen3-1.7b"},      {"qwen3", "4B", "qwen3-4b"},
-    {"qwen3", "8B", "qwen3-8b"},          {"qwen3", "14B", "qwen3-14b"},
-    {"qwen3", "32B", "qwen3-32b"},
+    {"llama3", "8B", "llama-3.1-8b", NULL},
+    {"llama3", "70B", "llama-3.1-70b", NULL},
+    {"llama3", "405B", "llama-3.1-405b", NULL},
+    {"qwen3", "0.6B", "qwen3-0.6b", NULL},
+    {"qwen3", "1.7B", "qwen3-1.7b", NULL},
+    {"qwen3", "4B", "qwen3-4b", NULL},
+    {"qwen3", "8B", "qwen3-8b", NULL},
+    {"qwen3", "14B", "qwen3-14b", NULL},
+    {"qwen3", "32B", "qwen3-32b", NULL},
+    {"qwen3", "30B-A3B", "qwen3-30b-a3b", NULL},
+    {"qwen3", "235B-A22B", "qwen3-235b-a22b", NULL},
+    {"deepseek_v3", "16B", "deepseek-v2-lite", NARROW},
+    {"deepseek_v3", "236B", "deepseek-v2", NARROW},
+    {"deepseek_v3", "671B", "deepseek-v3", NARROW},
+    {"llama4", "17bx16e", "llama-4-scout-17b-16e", NULL},
+    {"llama4", "17bx128e", "llama-4-maverick-17b-128e", NULL},
+    {"llama4", "17bx16e_irope", "llama-4-scout-17b-16e", EVERYWHERE},
+    {"llama4", "17bx128e_irope", "llama-4-maverick-17b-128e", EVERYWHERE},
 };
 
 static const struct flavor *flavor_of(const struct settings *s)
@@ -224,8 +243,11 @@ static enum err_code read_flavor(struct import *im, const struct key_row *row,
     const struct node *name = import_node(im, "model.name");
     for (size_t i = 0; node && node->text && name && i < sizeof flavors / sizeof flavors[0]; i++)
         if (strcmp(flavors[i].flavor, node->text) == 0 &&
-            strcmp(flavors[i].name, name->text ? name->text : "") == 0)
+            strcmp(flavors[i].name, name->text ? name->text : "") == 0) {
+            if (flavors[i].why)
+                import_list(im, node, row->path, flavors[i].why);
             return import_set(im, "model", flavors[i].preset, row, node, err);
+        }
     if (node && !import_has(im, "model"))
         import_list(im, node, row->path, "no preset has this name and flavor: give MODEL");
     return ERR_OK;

@@ -349,10 +349,26 @@ static void an_unknown_flavor_is_no_other_model(void **state)
     (void)state;
     struct fixture f;
     take_text(&f, SYNTAX_TOML,
-              "[model]\nname = \"deepseek_v3\"\nflavor = \"671B\"\n"
+              "[model]\nname = \"gpt_oss\"\nflavor = \"20b\"\n"
               "hf_assets_path = \"./assets/hf/Llama-3.1-8B\"\n");
     expect_note(&f, NOTE_UNPLANNED, "model.flavor", 3, "give MODEL");
     assert_null(f.settings.model);
+    import_free(&f.import);
+}
+
+/* DeepSeek's 671B is V3, and has FlexAttention; Qwen3's mixture has not. */
+static void a_flavor_with_experts_is_torchtitans_code(void **state)
+{
+    (void)state;
+    struct fixture f;
+    take_text(&f, SYNTAX_TOML, "[model]\nname = \"deepseek_v3\"\nflavor = \"671B\"\n");
+    expect_note(&f, NOTE_UNPLANNED, "model.flavor", 3, "FlexAttention");
+    assert_string_equal(f.settings.model, "deepseek-v3");
+    assert_int_equal(f.settings.job.model.code, CODE_TORCHTITAN);
+    import_free(&f.import);
+    take_text(&f, SYNTAX_TOML, "[model]\nname = \"qwen3\"\nflavor = \"30B-A3B\"\n");
+    assert_string_equal(f.settings.model, "qwen3-30b-a3b");
+    assert_int_equal(f.settings.job.model.code, CODE_TORCHTITAN);
     import_free(&f.import);
 }
 
@@ -572,6 +588,7 @@ int main(void)
         cmocka_unit_test(slips_are_answered_with_the_key_that_is_meant),
         cmocka_unit_test(accelerates_file_gives_its_job),
         cmocka_unit_test(an_unknown_flavor_is_no_other_model),
+        cmocka_unit_test(a_flavor_with_experts_is_torchtitans_code),
         cmocka_unit_test(a_model_without_a_preset_is_said),
         cmocka_unit_test(options_override_and_are_listed),
         cmocka_unit_test(another_system_leaves_out_what_it_has_not),
