@@ -398,7 +398,7 @@ static void every_index_is_checked(void **state)
     OUT_OF_RANGE(plan->module_buffers[0].values.kind = VALUES_NUMBER,
                  "a number is fp32, bf16, fp16 or int64");
     OUT_OF_RANGE(plan->module_buffers[0].values.layout = ROPE_LAYOUT_COUNT,
-                 "RoPE of layout 3, scaling 0");
+                 "RoPE of layout 4, scaling 0");
     OUT_OF_RANGE(plan->module_buffers[0].values.rope.scaling = ROPE_SCALING_COUNT,
                  "RoPE of layout 0, scaling 7");
     OUT_OF_RANGE(plan->params[2].init.kind = INIT_COUNT, "parameter 2: init 5");
