@@ -23,14 +23,33 @@ bool settings_is_given(const struct settings *settings, const struct setting *ro
     return settings->given[index_of(row) / 64] >> index_of(row) % 64 & 1;
 }
 
+static void note_dtype(struct settings *settings, const struct setting *row)
+{
+    static const struct {
+        const char *name;
+        enum settings_dtype bit;
+    } dtypes[] = {
+        {"frozen-dtype", HAS_FROZEN}, {"param-dtype", HAS_PARAM}, {"store-dtype", HAS_STORE},
+        {"reduce-dtype", HAS_REDUCE}, {"autocast", HAS_AUTOCAST}, {"outputs", HAS_OUTPUTS},
+    };
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        for (uint32_t system = 0; system < SYSTEM_COUNT && strcmp(row->name, dtypes[i].name) == 0;
+             system++)
+            if (setting_suits(row, system))
+                settings->dtypes[system] |= (uint8_t)dtypes[i].bit;
+}
+
 void settings_defaults(struct settings *settings, enum command command)
 {
     uint32_t count;
     const struct setting *rows = setting_rows(&count);
     *settings = (struct settings){.command = command};
-    for (uint32_t i = 0; i < count; i++)
-        if (setting_is_of(&rows[i], command))
-            setting_reset(&rows[i], settings);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!setting_is_of(&rows[i], command))
+            continue;
+        setting_reset(&rows[i], settings);
+        note_dtype(settings, &rows[i]);
+    }
 }
 
 /* ---- names ---- */
@@ -74,20 +93,6 @@ static const struct setting *find(const struct settings *settings, const char *n
             *unsuited = &rows[i]; /* that says why */
     }
     return NULL;
-}
-
-unsigned settings_have(const struct settings *settings, const char *const *names, unsigned count)
-{
-    unsigned have = 0;
-    uint32_t row_count;
-    const struct setting *rows = setting_rows(&row_count);
-    for (uint32_t i = 0; i < row_count; i++)
-        for (unsigned n = 0; n < count; n++)
-            if (*rows[i].name == *names[n] && strcmp(rows[i].name, names[n]) == 0 &&
-                setting_is_of(&rows[i], settings->command) &&
-                setting_suits(&rows[i], settings->job.strategy.system))
-                have |= 1U << n;
-    return have;
 }
 
 /* No row of the command has the name: another command's, or none's. */

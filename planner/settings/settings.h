@@ -96,8 +96,20 @@ struct sweep_settings { /* as typed: search/axis.h reads them */
     uint32_t show; /* enum point_measure */
 };
 
+/* Settings of dtypes, of which a system may have none: bits of settings.dtypes. */
+enum settings_dtype {
+    HAS_FROZEN = 1 << 0,
+    HAS_PARAM = 1 << 1,
+    HAS_STORE = 1 << 2,
+    HAS_REDUCE = 1 << 3,
+    HAS_AUTOCAST = 1 << 4,
+    HAS_OUTPUTS = 1 << 5
+};
+
 struct settings { /* copied freely: it owns nothing, texts are lent */
     enum command command;
+    uint8_t dtypes[SYSTEM_COUNT];       /* which of them the command has under each system: looked
+                                           up once, as each job of a search asks */
     uint64_t given[SETTINGS_ROW_WORDS]; /* a bit a row: set by other than its default */
     const char *model;
     const char *from;      /* a framework's file that settings were taken from; NULL */
@@ -135,10 +147,6 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
 
 /* Every setting of a command at its default. */
 void settings_defaults(struct settings *settings, enum command command);
-
-/* Which of these names, spelled as their rows are, the command and the chosen system have: bit i is
- * of name i. One walk of the table, for what is asked of each job of a search. */
-unsigned settings_have(const struct settings *settings, const char *const *names, unsigned count);
 
 /* The row of a name ("micro-batch", "micro_batch", "--micro-batch") that the command and the chosen
  * system have; NULL with ERR_INVALID: it names the nearest, or whose it is. */

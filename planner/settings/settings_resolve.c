@@ -13,24 +13,6 @@
 
 enum { DEFAULT_SEQ = 2048, MOST_TOKENS = 1 << 28 }; /* a micro-batch's: sizes stay below 2^63 */
 
-/* Settings of dtypes that the chosen system may have: one that it has not is at no default of its
- * own. */
-enum {
-    HAS_FROZEN = 1 << 0,
-    HAS_PARAM = 1 << 1,
-    HAS_STORE = 1 << 2,
-    HAS_REDUCE = 1 << 3,
-    HAS_AUTOCAST = 1 << 4,
-    HAS_OUTPUTS = 1 << 5
-};
-
-static unsigned dtypes_there(const struct settings *settings)
-{
-    static const char *const names[] = {"frozen-dtype", "param-dtype", "store-dtype",
-                                        "reduce-dtype", "autocast",    "outputs"};
-    return settings_have(settings, names, sizeof names / sizeof *names);
-}
-
 /* What is frozen under a system that gathers is stored as the others, or as it is gathered: a dtype
  * by its name has to be one of these. */
 static enum err_code resolve_gathered(const struct settings *settings, struct strategy *s,
@@ -73,7 +55,7 @@ static enum err_code resolve_dtypes(const struct settings *settings, struct job 
 {
     const enum dtype same = DTYPE_COUNT;
     struct strategy *s = &job->strategy;
-    const unsigned has = dtypes_there(settings);
+    const unsigned has = settings->dtypes[s->system]; /* what is not there is at no default */
     if (!(has & HAS_STORE))
         s->store = DTYPE_FP32;
     s->names_compute = s->compute != same && (has & HAS_PARAM);
