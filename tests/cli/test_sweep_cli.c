@@ -143,9 +143,10 @@ static void progress_is_shown_on_a_terminal(void **state)
     shell(ONE_CORE "script -qec '^/shardplan %s' /dev/null", job);
     assert_non_null(strstr(program_output(), " of 384"));
     assert_non_null(strstr(program_output(), "\r\x1b[K")); /* and taken away */
-    shell(ONE_CORE "script -qec '^/shardplan %s -q' /dev/null", job);
+    /* a line would be due after half a second */
+    shell(ONE_CORE "script -qec 'timeout 0.8 ^/shardplan %s -q' /dev/null", job);
     assert_null(strstr(program_output(), " of 384"));
-    shell(ONE_CORE "^/shardplan %s 2>&1", job);
+    shell(ONE_CORE "timeout 0.8 ^/shardplan %s 2>&1", job);
     assert_null(strstr(program_output(), " of 384"));
 }
 
