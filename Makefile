@@ -150,9 +150,9 @@ $(BUILD)/%.cu.o: %.cu
 
 $(BUILD)/runtime/comm/%.o: CPPFLAGS += $(MPI_CFLAGS)
 
-# Kernels of the host backend are loops over elements, which -O2 leaves as they are; these turn them
-# into vectors and change no result: sums stay in their order, nobody reads what mathematics leave in errno, or traps.
-$(BUILD)/runtime/host/%.o $(BUILD)/runtime/comm/comm_sum.o: \
+# Kernels of the host backend, and the mathematics that a test holds kernels to, are loops over
+# elements, which -O2 leaves as they are; these turn them into vectors and change no result: sums stay in their order, nobody reads what mathematics leave in errno, or traps.
+$(BUILD)/runtime/host/%.o $(BUILD)/runtime/comm/comm_sum.o $(BUILD)/tests/runtime/test_work_gradients.o: \
   LOOPS = $(if $(filter -O2,$(CFLAGS)),-O3 -fno-math-errno -fno-trapping-math)
 
 RUN_TESTS := $(filter $(BUILD)/tests/runtime/%,$(TESTS))

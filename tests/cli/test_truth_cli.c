@@ -199,7 +199,7 @@ static void expect_events(const char *name, const json_t *list)
     size_t size = 0, next = 0;
     assert_non_null(file);
     for (; getline(&line, &size, file) > 0; next++) {
-        json_t *event = json_loads(line, 0, NULL);
+        json_t *event = truth_row(line);
         if (!json_equal(json_array_get(event, 0), json_array_get(json_array_get(list, next), 0)))
             fail_msg("%s: event %zu: %s", name, next, line);
         json_decref(event);

@@ -292,7 +292,7 @@ static void compare_file(const char *path, struct count *count)
     FILE *file = fopen(path, "r");
     assert_non_null(file);
     for (; getline(&line, &size, file) > 0; count->rows++) {
-        json_t *row = json_loads(line, 0, NULL);
+        json_t *row = truth_row(line);
         struct plan *plan = truth_plan(row, is_hf(row) ? truth_read_hf : truth_read_written);
         assert_non_null(plan);
         const char *system = truth_text(json_object_get(row, "strategy"), "system", "");

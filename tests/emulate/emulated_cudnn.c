@@ -472,14 +472,13 @@ static void write_tensor(struct job *job, const struct descriptor *tensor, float
     free(data);
 }
 
-/* Of a packed tensor that is spread over `at`. */
-static float spread(const float *x, const struct descriptor *tensor, const int64_t *at)
+/* Strides of a packed tensor that is spread over others' elements where it has but one. */
+static void spread(const struct descriptor *tensor, int64_t stride[DIMS])
 {
     const int64_t *dim = dims_of(tensor);
-    int64_t n = 0;
-    for (int i = 0; i < DIMS; i++)
-        n = n * dim[i] + (dim[i] == 1 ? 0 : at[i]);
-    return x[n];
+    int64_t step = 1;
+    for (int i = DIMS; i-- > 0; step *= dim[i])
+        stride[i] = dim[i] == 1 ? 0 : step;
 }
 
 static float apply(int mode, float x, float b, float t, int64_t index)
@@ -516,13 +515,17 @@ static void run_pointwise(const struct descriptor *d, const struct operation *o,
     const struct descriptor *what = part(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
     const int mode = word(what, CUDNN_ATTR_POINTWISE_MODE);
     const int64_t axis = number(what, CUDNN_ATTR_POINTWISE_AXIS);
-    int64_t n = 0;
-    FOR_ELEMENTS(at, dims_of(o->out))
+    const int64_t *dim = dims_of(o->out);
+    int64_t n = 0, stride[READS][DIMS] = {{0}};
+    for (int i = 0; i < READS; i++)
+        if (in[i])
+            spread(o->in[i], stride[i]);
+    FOR_ELEMENTS(at, dim)
     {
         float x[READS] = {0};
         for (int i = 0; i < READS; i++)
             if (in[i])
-                x[i] = spread(in[i], o->in[i], at);
+                x[i] = in[i][place(at, stride[i])];
         out[n++] = apply(mode, x[0], x[1], x[2], at[axis]);
     }
 }
@@ -533,19 +536,22 @@ static void run_reduction(const struct descriptor *d, const struct operation *o,
     const struct descriptor *what = part(d, CUDNN_ATTR_OPERATION_REDUCTION_DESC);
     const bool most = word(what, CUDNN_ATTR_REDUCTION_OPERATOR) == CUDNN_REDUCE_TENSOR_MAX;
     const int64_t *from = dims_of(o->in[0]), *to = dims_of(o->out);
-    int64_t n = 0;
+    int64_t n = 0, times[DIMS];
+    for (int i = 0; i < DIMS; i++)
+        times[i] = from[i] / to[i];
     for (int64_t i = 0; i < elements_of(o->out); i++)
         out[i] = most ? -INFINITY : 0;
-    FOR_ELEMENTS(at, dims_of(o->in[0]))
+    FOR_ELEMENTS(at, from)
     {
         int64_t place = 0;
         for (int i = 0; i < DIMS; i++)
-            place = place * to[i] + at[i] / (from[i] / to[i]);
+            place = place * to[i] + (times[i] == 1 ? at[i] : at[i] / times[i]);
         const float x = in[n++];
         out[place] = most ? fmaxf(out[place], x) : out[place] + x;
     }
 }
 
+/* Into zeros, along rows of b: each sum is in the order of k all the same. */
 static void run_matmul(const struct operation *o, const float *a, const float *b, float *out)
 {
     const int64_t *of_b = dims_of(o->in[1]), *of_c = dims_of(o->out);
@@ -554,11 +560,11 @@ static void run_matmul(const struct operation *o, const float *a, const float *b
         const int64_t head = batch % of_c[1] / (of_c[1] / of_b[1]);
         const int64_t b_at = (batch / of_c[1] / (of_c[0] / of_b[0])) * of_b[1] + head;
         for (int64_t i = 0; i < m; i++)
-            for (int64_t j = 0; j < n; j++) {
-                float sum = 0;
-                for (int64_t l = 0; l < k; l++)
-                    sum += a[(batch * m + i) * k + l] * b[(b_at * k + l) * n + j];
-                out[(batch * m + i) * n + j] = sum;
+            for (int64_t l = 0; l < k; l++) {
+                const float x = a[(batch * m + i) * k + l], *row = &b[(b_at * k + l) * n];
+                float *sum = &out[(batch * m + i) * n];
+                for (int64_t j = 0; j < n; j++)
+                    sum[j] += x * row[j];
             }
     }
 }

@@ -58,7 +58,7 @@ static void first_steps(void **state)
     char *line = NULL;
     size_t size = 0, rows = 0;
     while (getline(&line, &size, file) > 0) {
-        json_t *row = json_loads(line, 0, NULL);
+        json_t *row = truth_row(line);
         struct plan *plan = truth_plan(row, truth_read_either);
         assert_non_null(plan);
         assert_int_equal(truth_compare_states(row, plan), 0);

@@ -34,7 +34,7 @@ static void events_are_equal(const char *name, size_t least)
     char *line = NULL;
     size_t size = 0, rows = 0, wrong = 0;
     while (getline(&line, &size, file) > 0) {
-        json_t *row = json_loads(line, 0, NULL);
+        json_t *row = truth_row(line);
         struct plan *plan = truth_plan(row, reader_of(row));
         rows++;
         wrong += !plan || truth_compare_bytes(row, plan) != 0;
@@ -135,7 +135,7 @@ static void recorded_events_are_not_those(void **state)
     char *line = NULL;
     size_t size = 0;
     assert_true(getline(&line, &size, file) > 0);
-    json_t *row = json_loads(line, 0, NULL);
+    json_t *row = truth_row(line);
     json_object_set_new(row, "autograd", json_string("recorded"));
     struct plan *plan = truth_plan(row, reader_of(row));
     assert_non_null(plan);

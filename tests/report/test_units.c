@@ -58,7 +58,7 @@ static void units_are_those_that_fsdp1_made(void **state)
     FILE *file = fopen("tests/data/truth/fsdp1_events.jsonl", "r");
     assert_non_null(file);
     while (getline(&line, &size, file) > 0 && rows < 40) {
-        json_t *row = json_loads(line, 0, NULL);
+        json_t *row = truth_row(line);
         const json_t *strategy = json_object_get(row, "strategy");
         const char *sharding = truth_text(strategy, "sharding", "FULL_SHARD");
         if (json_object_get(row, "units") && truth_is_planned(row) &&

@@ -314,10 +314,24 @@ static bool attends_otherwise(const struct layer *l, const struct element *chang
            (!l->causal || at / l->a % l->s_k <= row / l->a % l->s);
 }
 
+/* In four sums, none of which waits for another: most of these tests' time is here. */
+static double product(const double *x, const double *y, uint32_t count)
+{
+    double sum[4] = {0};
+    uint32_t i = 0;
+    for (; i + 4 <= count; i += 4)
+        for (uint32_t k = 0; k < 4; k++)
+            sum[k] += x[i + k] * y[i + k];
+    for (; i < count; i++)
+        sum[0] += x[i] * y[i];
+    return sum[0] + sum[1] + (sum[2] + sum[3]);
+}
+
 static void attend(const struct layer *l, const struct element *changed, double *const in[INPUTS],
                    double *out)
 {
     double *p = calloc(l->s_k, sizeof *p);
+    const double root = sqrt(l->d);
     assert_non_null(p);
     for (uint32_t row = 0; row < l->b * l->s * l->a; row++) {
         if (!attends_otherwise(l, changed, row))
@@ -330,10 +344,7 @@ static void attend(const struct layer *l, const struct element *changed, double 
         double sum = 0;
         for (uint32_t j = first; j < seen; j++) {
             const double *k = in[1] + ((size_t)(b * l->s_k + j) * l->a + head) * l->d;
-            double score = 0;
-            for (uint32_t c = 0; c < l->d; c++)
-                score += q[c] * k[c];
-            score /= sqrt(l->d);
+            double score = product(q, k, l->d) / root;
             if (l->softcap > 0)
                 score = (double)l->softcap * tanh(score / (double)l->softcap);
             p[j] = exp(score);

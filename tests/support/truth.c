@@ -1,6 +1,7 @@
 /* truth.c - see truth.h. */
 #include "tests/support/truth.h"
 
+#include "base/json_file.h"
 #include "compile/compile.h"
 #include "families/config.h"
 #include "families/families.h"
@@ -515,6 +516,12 @@ static const char *behind(const char *at)
     return at;
 }
 
+json_t *truth_row(const char *line)
+{
+    json_error_t at;
+    return json_text_read(line, strlen(line), 0, &at);
+}
+
 json_t *truth_row_head(const char *line)
 {
     static const char name[] = "\"event_list\":";
@@ -522,11 +529,11 @@ json_t *truth_row_head(const char *line)
     begin = begin ? begin + sizeof name - 1 : line;
     begin += strspn(begin, " ");
     if (*begin != '[')
-        return json_loads(line, 0, NULL);
+        return truth_row(line);
     const char *end = behind(begin);
     char *head = xmalloc(strlen(line) + 3);
     sprintf(head, "%.*s[]%s", (int)(begin - line), line, end);
-    json_t *row = json_loads(head, 0, NULL);
+    json_t *row = truth_row(head);
     free(head);
     return row;
 }
@@ -567,7 +574,7 @@ bool truth_each(const char *path, enum system_kind system, bool events, truth_re
     while (getline(&line, &size, file) > 0) {
         if (!is_asked_for(line, system))
             continue;
-        json_t *row = events ? json_loads(line, 0, NULL) : truth_row_head(line);
+        json_t *row = events ? truth_row(line) : truth_row_head(line);
         visit_row(row, events, read, visit, context);
         size_t i;
         json_t *version;

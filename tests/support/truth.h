@@ -23,8 +23,11 @@ enum float8_gather truth_float8_gather(const char *scales);
 typedef bool (*truth_read_model)(const json_t *row, struct model_config *config,
                                  struct model_job *job);
 
-/* A line as a row, but for its events: a list of them is empty. They are most of a line, and take
- * long to be read. The caller owns it; NULL: it is no JSON. */
+/* A line as a row. The caller owns it; NULL: it is no JSON. */
+json_t *truth_row(const char *line);
+
+/* The same, but for its events: a list of them is empty. They are most of a line, and take
+ * long to be read. */
 json_t *truth_row_head(const char *line);
 
 /* Whether a row is of a system. */
