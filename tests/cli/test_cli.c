@@ -644,7 +644,7 @@ static void a_file_larger_than_memory_is_an_error(void **state)
     const char *checked = getenv("SHARDPLAN");
     if (checked && (strstr(checked, "san"))) /* which take address space by the terabyte */
         skip();
-    assert_int_equal(shell("truncate -s 600M %s/large.json; ulimit -v 500000; "
+    assert_int_equal(shell("truncate -s 300M %s/large.json; ulimit -v 250000; "
                            "^/shardplan run %s/large.json 2>&1",
                            folder, folder),
                      3);
@@ -662,7 +662,7 @@ static void little_stack_is_enough(void **state)
     } commands[] = {
         {"fit gpt2", 0},
         {"fit gpt2 --strategy ddp,fsdp2", 0},
-        {"fit llama-3.1-8b --gpus 8 --seq 8192 --micro-batch 2", 1},
+        {"fit tests/data/configs/wide-llama --gpus 8 --seq 8192 --micro-batch 2", 1},
         {"tune gpt2 --gpus 8 --seq 128 --global-batch 8", 0},
         {"fit tests/data/bad/deep-arrays.json", 2},
         {"fit tests/data/bad/deep-objects.json", 2},

@@ -88,5 +88,6 @@ int main(void)
         cmocka_unit_test(every_test_of_backends_is_taken_along),
         cmocka_unit_test(stages_run_one_by_one_and_the_report_says_which),
     };
-    return cmocka_run_group_tests_name("gpu_kit", tests, folder_set_up(folder), folder_tear_down);
+    return cmocka_run_group_tests_name("gpu_kit", tests, folder_set_up_undrawn(folder),
+                                       folder_tear_down);
 }

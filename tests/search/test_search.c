@@ -226,7 +226,7 @@ static void brute_force_finds_the_same_front(void **state)
          "strategy",
          "fsdp2",
          "global-batch",
-         "64",
+         "16",
          "units",
          "blocks",
          "replicate",

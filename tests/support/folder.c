@@ -95,8 +95,8 @@ int folder_draws_nothing(const char *path)
 int folder_draws_at_once(const char *path)
 {
     static const char script[] =
-        "#!/bin/sh\n{ read -r _ _ data; read -r _ _ out; } <\"$1\"\n"
-        "eval \"{ echo '<svg>'; sed 1,2d $1; cat $data; echo '</svg>'; } >$out\"\n";
+        "#!/bin/sh\n{ read -r _ _ data; read -r _ _ out\n"
+        "eval \"{ echo '<svg>'; cat - $data; echo '</svg>'; } >$out\"; } <\"$1\"\n";
     char program[1100];
     if (own_programs(path, program) != 0)
         return -1;
