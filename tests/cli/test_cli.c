@@ -616,7 +616,8 @@ static void steps_that_cannot_be_printed_are_a_failure(void **state)
     for (int ranks = 1; ranks <= 2; ranks++) {
         if (ranks > 1 && shell("command -v mpirun") != 0)
             skip();
-        assert_int_equal(shardplan("plan " SMALL " --gpus %d -q -o %s/unsaid", ranks, folder), 0);
+        assert_int_equal(
+            shardplan("plan " SMALL " --gpus %d --files plan -q -o %s/unsaid", ranks, folder), 0);
         assert_int_equal(
             shell("^/shardplan run %s/unsaid/plan.json --steps 1 2>&1 >/dev/full", folder), 3);
         assert_non_null(strstr(program_output(), "standard output: No space left on device"));
@@ -683,11 +684,13 @@ static void little_stack_is_enough(void **state)
 static void runs_that_no_machine_can_hold_are_refused_before_they_start(void **state)
 {
     (void)state;
-    assert_int_equal(shardplan("plan fsdp2-tutorial --gpus 4096 -q -o %s/many", folder), 0);
+    assert_int_equal(
+        shardplan("plan fsdp2-tutorial --gpus 4096 --files plan -q -o %s/many", folder), 0);
     assert_int_equal(shardplan("run %s/many/plan.json", folder), 2);
     assert_non_null(
         strstr(program_output(), "is a plan for 4096 ranks: one machine starts at most"));
-    assert_int_equal(shardplan("plan llama-2-70b --gpus 256 --seq 128 -q -o %s/large", folder), 0);
+    assert_int_equal(
+        shardplan("plan llama-2-70b --gpus 256 --seq 128 --files plan -q -o %s/large", folder), 0);
     assert_int_equal(shardplan("run %s/large/plan.json", folder), 2);
     assert_non_null(strstr(program_output(), "256 ranks of "));
     assert_non_null(strstr(program_output(), "GiB of memory; --force starts them"));

@@ -1,6 +1,7 @@
 /* test_experts_cli.c - mixtures of experts from the command line: what padding costs where ranks
  * outnumber experts, what views of gathered experts hold, and what every family is good for. */
 #include "tests/support/folder.h"
+#include "tests/support/local_ranks.h"
 #include "tests/support/program.h"
 #include "tests/support/temp_folder.h"
 
@@ -184,9 +185,10 @@ static void every_family_is_planned_and_run(void **state)
         put_text("a.json", text, (size_t)length);
         char config[128];
         snprintf(config, sizeof config, "%s", path_of("a.json"));
-        if (shardplan("plan %s --gpus 2 --seq 32 -q -o %s", config, path_of("plan")) != 0)
+        if (shardplan("plan %s --gpus 2 --seq 32 --files plan -q -o %s", config, path_of("plan")) !=
+            0)
             fail_msg("%s: %s", text, program_output());
-        if (shell("^/shardplan run %s/plan.json --steps 1 2>&1", path_of("plan")) != 0)
+        if (local_ranks(2, "%s/plan.json --steps 1", path_of("plan")) != 0)
             fail_msg("%s: %s", text, program_output());
         shell("^/shardplan run %s/plan.json --device cuda --steps 1 2>&1", path_of("plan"));
         if (strstr(program_output(), "has no kernel for"))
