@@ -16,7 +16,9 @@
 
 #include <cmocka.h>
 
-#define LLAMA "llama-3.1-8b --gpus 8 --gpu h100-sxm --seq 8192 "
+#define ON_H100S " --gpus 8 --gpu h100-sxm --seq 8192 "
+#define LLAMA "llama-3.1-8b" ON_H100S
+#define WIDE "tests/data/configs/wide-llama" ON_H100S /* as large, in a quarter of the layers */
 
 static char folder[] = "/tmp/pictures.XXXXXX";
 
@@ -158,8 +160,8 @@ static void every_picture_says_of_which_job_it_is(void **state)
 static void memory_over_time_ends_with_the_step(void **state)
 {
     (void)state;
-    static const char *const jobs[] = {LLAMA, LLAMA "--accumulate 4 --offload cpu",
-                                       LLAMA "--strategy zero3", "tests/data/configs/toy-llama"};
+    static const char *const jobs[] = {WIDE, WIDE "--accumulate 4 --offload cpu",
+                                       WIDE "--strategy zero3", "tests/data/configs/toy-llama"};
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         json_t *result = plan(jobs[i]);
         const double step_s = number(result, "time", "step_s"), each = step_s < 2 ? 1e3 : 1;
@@ -231,8 +233,7 @@ static double boxes_ms(const char *picture, unsigned rgb)
 static void the_legend_has_what_the_lanes_have(void **state)
 {
     (void)state;
-    static const char *const jobs[] = {LLAMA, LLAMA "--strategy ddp --gpus 1",
-                                       LLAMA "--offload cpu"};
+    static const char *const jobs[] = {WIDE, WIDE "--strategy ddp --gpus 1", WIDE "--offload cpu"};
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         json_decref(plan(jobs[i]));
         char *picture = drawn("timeline.svg");
