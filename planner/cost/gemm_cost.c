@@ -158,7 +158,10 @@ struct gemm gemm_of(const struct kernel *kernel, const struct profile *profile)
     const bool float8 = kernel->work == WORK_SCALED_MM_NT;
     /* Of integers no profile has a peak: that of fp16 is assumed, of which datasheets say half. */
     const bool integers = kernel->work == WORK_INT8_MM_NT;
-    const enum dtype dtype = integers ? DTYPE_FP16 : (enum dtype)(float8 ? in : out)->dtype;
+    /* What 16 bits are multiplied into fp32 is on the units of 16 bits (addmm's out_dtype). */
+    const bool widened = dtype_bytes((enum dtype)in->dtype) == 2 && out->dtype == DTYPE_FP32;
+    const enum dtype dtype =
+        integers ? DTYPE_FP16 : (enum dtype)(float8 || widened ? in : out)->dtype;
     const struct shape *shape = &out->shape;
     const double n = shape->rank > 0 ? shape->dim[shape->rank - 1] : 1;
     const double m = shape->rank > 1 ? shape->dim[shape->rank - 2] : 1;
