@@ -249,6 +249,10 @@
     X(CUT_CROSS_ENTROPY, "_cce_lse_forward_kernel")                                                \
     X(CUT_CROSS_ENTROPY_BACKWARD, "_cce_backward_kernel")                                          \
     X(INDEXED_NEG_DOT, "_indexed_neg_dot_forward_kernel")                                          \
+    X(LOG_PROBS, "_forward_kernel")                                                                \
+    X(LOG_PROBS_BACKWARD, "_backward_kernel")                                                      \
+    X(MASKED_SCATTER, "masked_scatter")                                                            \
+    X(MASKED_SCATTER_BACKWARD, "masked_scatter_backward")                                          \
     X(SORT_STABLE, "sort.stable")                                                                  \
     X(NONZERO, "nonzero")                                                                          \
     X(NEW_FULL, "new_full")                                                                        \
@@ -530,6 +534,11 @@ const char *const *aten_names(void);
     X(CUT_CROSS_ENTROPY_BACKWARD, "cut_cross_entropy_backward",                                    \
       "x (t, h), w (v, h), logsumexp (n), rows that count (n), order of the columns (v) -> "       \
       "perhaps dx, perhaps dw")                                                                    \
+    X(LOG_PROBS, "log_probs",                                                                      \
+      "logits (n, m), targets (n) -> statistics (n) of each row, of which these are columns")      \
+    X(LOG_PROBS_BACKWARD, "log_probs_backward",                                                    \
+      "logits (n, m), targets (n), logsumexp (n), entropy (n), dy (n) -> their gradient, in "      \
+      "place")                                                                                     \
     X(INDEXED_DOT, "indexed_dot",                                                                  \
       "x (t, h), w (v, h), targets, rows that count (n) -> y (n): less the target's logit")        \
     X(PUT_ROWS, "put_rows", "x (m, h) -> rows (m, h) of a larger y, cast to its dtype")            \

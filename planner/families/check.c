@@ -315,9 +315,7 @@ enum err_code build_check(const struct family *family, const struct model_config
         (job->loss == CROSS_ENTROPY_CHUNKED || loss_has_head(job->loss)))
         return err_set(err, ERR_INVALID,
                        "--keep-outputs with --loss %s: the model returns no logits then",
-                       job->loss == CROSS_ENTROPY_LIGER ? "liger"
-                       : job->loss == CROSS_ENTROPY_CUT ? "cut-cross-entropy"
-                                                        : "chunked");
+                       cross_entropy_name(job->loss));
     if (job->outputs_kept == OUTPUTS_UNTIL_NEXT && job->code != CODE_HF)
         return err_set(err, ERR_UNSUPPORTED,
                        "--keep-outputs next: planned of transformers' code, whose loss is known "

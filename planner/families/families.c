@@ -5,6 +5,7 @@
 #include "families/cut.h"
 #include "families/family.h"
 #include "families/liger.h"
+#include "families/lm_head.h"
 #include "families/lora_kernels.h"
 #include "families/lora_targets.h"
 #include "model/bits4.h"
@@ -102,6 +103,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     TRY(build_check(family, config, job, err));
     if (job->loss == CROSS_ENTROPY_CUT)
         TRY(cut_check(family, job, err));
+    TRY(lm_head_check(family, job, err));
     TRY(bits4_check_head(config, job, err));
     struct graph_liger liger;
     TRY(liger_read(family, config, job, &liger, err));
@@ -156,6 +158,8 @@ enum err_code model_build(const struct model_config *config, const struct model_
         rc = bits4_check_built(graph, err);
     if (rc == ERR_OK)
         rc = cut_check_built(family, graph, err);
+    if (rc == ERR_OK)
+        rc = lm_head_check_built(family, graph, err);
     if (rc != ERR_OK) {
         graph_free(graph);
         return rc;

@@ -169,6 +169,10 @@ static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
     const struct linear head = c->tied
                                    ? (struct linear){table, GRAPH_NONE}
                                    : build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);
+    if (graph->cross_entropy == CROSS_ENTROPY_LM_HEAD) {
+        hf_lm_head_loss(graph, normed, head.weight, head.bias, labels);
+        return;
+    }
     const uint32_t kept = hf_logits_kept(graph, normed);
     graph_enter(graph, module, kept);
     const uint32_t logits = apply_linear(graph, kept, head);

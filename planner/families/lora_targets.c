@@ -148,10 +148,9 @@ enum err_code lora_check(const struct graph *graph, const struct model_config *c
         any = true;
         if (param->read_by_model)
             return err_set(err, ERR_UNSUPPORTED,
-                           "--lora %u,%s: %s loss reads %s past an adapter, which would get "
+                           "--lora %u,%s: --loss %s reads %s past an adapter, which would get "
                            "no gradient: name others, or another --loss",
-                           graph->lora.rank, targets,
-                           graph->cross_entropy == CROSS_ENTROPY_CUT ? "axolotl's" : "Liger's",
+                           graph->lora.rank, targets, cross_entropy_name(graph->cross_entropy),
                            param->name);
         if (param->read_around)
             return err_set(err, ERR_UNSUPPORTED,

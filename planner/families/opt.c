@@ -192,6 +192,10 @@ static void build_hf_opt(struct graph *graph, const struct model_config *c,
     struct linear head = {table, GRAPH_NONE};
     if (!c->tied)
         head = build_linear(graph, "", "lm_head", c->vocab, c->word_embed, false);
+    if (graph->cross_entropy == CROSS_ENTROPY_LM_HEAD) {
+        hf_lm_head_loss(graph, x, head.weight, head.bias, labels);
+        return;
+    }
     graph_call_begin(graph, "lm_head");
     const uint32_t logits = apply_linear(graph, hf_logits_kept(graph, x), head);
     graph_call_end(graph);

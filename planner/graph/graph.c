@@ -491,6 +491,22 @@ uint32_t graph_view_dtype(struct graph *graph, uint32_t tensor, enum dtype dtype
     return view;
 }
 
+const char *cross_entropy_name(enum cross_entropy loss)
+{
+    static const char *const names[] = {
+        [CROSS_ENTROPY_EAGER] = "eager",
+        [CROSS_ENTROPY_DIRECT] = "direct",
+        [CROSS_ENTROPY_FUSED] = "fused",
+        [CROSS_ENTROPY_CHUNKED] = "chunked",
+        [CROSS_ENTROPY_COMPILED] = "compiled",
+        [CROSS_ENTROPY_LIGER] = "liger",
+        [CROSS_ENTROPY_LIGER_LOGITS] = "liger-cross-entropy",
+        [CROSS_ENTROPY_CUT] = "cut-cross-entropy",
+        [CROSS_ENTROPY_LM_HEAD] = "fused-lm-head",
+    };
+    return names[loss];
+}
+
 void graph_drop(struct graph *graph, uint32_t tensor)
 {
     add_item(graph, ITEM_DROP, tensor);

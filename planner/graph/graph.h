@@ -155,7 +155,7 @@ enum autograd { AUTOGRAD_GPU, AUTOGRAD_RECORDED };
  * than a chunk's (ops_fused_loss.c); PyTorch's on fp32 by torch.compile, whose kernels read the
  * logits as they are (planner/compile); or Liger's loop over chunks, or its
  * cross-entropy of logits in fp32 (ops_liger_loss.c); or cut cross entropy, which has no logits
- * (ops_cut_loss.c). */
+ * (ops_cut_loss.c); or TRL's, which has a tile of them (ops_log_probs.c). */
 enum cross_entropy {
     CROSS_ENTROPY_EAGER,
     CROSS_ENTROPY_DIRECT,
@@ -165,11 +165,15 @@ enum cross_entropy {
     CROSS_ENTROPY_LIGER,
     CROSS_ENTROPY_LIGER_LOGITS,
     CROSS_ENTROPY_CUT,
+    CROSS_ENTROPY_LM_HEAD,
 };
+/* What `--loss` calls it. */
+const char *cross_entropy_name(enum cross_entropy loss);
 /* The model's forward reads the head's weight for its loss, and calls no module that has it. */
 static inline bool loss_has_head(enum cross_entropy loss)
 {
-    return loss == CROSS_ENTROPY_LIGER || loss == CROSS_ENTROPY_CUT;
+    return loss == CROSS_ENTROPY_LIGER || loss == CROSS_ENTROPY_CUT ||
+           loss == CROSS_ENTROPY_LM_HEAD;
 }
 
 /* How long the training script has a name for what the model returned: until the loss is known;

@@ -116,6 +116,10 @@
     X(LIGER_CROSS_ENTROPY, liger_cross_entropy, NONE)                                              \
     X(LIGER_LINEAR_CROSS_ENTROPY, liger_linear_cross_entropy, NONE)                                \
     X(CUT_CROSS_ENTROPY, cut_cross_entropy, NONE)                                                  \
+    X(LOG_PROBS, log_probs, NONE)                                                                  \
+    X(MASKED_SCATTER, masked_scatter, NONE)                                                        \
+    X(NEGATIVE_SUM, negative_sum, NONE)                                                            \
+    X(DIV_COUNT, div_count, NONE)                                                                  \
     X(NO_GRAD, no_grad, NONE)
 
 enum op_kind {
@@ -488,5 +492,21 @@ uint32_t op_liger_linear_cross_entropy(struct graph *graph, uint32_t x, uint32_t
  * softcap: what they are capped at; 0: they are not. */
 uint32_t op_cut_cross_entropy(struct graph *graph, uint32_t x, uint32_t weight, uint32_t labels,
                               float softcap);
+
+/* What TRL's fused LM head is made of: log-probabilities (n) in fp32 of the targets (n), int64,
+ * from rows (n, h) and a head's weight (v, h) and bias (v) or GRAPH_NONE; *entropy (n) in fp32,
+ * *is_top1 (n) bool. */
+struct log_probs {
+    uint32_t rows, weight, bias, targets;
+};
+uint32_t op_log_probs(struct graph *graph, const struct log_probs *of, uint32_t *entropy,
+                      uint32_t *is_top1);
+/* What a mask (…) chooses of x (…, h) or (…), all of it: (n, h) or (n); and back into zeros. */
+uint32_t op_masked(struct graph *graph, uint32_t x, uint32_t mask);
+uint32_t op_masked_scatter(struct graph *graph, uint32_t x, uint32_t mask);
+/* The sum () of *negative (…), which is -x. */
+uint32_t op_negative_sum(struct graph *graph, uint32_t x, uint32_t *negative);
+/* x by a count () of int64, which has no gradient. */
+uint32_t op_div_count(struct graph *graph, uint32_t x, uint32_t count);
 
 #endif

@@ -144,6 +144,23 @@ uint32_t op_index(struct graph *graph, uint32_t x, uint32_t indices)
                   shape);
 }
 
+uint32_t op_masked(struct graph *graph, uint32_t x, uint32_t mask)
+{
+    const struct shape all = *shape_of(graph, mask), shape = *shape_of(graph, x);
+    const uint32_t n = (uint32_t)shape_elements(&all);
+    return simple(graph, OP_INDEX, 2, (uint32_t[]){x, mask}, ATEN_INDEX, dtype_of(graph, x),
+                  shape.rank > all.rank ? SHAPE(n, last_dim(&shape)) : SHAPE(n));
+}
+
+/* A mask becomes an index of each of its dims first (expandTensors of IndexingUtils.h). */
+static uint64_t index_scratch(const struct graph *graph, const struct graph_op *op)
+{
+    const struct shape *mask = shape_of(graph, op->in[1]);
+    return dtype_of(graph, op->in[1]) == DTYPE_BOOL
+               ? dtype_bytes(DTYPE_INT64) * mask->rank * shape_elements(mask)
+               : 0;
+}
+
 OP_SAVED(index)
 {
     (void)graph;
@@ -161,6 +178,7 @@ OP_CLASS(index) = {
     .work = WORK_INDEX,
     .saved = index_saved,
     .backward = index_backward,
+    .scratch = index_scratch,
 };
 
 uint32_t op_gather(struct graph *graph, uint32_t x, uint32_t indices)

@@ -1,6 +1,7 @@
 /* hf.c - see hf.h. */
 #include "hf/hf.h"
 
+#include <assert.h>
 #include <string.h>
 
 static uint32_t free_op(struct graph *graph, enum work_kind work, enum aten aten, enum dtype dtype,
@@ -406,13 +407,10 @@ uint32_t hf_dropout(struct graph *graph, uint32_t x, float p)
 }
 
 /* recursively_apply of accelerate's operations.py makes the output anew of what it cast. */
-void hf_return(struct graph *graph, uint32_t logits, uint32_t other)
+void hf_leave(struct graph *graph, uint32_t count, uint32_t *fields)
 {
-    const uint32_t all[] = {graph->loss, logits, other}; /* of the output, in order */
-    uint32_t made[3], fields[3], returned[3] = {GRAPH_NONE}, count = 0;
-    for (uint32_t i = 0; i < 3; i++)
-        if (all[i] != GRAPH_NONE)
-            made[count++] = all[i];
+    uint32_t wide[HF_FIELDS], returned[HF_FIELDS];
+    assert(count <= HF_FIELDS);
     if (graph->outputs_fp32) {
         graph_leave_autocast(graph);
         if (graph->loss_breaks)
@@ -420,25 +418,37 @@ void hf_return(struct graph *graph, uint32_t logits, uint32_t other)
         graph_mark(graph, MARK_FRAME); /* where others break the root's: a function of its own */
     }
     for (uint32_t i = 0; i < count; i++)
-        fields[i] = build_widened(graph, made[i]);
+        wide[i] = build_widened(graph, fields[i]);
     if (graph->outputs_fp32)
         graph_mark(graph, MARK_FRAME_END);
     for (uint32_t i = 0; i < count; i++)
-        if (fields[i] != made[i])
-            graph_drop(graph, made[i]);
+        if (wide[i] != fields[i])
+            graph_drop(graph, fields[i]);
     if (graph->copies_outputs)
         graph_mark(graph, MARK_RETURN);
     for (uint32_t i = 0; i < count; i++)
-        returned[i] = build_returned(graph, fields[i]);
-    for (uint32_t i = 0; i < count; i++)
-        if (returned[i] != fields[i])
-            graph_drop(graph, fields[i]);
-    graph->loss = returned[0];
+        returned[i] = build_returned(graph, wide[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        if (returned[i] != wide[i])
+            graph_drop(graph, wide[i]);
+        fields[i] = returned[i];
+    }
     graph_mark(graph, MARK_ROOT_EXIT);
+}
+
+void hf_return(struct graph *graph, uint32_t logits, uint32_t other)
+{
+    const uint32_t all[] = {graph->loss, logits, other}; /* of the output, in order */
+    uint32_t fields[3], count = 0;
+    for (uint32_t i = 0; i < 3; i++)
+        if (all[i] != GRAPH_NONE)
+            fields[count++] = all[i];
+    hf_leave(graph, count, fields);
+    graph->loss = fields[0];
     if (graph->outputs_kept == OUTPUTS_UNTIL_NEXT)
         graph_output(graph, graph->loss); /* it is of the output, too */
     for (uint32_t i = 1; i < count; i++)
-        graph_output(graph, returned[i]);
+        graph_output(graph, fields[i]);
     graph_mark(graph, MARK_LOSS);
 }
 
@@ -532,16 +542,4 @@ uint32_t hf_wte(struct graph *graph, const struct model_config *c, uint32_t toke
     const uint32_t rows = op_embedding(graph, tokens, *weight);
     graph_exit(graph, module, rows);
     return rows;
-}
-
-void hf_head(struct graph *graph, uint32_t module, uint32_t hidden, struct linear head,
-             uint32_t labels)
-{
-    const uint32_t kept = hf_logits_kept(graph, hidden);
-    graph_enter(graph, module, kept);
-    graph_call_begin(graph, "%s", graph->modules[module].name);
-    const uint32_t logits = apply_linear(graph, kept, head);
-    graph_call_end(graph);
-    graph_exit(graph, module, logits);
-    hf_loss(graph, hidden, logits, labels);
 }

@@ -271,6 +271,11 @@ struct hf_shifted {
 struct hf_shifted hf_shift(struct graph *graph, uint32_t labels);
 void hf_drop_shifted(struct graph *graph, struct hf_shifted targets);
 
+/* The forward of transformers' root module returns these fields of its output, up to HF_FIELDS,
+ * widened and copied where its caller has them so: *fields are what he gets. */
+enum { HF_FIELDS = 4 };
+void hf_leave(struct graph *graph, uint32_t count, uint32_t *fields);
+
 /* The forward of transformers' root module returns graph->loss, logits, and `other` (GRAPH_NONE:
  * none of these): its caller takes the loss and lets go of the rest, which is where it drops. */
 void hf_return(struct graph *graph, uint32_t logits, uint32_t other);
@@ -282,6 +287,10 @@ void hf_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t lab
 /* ForMaskedLMLoss of logits (b, s, v) with targets (b · s): upcast, and the mean over those that
  * are masked. Then the root module returns. */
 void hf_masked_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t targets);
+/* The loss of TRL's fused LM head (`--loss fused-lm-head`) from hidden states (b, s, h), a head's
+ * weight and bias (GRAPH_NONE: none) and labels (b, s), likewise (lm_head.c). */
+void hf_lm_head_loss(struct graph *graph, uint32_t hidden, uint32_t weight, uint32_t bias,
+                     uint32_t labels);
 /* The head's module, on hidden states (b, s, h) whose logits are wanted, and that loss. */
 void hf_head(struct graph *graph, uint32_t module, uint32_t hidden, struct linear head,
              uint32_t labels);

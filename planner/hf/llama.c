@@ -522,15 +522,20 @@ static void cut_loss(struct graph *graph, const struct model_config *c, uint32_t
 }
 
 /* What reads the head's weight in the model's own forward, whose module is not called: lce_forward
- * of Liger's, cce_forward of cut-cross-entropy's. */
+ * of Liger's, cce_forward of cut-cross-entropy's, the one that add_fused_lm_head puts there. */
 static void loss_with_head(struct graph *graph, const struct model_config *c,
                            const struct hf_decoder *way, uint32_t hidden, uint32_t table,
                            uint32_t labels)
 {
-    const uint32_t x = hf_logits_kept(graph, hidden);
+    const bool trl = graph->cross_entropy == CROSS_ENTROPY_LM_HEAD;
+    const uint32_t x = trl ? hidden : hf_logits_kept(graph, hidden);
     graph_module(graph, ROLE_HEAD, "lm_head");
     const struct linear head = declare_head(graph, c, way, table);
     graph_leave_module(graph);
+    if (trl) {
+        hf_lm_head_loss(graph, hidden, head.weight, head.bias, labels);
+        return;
+    }
     if (graph->cross_entropy == CROSS_ENTROPY_CUT)
         cut_loss(graph, c, x, head.weight, labels);
     else

@@ -61,6 +61,11 @@ static bool has_cut(const struct job *job)
     return job->model.loss == CROSS_ENTROPY_CUT;
 }
 
+static bool has_lm_head(const struct job *job)
+{
+    return job->model.loss == CROSS_ENTROPY_LM_HEAD;
+}
+
 static bool is_float8(const struct job *job)
 {
     return job->model.float8;
@@ -140,6 +145,7 @@ static const struct recorded_under rows[] = {
     {"--loss compiled", 14, 14, compiles_loss, false, "compile_loss.jsonl"},
     {"--liger, --loss liger", 14, 14, has_liger, false, "liger_events.jsonl"},
     {"--loss cut-cross-entropy", 14, 14, has_cut, false, "cut_events.jsonl"},
+    {"--loss fused-lm-head", 14, 14, has_lm_head, false, "lm_head_events.jsonl"},
     {"--float8", 14, 15, is_float8, false, "float8_events.jsonl, version_real_events.jsonl"},
     {"--autocast", 14, 15, autocasts, false, "systems_events.jsonl, version_systems_events.jsonl"},
     {"--lora", 14, 15, adapts, false, "lora_events.jsonl"},

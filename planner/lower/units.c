@@ -367,7 +367,7 @@ enum err_code check_called(const struct strategy *strategy, const struct graph *
             rc = err_set(err, ERR_UNSUPPORTED,
                          "--loss %s reads the weight of %s, which is a unit of its own here and "
                          "is not called: that is not planned; --units blocks leaves it to the root",
-                         graph->cross_entropy == CROSS_ENTROPY_CUT ? "cut-cross-entropy" : "liger",
+                         cross_entropy_name(graph->cross_entropy),
                          graph->modules[w.first_module[u]].name);
     arena_free(&arena);
     return rc;

@@ -200,7 +200,9 @@ uint32_t build_returned(struct graph *graph, uint32_t x)
 
 uint32_t build_widened(struct graph *graph, uint32_t x)
 {
-    return graph->outputs_fp32 ? op_to(graph, x, DTYPE_FP32) : x;
+    const enum dtype dtype = (enum dtype)graph->tensors[x].dtype;
+    const bool narrow = dtype == DTYPE_BF16 || dtype == DTYPE_FP16;
+    return graph->outputs_fp32 && narrow ? op_to(graph, x, DTYPE_FP32) : x;
 }
 
 uint32_t build_return(struct graph *graph, uint32_t logits)

@@ -394,19 +394,20 @@ static const struct setting rows[] = {
 
     {.name = "loss", .group = GROUP_STRATEGY, .arg = "NAME",
      .help = "Cross-entropy. eager: PyTorch's on logits cast to fp32; direct: on logits as they "
-             "are; fused: a kernel that writes the gradient over the logits; chunked: eight "
-             "chunks of tokens, each with its head and backward; compiled: PyTorch's under "
-             "torch.compile, as torchtitan compiles it; liger: Liger's fused linear cross-entropy, "
-             "chunks of tokens whose gradients forward makes; liger-cross-entropy: its kernel on "
-             "logits cast to fp32; cut-cross-entropy: axolotl's, head and loss in one kernel",
-     .initial = "eager", .field = FIELD(job.model.loss),
+             "are; fused: a kernel that writes the gradient over the logits; chunked: eight chunks "
+             "of tokens, each with its head and backward; compiled: PyTorch's under torch.compile, "
+             "as torchtitan compiles it; liger: Liger's fused linear cross-entropy, chunks of tokens "
+             "whose gradients forward makes; liger-cross-entropy: its kernel on logits cast to fp32; "
+             "cut-cross-entropy: axolotl's, head and loss in one kernel; fused-lm-head: TRL's, a tile "
+             "of logits at a time", .initial = "eager", .field = FIELD(job.model.loss),
      .words = WORDS(WORD("eager", CROSS_ENTROPY_EAGER), WORD("direct", CROSS_ENTROPY_DIRECT),
                     WORD("fused", CROSS_ENTROPY_FUSED), WORD("chunked", CROSS_ENTROPY_CHUNKED),
                     WORD("compiled", CROSS_ENTROPY_COMPILED), WORD("liger", CROSS_ENTROPY_LIGER),
                     WORD("liger-cross-entropy", CROSS_ENTROPY_LIGER_LOGITS),
-                    WORD("cut-cross-entropy", CROSS_ENTROPY_CUT)),
+                    WORD("cut-cross-entropy", CROSS_ENTROPY_CUT),
+                    WORD("fused-lm-head", CROSS_ENTROPY_LM_HEAD)),
      .commands = FOR_JOB, .numerics = true,
-     .wide = "eager,direct,fused,chunked,compiled,liger,liger-cross-entropy,cut-cross-entropy"},
+     .wide = "eager,direct,fused,chunked,compiled,liger,liger-cross-entropy,cut-cross-entropy,fused-lm-head"},
     {.name = "liger", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "KERNELS",
      .help = "Liger's kernels in the place of transformers' modules: all, or by commas rope, "
              "rms_norm and swiglu or geglu (glu: either); its fused linear cross-entropy is --loss liger",

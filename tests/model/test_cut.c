@@ -50,7 +50,7 @@ static void others_are_refused(void **state)
     job = job_of(DTYPE_BF16);
     job.lora = "8,lm_head";
     expect_refused("llama-3.1-8b", &job,
-                   "axolotl's loss reads lm_head.base_layer.weight past an adapter");
+                   "--loss cut-cross-entropy reads lm_head.base_layer.weight past an adapter");
     job = job_of(DTYPE_FP32);
     expect_refused("llama-3.1-8b", &job, "the hidden states are in fp32");
     job = job_of(DTYPE_BF16);

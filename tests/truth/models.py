@@ -28,6 +28,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 import cut
+import fused_head
 import liger
 import linear_attention
 import lora_kernels
@@ -595,6 +596,8 @@ def make(m, s):
                 liger.apply(model, m["model_type"], liger.wanted_by(s))
             if s.get("loss") == "cut-cross-entropy":
                 cut.apply(model, m["model_type"])
+            if s.get("loss") == "fused-lm-head":
+                fused_head.apply(model)
         elif s.get("code") == "torchtitan":
             import titan
             model, blocks = titan.make(m)
@@ -615,7 +618,7 @@ def make(m, s):
 def make_inputs(m, s):
     """Keyword arguments of the model for Hugging Face's, (tokens, targets) otherwise."""
     if s.get("code") == "hf":
-        return hf_inputs(m)
+        return hf_inputs(m) | ({"fused_lm_head": True} if s.get("loss") == "fused-lm-head" else {})
     return [torch.zeros(m["batch"], m["seq"], dtype=torch.int64) for _ in range(2)]
 
 

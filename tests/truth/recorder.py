@@ -29,6 +29,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import cut
+import fused_head
 import liger
 import lora_kernels
 import models
@@ -242,6 +243,10 @@ class Births(TorchDispatchMode):
         """The result of fake tensors."""
         if str(func) == "aten._grouped_mm.default" and args[0].dtype == torch.float32:
             return models.fake_grouped_mm(*args)
+        if str(func) == "aten.masked_select.default":       # a mask chooses all that there is
+            return args[0].new_empty(args[1].numel())
+        if str(func) == "aten.index.Tensor" and args[1][0] is not None and args[1][0].dtype == torch.bool:
+            return args[0].new_empty(args[1][0].numel(), *args[0].shape[args[1][0].dim():])
         return func(*args, **kwargs)
 
     def call(self, func, args, kwargs):
@@ -344,6 +349,8 @@ def record(config, kind):
         liger.prepare()
     if s.get("loss") == "cut-cross-entropy":
         cut.prepare()
+    if s.get("loss") == "fused-lm-head":
+        fused_head.prepare(s.get("stage") == 3)
     if s.get("lora_kernels"):
         lora_kernels.prepare()
     if s.get("attention") == "flash-attn":
@@ -353,6 +360,8 @@ def record(config, kind):
     gc.collect()
     gc.disable()
     system = kind(m, s)
+    if s.get("loss") == "fused-lm-head":
+        system.loss = fused_head.loss
     Log.current = log = system.log(system.places)
     log.patch()
     try:

@@ -143,6 +143,8 @@ static void print_cut(struct sums *sums)
 {
     print_file("cut_events.jsonl", "Whole event lists with cut cross entropy.", true, truth_read_hf,
                sums);
+    print_file("lm_head_events.jsonl", "Whole event lists with TRL's fused LM head.", true,
+               truth_read_hf, sums);
 }
 
 static void print_titan_numbers(struct sums *sums)
@@ -287,6 +289,8 @@ static void print_zero(struct sums *sums)
     else
         print_file("zero_cut_events.jsonl", "Whole event lists with cut cross entropy.", true,
                    truth_read_hf, sums);
+    print_file("zero_lm_head_events.jsonl", "Whole event lists with TRL's fused LM head.", true,
+               truth_read_hf, sums);
     print_file("zero_hf_events.jsonl",
                "Whole event lists of Hugging Face transformers' own models.", true, truth_read_hf,
                sums);
