@@ -506,6 +506,8 @@ static const struct key_row rows[] = {
     {.path = "lora_o_kernel", .kind = KEY_BOOL, .read = transformers_read_lora_kernel},
     {.path = "use_liger_kernel", .kind = KEY_BOOL, .setting = "liger",
      .read = transformers_read_liger},
+    {.path = "fused_lm_head", .kind = KEY_BOOL, .setting = "loss",
+     .read = transformers_read_lm_head},
     LIGER("enable_liger_kernel"), /* LLaMA-Factory's name */
     {.path = "liger_kernel_config", .kind = KEY_SECTION, .read = import_elsewhere},
     LIGER("liger_rope"), LIGER("liger_rms_norm"), LIGER("liger_glu_activation"),
@@ -534,6 +536,10 @@ static const struct key_row rows[] = {
     IDLE("eos_token"), IDLE("hub_strategy"), IDLE("log_level"), IDLE("dataset_num_proc"),
     IDLE("hub_model_id"), IDLE("eval_sample_packing"), IDLE("tokens.bos_token"),
     IDLE("tokens.eos_token"), IDLE("tokens.unk_token"), IDLE("tokens.pad_token"),
+    IDLE("dataset_name"), IDLE("dataset_config"), IDLE("dataset_train_split"),
+    IDLE("dataset_test_split"), IDLE("dataset_streaming"), IDLE("dataset_text_field"),
+    IDLE_SECTION("dataset_kwargs"), IDLE("truncation_mode"), IDLE("shuffle_dataset"),
+    IDLE("packing_strategy"), IDLE("eval_packing"), IDLE("chat_template_path"), IDLE("lora_task_type"), IDLE("pad_token"),
     IDLE("loss_watchdog_threshold"), IDLE("loss_watchdog_patience"),
 };
 /* NOLINTEND(bugprone-macro-parentheses) */

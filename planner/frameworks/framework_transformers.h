@@ -87,6 +87,7 @@ bool transformers_has_plugin(const struct import *import, const char *name);
 /* ---- framework_transformers_liger.c ---- */
 
 /* Liger's kernels as settings, by all keys there are; and one of axolotl's keys. */
+key_reader transformers_read_lm_head;
 key_reader transformers_read_liger, transformers_read_liger_key;
 
 /* ---- framework_transformers_kernels.c ---- */

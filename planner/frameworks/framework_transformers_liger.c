@@ -117,6 +117,27 @@ static bool is_applied(const struct import *im, const struct kernel_key *kernel)
     return kernel->kernel != LIGER_LOSS || is_none(im, LIGER_LINEAR_LOSS);
 }
 
+/* TRL's trainers have a head of their own (1.16), which calls no loss of Liger's. */
+static bool is_without_losses(const struct import *im)
+{
+    return import_node(im, "fused_lm_head") != NULL;
+}
+
+enum err_code transformers_read_lm_head(struct import *im, const struct key_row *row,
+                                        const struct node *node, struct err *err)
+{
+    char buffer[NUMBER_TEXT];
+    const char *compiled = import_value(im, "compile", buffer);
+    if (!node)
+        return ERR_OK;
+    if (!import_is_recorded(im) && import_of_model(im, lm_head_has) && compiled &&
+        strcmp(compiled, "off") == 0)
+        return import_set(im, "loss", "fused-lm-head", row, node, err);
+    import_list(im, node, row->path,
+                "TRL's trainers (1.16) have no logits: planned with the model's own loss");
+    return ERR_OK;
+}
+
 /* One kernel that is applied: "rope,rms_norm" gets longer, the loss is set at once. */
 static enum err_code take_kernel(struct import *im, const struct key_row *row, const char *path,
                                  const struct node *node, const struct kernel_key *kernel,
@@ -129,6 +150,8 @@ static enum err_code take_kernel(struct import *im, const struct key_row *row, c
                     import_text(im, "Liger's %s: planned as the model's own", kernel->config));
         return ERR_OK;
     }
+    if (strcmp(kernel->setting, "loss") == 0 && is_without_losses(im))
+        return ERR_OK;
     if (strcmp(kernel->setting, "loss") == 0)
         return import_set(im, "loss", kernel->value, row, node, err);
     *list = import_text(im, "%s%s%s", *list, **list ? "," : "", kernel->value);

@@ -86,25 +86,6 @@ static void say_adapter(struct document *document)
         document_say(document, node, "adapter", "finetuning_type", NODE_TEXT, "lora");
 }
 
-/* TRL's ModelConfig says with use_peft that there are adapters. What holds where its file says
- * nothing: trainer/model_config.py, base_config.py, sft_config.py. */
-static void imply_trl(struct document *document)
-{
-    const struct node *fp16 = document_find(document, "fp16");
-    struct node *node = document_find(document, "use_peft");
-    if (!node || node->kind != NODE_BOOL || strcmp(node->text, "true") != 0)
-        return;
-    document_say(document, node, "use_peft", "finetuning_type", NODE_TEXT, "lora");
-    if (!document_find(document, "lora_r"))
-        document_put(document, "lora_r", NODE_INTEGER, "16");
-    if (!document_find(document, "gradient_checkpointing"))
-        document_put(document, "gradient_checkpointing", NODE_BOOL, "true");
-    if (!document_find(document, "max_length") && !document_find(document, "max_seq_length"))
-        document_put(document, "max_length", NODE_INTEGER, "1024");
-    if (!document_find(document, "bf16") && !(fp16 && strcmp(fp16->text, "true") == 0))
-        document_put(document, "bf16", NODE_BOOL, "true");
-}
-
 /* LLaMA-Factory's, which nobody else's files have. */
 static bool is_llama_factory(const struct document *document)
 {
@@ -117,11 +98,51 @@ static bool is_llama_factory(const struct document *document)
     return false;
 }
 
+/* What nobody's files have but TRL's: ModelConfig, ScriptArguments, SFTConfig. */
+static bool is_trl(const struct document *document)
+{
+    static const char *const own[] = {"use_peft",
+                                      "dataset_text_field",
+                                      "dataset_train_split",
+                                      "completion_only_loss",
+                                      "assistant_only_loss",
+                                      "packing_strategy"};
+    if (document->syntax != SYNTAX_YAML || document_find(document, "base_model") ||
+        is_llama_factory(document))
+        return false;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (document_find(document, own[i]))
+            return true;
+    return false;
+}
+
+/* TRL's ModelConfig says with use_peft that there are adapters. What holds where its file says
+ * nothing: trainer/model_config.py, base_config.py, sft_config.py. */
+static void imply_trl(struct document *document)
+{
+    const struct node *fp16 = document_find(document, "fp16");
+    struct node *node = document_find(document, "use_peft");
+    if (!is_trl(document))
+        return;
+    if (node && node->kind == NODE_BOOL && strcmp(node->text, "true") == 0) {
+        document_say(document, node, "use_peft", "finetuning_type", NODE_TEXT, "lora");
+        if (!document_find(document, "lora_r"))
+            document_put(document, "lora_r", NODE_INTEGER, "16");
+    }
+    document_put(document, "fused_lm_head", NODE_BOOL, "true");
+    if (!document_find(document, "gradient_checkpointing"))
+        document_put(document, "gradient_checkpointing", NODE_BOOL, "true");
+    if (!document_find(document, "max_length") && !document_find(document, "max_seq_length"))
+        document_put(document, "max_length", NODE_INTEGER, "1024");
+    if (!document_find(document, "bf16") && !(fp16 && strcmp(fp16->text, "true") == 0))
+        document_put(document, "bf16", NODE_BOOL, "true");
+}
+
 const char *transformers_about(const struct document *document)
 {
     const bool yaml = document->syntax == SYNTAX_YAML;
     return yaml && document_find(document, "base_model") ? "a configuration of axolotl"
-           : yaml && document_find(document, "use_peft") ? "a configuration of TRL"
+           : is_trl(document)                            ? "a configuration of TRL"
            : is_llama_factory(document)                  ? "a configuration of LLaMA-Factory"
                                                          : "TrainingArguments of transformers";
 }

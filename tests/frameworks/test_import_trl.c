@@ -130,6 +130,37 @@ static void what_trains_alike_is_not_unknown(void **state)
     import_free(&f.import);
 }
 
+/* TRL's trainers have no logits: Liger's losses are not called. What a family or a compiled model
+ * has instead is said. */
+static void trainers_have_a_head_of_their_own(void **state)
+{
+    static const char *const cases[][2] = {
+        {"use_peft: true\n", "loss fused-lm-head"},
+        {"use_peft: false\n", "loss fused-lm-head"},
+        {"completion_only_loss: true\n", "loss fused-lm-head"},
+        {"use_peft: true\nuse_liger_kernel: true\n", "loss fused-lm-head"},
+        {"use_peft: false\ntorch_compile: true\ngradient_checkpointing: false\n",
+         "loss eager, compile model"},
+        {"stage: sft\n", "loss eager"},
+        {"bf16: true\n", "loss eager"},
+    };
+    (void)state;
+    struct fixture f;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[256];
+        snprintf(text, sizeof text, "model_name_or_path: Qwen/Qwen3-8B\n%s", cases[i][0]);
+        take_text(&f, SYNTAX_YAML, text);
+        expect(&f, cases[i][1]);
+        import_free(&f.import);
+    }
+    take_text(&f, SYNTAX_YAML, "base_model: Qwen/Qwen3-8B\nuse_peft: true\n");
+    expect(&f, "loss eager"); /* axolotl's */
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML, "model_name_or_path: google-t5/t5-small\nuse_peft: false\n");
+    expect(&f, "loss eager");
+    import_free(&f.import);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,6 +168,7 @@ int main(void)
         cmocka_unit_test(checkpoints_are_as_reentrant_as_the_trainer_has_them),
         cmocka_unit_test(what_nodes_save_waits_on_the_host),
         cmocka_unit_test(what_trains_alike_is_not_unknown),
+        cmocka_unit_test(trainers_have_a_head_of_their_own),
     };
     return cmocka_run_group_tests_name("import_trl", tests, NULL, NULL);
 }
