@@ -406,10 +406,26 @@ uint32_t hf_dropout(struct graph *graph, uint32_t x, float p)
     return out;
 }
 
+/* DDP copies all that is returned, and hands on what has no gradient as it was. */
+static void copy_fields(struct graph *graph, uint32_t count, uint32_t *fields)
+{
+    uint32_t copies[HF_FIELDS];
+    for (uint32_t i = 0; i < count; i++)
+        copies[i] = build_returned(graph, fields[i]);
+    for (uint32_t i = 0; i < count; i++)
+        if (copies[i] != fields[i] && graph->tensors[fields[i]].dtype == DTYPE_BOOL)
+            graph_drop(graph, copies[i]);
+    for (uint32_t i = 0; i < count; i++)
+        if (copies[i] != fields[i] && graph->tensors[fields[i]].dtype != DTYPE_BOOL) {
+            graph_drop(graph, fields[i]);
+            fields[i] = copies[i];
+        }
+}
+
 /* recursively_apply of accelerate's operations.py makes the output anew of what it cast. */
 void hf_leave(struct graph *graph, uint32_t count, uint32_t *fields)
 {
-    uint32_t wide[HF_FIELDS], returned[HF_FIELDS];
+    uint32_t wide[HF_FIELDS];
     assert(count <= HF_FIELDS);
     if (graph->outputs_fp32) {
         graph_leave_autocast(graph);
@@ -421,17 +437,14 @@ void hf_leave(struct graph *graph, uint32_t count, uint32_t *fields)
         wide[i] = build_widened(graph, fields[i]);
     if (graph->outputs_fp32)
         graph_mark(graph, MARK_FRAME_END);
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
         if (wide[i] != fields[i])
             graph_drop(graph, fields[i]);
-    if (graph->copies_outputs)
+        fields[i] = wide[i];
+    }
+    if (graph->copies_outputs) {
         graph_mark(graph, MARK_RETURN);
-    for (uint32_t i = 0; i < count; i++)
-        returned[i] = build_returned(graph, wide[i]);
-    for (uint32_t i = 0; i < count; i++) {
-        if (returned[i] != wide[i])
-            graph_drop(graph, wide[i]);
-        fields[i] = returned[i];
+        copy_fields(graph, count, fields);
     }
     graph_mark(graph, MARK_ROOT_EXIT);
 }

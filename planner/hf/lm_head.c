@@ -86,16 +86,16 @@ void hf_lm_head_loss(struct graph *graph, uint32_t hidden, uint32_t weight, uint
     graph_drop(graph, entropy);
     graph_drop(graph, is_top1);
     fields[0] = output_loss(graph, fields[1], mask, &count);
+    fields[4] = mask;
     graph_mark(graph, MARK_FRAME_END);
     graph_drop(graph, hidden);
     hf_leave(graph, HF_FIELDS, fields);
 
     graph_mark(graph, MARK_LOGITS);
-    graph->loss = trainer_loss(graph, fields[1], mask);
+    graph->loss = trainer_loss(graph, fields[1], fields[4]);
     graph_drop(graph, count);
     for (uint32_t i = 0; i < HF_FIELDS; i++)
         graph_drop(graph, fields[i]);
-    graph_drop(graph, mask);
     graph_mark(graph, MARK_LOSS);
 }
 
