@@ -131,8 +131,13 @@ enum err_code transformers_read_lm_head(struct import *im, const struct key_row 
     if (!node)
         return ERR_OK;
     if (!import_is_recorded(im) && import_of_model(im, lm_head_has) && compiled &&
-        strcmp(compiled, "off") == 0)
+        strcmp(compiled, "off") == 0) {
+        if (!import_is_given(im, "loss"))
+            import_open(
+                im, NULL, row->path,
+                "which TRL it is: no logits since 1.16, as planned; before it --loss eager");
         return import_set(im, "loss", "fused-lm-head", row, node, err);
+    }
     import_list(im, node, row->path,
                 "TRL's trainers (1.16) have no logits: planned with the model's own loss");
     return ERR_OK;

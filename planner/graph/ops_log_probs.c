@@ -3,13 +3,14 @@
  * log-probability from hidden states and the head's weight, in tiles, of which there is one at a
  * time.
  *
- *     rows       which tokens have a target is looked up, and only their hidden states are taken:
- *                here all but the last of each sequence
- *     forward    a tile of logits is a product; a kernel folds it into what is known of its rows
- *                (the largest, sums of exponents, the target's logit)
+ *     rows       the mask of tokens that have a target chooses hidden states and targets: here
+ *                of all tokens but the last of each sequence
+ *     forward    a tile of logits is a product; a kernel folds it into what is known of its
+ *                rows (the largest, sums of exponents, the target's logit)
  *     backward   the tile again, its gradient where it is, and the products of both gradients,
- * which are added up in fp32 outside    log-probabilities, entropy and whether the target is the
- * likeliest are spread to (b, s - 1) again; the loss is their mean, of as many as have a target
+ *                which are added up in fp32
+ *     outside    log-probabilities, entropy and whether the target is the likeliest are put back
+ *                to (b, s - 1); the loss is their mean, of as many as have a target
  *
  * Operands of another dtype than the products' are cast tile by tile. */
 #include "graph/op_class.h"
