@@ -132,7 +132,9 @@ static struct operand project(struct tiles *t, uint32_t first, bool keeps)
         tile.pitch = TILE_COLUMNS;
     tape_kernel(t->tape, WORK_MATMUL_NT, ATEN_MM, product_flops(&tile, &t->row_chunk), 2,
                 (struct operand[]){t->row_chunk, t->weight_chunk}, 1, &tile);
-    if (!keeps)
+    if (keeps)
+        tape_again(t->tape);
+    else
         drop_chunk(t, &t->weight_chunk, &t->weight_cast);
     if (t->bias.place != PLACE_NONE) {
         struct operand bias = {.place = PLACE_NONE};

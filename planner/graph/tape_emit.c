@@ -394,6 +394,13 @@ void tape_number(struct tape *tape, float number)
     table->kernels[table->kernel_count - 1].attr.p = number;
 }
 
+void tape_again(struct tape *tape)
+{
+    struct kernel_table *table = tape->stream->kernels;
+    assert(table->kernel_count > 0);
+    table->kernels[table->kernel_count - 1].recomputed = true;
+}
+
 void tape_dim(struct tape *tape, uint32_t dim)
 {
     struct kernel_table *table = tape->stream->kernels;

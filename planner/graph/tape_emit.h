@@ -66,6 +66,8 @@ void tape_operand(struct tape *tape, struct operand operand);
 void tape_number(struct tape *tape, float number);
 /* Its attr.dim is `dim`, likewise, and attr.first 0. */
 void tape_dim(struct tape *tape, uint32_t dim);
+/* The last kernel computes again what forward did: no arithmetic of the model's. */
+void tape_again(struct tape *tape);
 /* The host waits for what the last kernel computed. */
 void tape_host_reads(struct tape *tape);
 /* Ends a transient that tape_call or tape_birth made. */

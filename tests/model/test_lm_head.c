@@ -58,8 +58,8 @@ static void others_are_refused(void **state)
 }
 
 /* 2 x 2,999 tokens with a target and 128,256 words: two tiles one way and four the other, in
- * forward and in backward, and two products more of each there. A tile is all that there is of
- * logits; a product that adds is as fast as its operands of 16 bits are. */
+ * forward and in backward, where each is computed again, and two products more of each. A tile is
+ * all that there is of logits. */
 static void tiles_are_all_there_is_of_logits(void **state)
 {
     (void)state;
@@ -72,11 +72,13 @@ static void tiles_are_all_there_is_of_logits(void **state)
     const struct kernel_table *table = stream->kernels;
     uint32_t folds[2] = {0}, added[2] = {0};
     uint64_t columns = 0;
+    uint32_t again = 0;
     for (uint32_t i = 0; i < table->kernel_count; i++) {
         const struct kernel *k = &table->kernels[i];
         const struct operand *out = &k->operands[k->ins];
         for (uint32_t o = 0; o < k->outs; o++)
             assert_true(shape_elements(&out[o].shape) <= 128256ULL * 2048);
+        again += k->recomputed && k->work == WORK_MATMUL_NT;
         folds[0] += k->work == WORK_LOG_PROBS;
         folds[1] += k->work == WORK_LOG_PROBS_BACKWARD;
         added[0] += k->work == WORK_MATMUL_NN_ADD;
@@ -89,6 +91,7 @@ static void tiles_are_all_there_is_of_logits(void **state)
         if (k->work == WORK_MATMUL_TN_ADD)
             assert_int_equal(out->dtype, DTYPE_FP32);
     }
+    assert_int_equal(again, 2 * 4);
     assert_int_equal(columns, 2 * 2999 * 128256ULL);
     for (uint32_t i = 0; i < 2; i++) {
         assert_int_equal(folds[i], 2 * 4);
