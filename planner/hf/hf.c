@@ -451,11 +451,11 @@ void hf_leave(struct graph *graph, uint32_t count, uint32_t *fields)
 
 void hf_return(struct graph *graph, uint32_t logits, uint32_t other)
 {
-    const uint32_t all[] = {graph->loss, logits, other}; /* of the output, in order */
-    uint32_t fields[3], count = 0;
-    for (uint32_t i = 0; i < 3; i++)
-        if (all[i] != GRAPH_NONE)
-            fields[count++] = all[i];
+    uint32_t fields[3] = {graph->loss}, count = 1; /* of the output, in order */
+    if (logits != GRAPH_NONE)
+        fields[count++] = logits;
+    if (other != GRAPH_NONE)
+        fields[count++] = other;
     hf_leave(graph, count, fields);
     graph->loss = fields[0];
     if (graph->outputs_kept == OUTPUTS_UNTIL_NEXT)
