@@ -104,9 +104,8 @@ const char *lora_kernels_of_bits4(const struct model_config *config);
 
 /* The family's model_type where cut cross entropy is planned of it (families/cut.h); NULL: it is
  * not. */
-/* Whether TRL's fused LM head is planned of it (`--loss fused-lm-head`): its model_type, or NULL.
- */
-const char *lm_head_has(const struct model_config *config);
 const char *cut_has(const struct model_config *config);
+/* The same of TRL's fused LM head (families/lm_head.h). */
+const char *lm_head_has(const struct model_config *config);
 
 #endif

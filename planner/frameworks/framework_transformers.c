@@ -266,6 +266,7 @@ static enum err_code read_dp_shards(struct import *im, const struct key_row *row
 #define IDLE(key) {.path = key, .kind = KEY_ANY}
 #define IDLE_SECTION(key) {.path = key, .kind = KEY_SECTION}
 #define ELSEWHERE(key, of_kind) {.path = key, .kind = of_kind, .read = import_elsewhere}
+#define FEWER_TARGETS "fewer tokens have a target: planned as if all had"
 #define OFF(key, what) {.path = key, .kind = KEY_BOOL, .neutral = "false", .why = what}
 #define WITH(key, what) {.path = key, .kind = KEY_SECTION, .why = what}
 #define DEGREE(key, what) {.path = key, .kind = KEY_INTEGER, .least = 1, .neutral = "1", .why = what}
@@ -506,7 +507,8 @@ static const struct key_row rows[] = {
     {.path = "lora_o_kernel", .kind = KEY_BOOL, .read = transformers_read_lora_kernel},
     {.path = "use_liger_kernel", .kind = KEY_BOOL, .setting = "liger",
      .read = transformers_read_liger},
-    {.path = "fused_lm_head", .kind = KEY_BOOL, .setting = "loss",
+    OFF("completion_only_loss", FEWER_TARGETS), OFF("assistant_only_loss", FEWER_TARGETS),
+    {.path = TRLS_HEAD, .kind = KEY_BOOL, .setting = "loss",
      .read = transformers_read_lm_head},
     LIGER("enable_liger_kernel"), /* LLaMA-Factory's name */
     {.path = "liger_kernel_config", .kind = KEY_SECTION, .read = import_elsewhere},
@@ -539,7 +541,7 @@ static const struct key_row rows[] = {
     IDLE("dataset_name"), IDLE("dataset_config"), IDLE("dataset_train_split"),
     IDLE("dataset_test_split"), IDLE("dataset_streaming"), IDLE("dataset_text_field"),
     IDLE_SECTION("dataset_kwargs"), IDLE("truncation_mode"), IDLE("shuffle_dataset"),
-    IDLE("packing_strategy"), IDLE("eval_packing"), IDLE("chat_template_path"), IDLE("lora_task_type"), IDLE("pad_token"),
+    IDLE("eval_packing"), IDLE("pad_token"),
     IDLE("loss_watchdog_threshold"), IDLE("loss_watchdog_patience"),
 };
 /* NOLINTEND(bugprone-macro-parentheses) */

@@ -86,8 +86,10 @@ bool transformers_has_plugin(const struct import *import, const char *name);
 
 /* ---- framework_transformers_liger.c ---- */
 
-/* Liger's kernels as settings, by all keys there are; and one of axolotl's keys. */
+/* The loss of TRL's trainers: TRLS_HEAD is of no file, transformers_others puts it there. */
+#define TRLS_HEAD "TRL's fused LM head"
 key_reader transformers_read_lm_head;
+/* Liger's kernels as settings, by all keys there are; and one of axolotl's keys. */
 key_reader transformers_read_liger, transformers_read_liger_key;
 
 /* ---- framework_transformers_kernels.c ---- */

@@ -10,6 +10,7 @@
 
 #include "families/families.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct kernel_key {
@@ -73,13 +74,19 @@ static bool is_none(const struct import *im, enum liger_kernel kernel)
     return has && strcmp(has, LIGER_NONE) == 0;
 }
 
+/* Where there is no such setting, nothing is compiled. */
+static bool is_compiled(const struct import *im)
+{
+    char buffer[NUMBER_TEXT];
+    const char *compiled = import_value(im, "compile", buffer);
+    return compiled && strcmp(compiled, "off") != 0;
+}
+
 /* Whether it is planned as Liger's: of the family, and beside what else the file says. */
 static bool is_planned(const struct import *im, enum liger_kernel kernel)
 {
-    char buffer[NUMBER_TEXT];
     const char *has = family_has(im, kernel);
-    const char *compiled = import_value(im, "compile", buffer);
-    return has && strcmp(has, LIGER_PLANNED) == 0 && compiled && strcmp(compiled, "off") == 0;
+    return has && strcmp(has, LIGER_PLANNED) == 0 && !is_compiled(im);
 }
 
 /* ---- what is applied ---- */
@@ -120,27 +127,45 @@ static bool is_applied(const struct import *im, const struct kernel_key *kernel)
 /* TRL's trainers have a head of their own (1.16), which calls no loss of Liger's. */
 static bool is_without_losses(const struct import *im)
 {
-    return import_node(im, "fused_lm_head") != NULL;
+    return import_node(im, TRLS_HEAD) != NULL;
+}
+
+/* Which of it is planned, and beside what else; NULL: it is. */
+static const char *lm_head_lacks(const struct import *im)
+{
+    char buffer[NUMBER_TEXT];
+    const char *torch = import_value(im, "torch", buffer);
+    const struct node *smoothing = import_node(im, "label_smoothing_factor");
+    if (smoothing && smoothing->text && strtod(smoothing->text, NULL) > 0)
+        return "beside smoothed labels a second forward, of the metrics alone: planned without";
+    if (import_is_recorded(im) || !import_of_model(im, lm_head_has) || is_compiled(im) ||
+        (torch && strcmp(torch, "2.14") != 0))
+        return "its trainers have no logits (1.16): planned with the model's own loss";
+    return NULL;
+}
+
+static const char *of_experts(const struct model_config *config)
+{
+    return model_has_experts(config) ? "experts" : NULL;
 }
 
 enum err_code transformers_read_lm_head(struct import *im, const struct key_row *row,
                                         const struct node *node, struct err *err)
 {
-    char buffer[NUMBER_TEXT];
-    const char *compiled = import_value(im, "compile", buffer);
     if (!node)
         return ERR_OK;
-    if (!import_is_recorded(im) && import_of_model(im, lm_head_has) && compiled &&
-        strcmp(compiled, "off") == 0) {
-        if (!import_is_given(im, "loss"))
-            import_open(
-                im, NULL, row->path,
-                "which TRL it is: no logits since 1.16, as planned; before it --loss eager");
-        return import_set(im, "loss", "fused-lm-head", row, node, err);
+    const char *lacks = lm_head_lacks(im);
+    if (!import_is_recorded(im) && import_of_model(im, of_experts))
+        import_list(im, NULL, "router_aux_loss_coef",
+                    "TRL adds the routers' auxiliary loss where it is not 0: planned without");
+    if (lacks) {
+        import_list(im, NULL, row->path, lacks);
+        return ERR_OK;
     }
-    import_list(im, node, row->path,
-                "TRL's trainers (1.16) have no logits: planned with the model's own loss");
-    return ERR_OK;
+    if (!import_is_given(im, "loss"))
+        import_open(im, NULL, row->path,
+                    "which TRL it is: no logits since 1.16, as planned; before it --loss eager");
+    return import_set(im, "loss", "fused-lm-head", row, node, err);
 }
 
 /* One kernel that is applied: "rope,rms_norm" gets longer, the loss is set at once. */
@@ -148,16 +173,15 @@ static enum err_code take_kernel(struct import *im, const struct key_row *row, c
                                  const struct node *node, const struct kernel_key *kernel,
                                  const char **list, struct err *err)
 {
-    if (is_none(im, kernel->kernel))
+    const bool loss = strcmp(kernel->setting, "loss") == 0;
+    if (is_none(im, kernel->kernel) || (loss && is_without_losses(im)))
         return ERR_OK;
     if (!is_planned(im, kernel->kernel)) {
         import_list(im, node, path,
                     import_text(im, "Liger's %s: planned as the model's own", kernel->config));
         return ERR_OK;
     }
-    if (strcmp(kernel->setting, "loss") == 0 && is_without_losses(im))
-        return ERR_OK;
-    if (strcmp(kernel->setting, "loss") == 0)
+    if (loss)
         return import_set(im, "loss", kernel->value, row, node, err);
     *list = import_text(im, "%s%s%s", *list, **list ? "," : "", kernel->value);
     return ERR_OK;

@@ -129,7 +129,7 @@ static void imply_trl(struct document *document)
         if (!document_find(document, "lora_r"))
             document_put(document, "lora_r", NODE_INTEGER, "16");
     }
-    document_put(document, "fused_lm_head", NODE_BOOL, "true");
+    document_put(document, TRLS_HEAD, NODE_BOOL, "true");
     if (!document_find(document, "gradient_checkpointing"))
         document_put(document, "gradient_checkpointing", NODE_BOOL, "true");
     if (!document_find(document, "max_length") && !document_find(document, "max_seq_length"))

@@ -141,6 +141,10 @@ static void trainers_have_a_head_of_their_own(void **state)
         {"use_peft: true\nuse_liger_kernel: true\n", "loss fused-lm-head"},
         {"use_peft: false\ntorch_compile: true\ngradient_checkpointing: false\n",
          "loss eager, compile model"},
+        {"use_peft: false\nfsdp: full_shard\n", "loss fused-lm-head"},
+        {"use_peft: false\ndeepspeed: tests/data/frameworks/deepspeed_zero3.json\n",
+         "strategy zero3, loss fused-lm-head"},
+        {"use_peft: false\nlabel_smoothing_factor: 0.1\n", "loss eager"},
         {"stage: sft\n", "loss eager"},
         {"bf16: true\n", "loss eager"},
     };
