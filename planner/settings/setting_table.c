@@ -405,9 +405,8 @@ static const struct setting rows[] = {
                     WORD("compiled", CROSS_ENTROPY_COMPILED), WORD("liger", CROSS_ENTROPY_LIGER),
                     WORD("liger-cross-entropy", CROSS_ENTROPY_LIGER_LOGITS),
                     WORD("cut-cross-entropy", CROSS_ENTROPY_CUT),
-                    WORD("fused-lm-head", CROSS_ENTROPY_LM_HEAD)),
-     .commands = FOR_JOB, .numerics = true,
-     .wide = "eager,direct,fused,chunked,compiled,liger,liger-cross-entropy,cut-cross-entropy,fused-lm-head"},
+                    WORD("fused-lm-head", CROSS_ENTROPY_LM_HEAD)), .commands = FOR_JOB,
+     .numerics = true, .wide = "eager,direct,fused,chunked,compiled,liger,liger-cross-entropy,cut-cross-entropy,fused-lm-head"},
     {.name = "liger", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "KERNELS",
      .help = "Liger's kernels in the place of transformers' modules: all, or by commas rope, "
              "rms_norm and swiglu or geglu (glu: either); its fused linear cross-entropy is --loss liger",
