@@ -145,6 +145,14 @@ static inline uint32_t save_input(const struct graph *graph, const struct graph_
     return 1;
 }
 
+static inline uint32_t save_second(const struct graph *graph, const struct graph_op *op,
+                                   uint32_t *saved)
+{
+    (void)graph;
+    saved[0] = op->in[1];
+    return 1;
+}
+
 static inline uint32_t save_output(const struct graph *graph, const struct graph_op *op,
                                    uint32_t *saved)
 {

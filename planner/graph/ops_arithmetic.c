@@ -122,13 +122,6 @@ uint32_t op_mul_constant(struct graph *graph, uint32_t x, uint32_t constant)
                   dtype_of(graph, x), *shape_of(graph, x));
 }
 
-OP_SAVED(mul_constant)
-{
-    (void)graph;
-    saved[0] = op->in[1];
-    return 1;
-}
-
 /* A complex factor is conjugated first, and the conjugate is a copy. */
 OP_BACKWARD(mul_constant)
 {
@@ -147,7 +140,7 @@ OP_BACKWARD(mul_constant)
 OP_CLASS(mul_constant) = {
     .label = ATEN_MUL,
     .work = WORK_MUL,
-    .saved = mul_constant_saved,
+    .saved = save_second,
     .backward = mul_constant_backward,
 };
 
@@ -443,13 +436,6 @@ uint32_t op_masked_number(struct graph *graph, uint32_t x, uint32_t mask, float 
     return out;
 }
 
-OP_SAVED(masked_fill)
-{
-    (void)graph;
-    saved[0] = op->in[1];
-    return 1;
-}
-
 OP_BACKWARD(masked_fill)
 {
     give_elementwise(tape, graph, op, WORK_MASKED_FILL, ATEN_MASKED_FILL, op->in[1]);
@@ -459,7 +445,7 @@ OP_BACKWARD(masked_fill)
 OP_CLASS(masked_fill) = {
     .label = ATEN_MASKED_FILL,
     .work = WORK_MASKED_FILL,
-    .saved = masked_fill_saved,
+    .saved = save_second,
     .backward = masked_fill_backward,
 };
 

@@ -107,13 +107,6 @@ static void pick_forward(struct tape *tape, const struct graph *graph, const str
     tape_kernel(tape, WORK_SLICE, ATEN_INDEX, -1.0, 1, &x, 1, &out);
 }
 
-OP_SAVED(pick)
-{
-    (void)graph;
-    saved[0] = op->in[1];
-    return 1;
-}
-
 /* Put into zeros in place, but for tensors that autograd takes for subclasses: see give_put. */
 OP_BACKWARD(pick)
 {
@@ -132,7 +125,7 @@ OP_BACKWARD(pick)
 OP_CLASS(pick) = {
     .label = ATEN_INDEX,
     .work = WORK_SLICE,
-    .saved = pick_saved,
+    .saved = save_second,
     .backward = pick_backward,
     .forward = pick_forward,
 };

@@ -161,13 +161,6 @@ static uint64_t index_scratch(const struct graph *graph, const struct graph_op *
                : 0;
 }
 
-OP_SAVED(index)
-{
-    (void)graph;
-    saved[0] = op->in[1];
-    return 1;
-}
-
 OP_BACKWARD(index)
 {
     give_put(tape, graph, op, WORK_INDEX_PUT, op->in[1]);
@@ -176,7 +169,7 @@ OP_BACKWARD(index)
 OP_CLASS(index) = {
     .label = ATEN_INDEX,
     .work = WORK_INDEX,
-    .saved = index_saved,
+    .saved = save_second,
     .backward = index_backward,
     .scratch = index_scratch,
 };
@@ -195,7 +188,7 @@ OP_BACKWARD(gather)
 OP_CLASS(gather) = {
     .label = ATEN_GATHER,
     .work = WORK_GATHER,
-    .saved = index_saved,
+    .saved = save_second,
     .backward = gather_backward,
 };
 
@@ -220,7 +213,7 @@ OP_BACKWARD(put)
 OP_CLASS(put) = {
     .label = ATEN_SCATTER_,
     .work = WORK_SCATTER,
-    .saved = index_saved,
+    .saved = save_second,
     .backward = put_backward,
     .in_place = true,
 };
@@ -253,7 +246,7 @@ OP_BACKWARD(put_rows)
 OP_CLASS(put_rows) = {
     .label = ATEN_INDEX_PUT_,
     .work = WORK_INDEX_SET,
-    .saved = index_saved,
+    .saved = save_second,
     .backward = put_rows_backward,
     .in_place = true,
 };

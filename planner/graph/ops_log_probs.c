@@ -322,13 +322,6 @@ uint32_t op_masked_scatter(struct graph *graph, uint32_t x, uint32_t mask)
                   dtype_of(graph, x), *shape_of(graph, mask));
 }
 
-OP_SAVED(masked_scatter)
-{
-    (void)graph;
-    saved[0] = op->in[1];
-    return 1;
-}
-
 /* masked_scatter_ has the running sum of its mask (masked_scatter__cuda of IndexKernel.cpp). */
 static void masked_scatter_forward(struct tape *tape, const struct graph *graph,
                                    const struct graph_op *op)
@@ -356,7 +349,7 @@ OP_BACKWARD(masked_scatter)
 
 OP_CLASS(masked_scatter) = {
     .label = ATEN_MASKED_SCATTER,
-    .saved = masked_scatter_saved,
+    .saved = save_second,
     .backward = masked_scatter_backward,
     .forward = masked_scatter_forward,
 };
@@ -403,13 +396,6 @@ uint32_t op_div_count(struct graph *graph, uint32_t x, uint32_t count)
                   *shape_of(graph, x));
 }
 
-OP_SAVED(div_count)
-{
-    (void)graph;
-    saved[0] = op->in[1];
-    return 1;
-}
-
 OP_BACKWARD(div_count)
 {
     give_elementwise(tape, graph, op, WORK_DIV, ATEN_DIV, op->in[1]);
@@ -418,6 +404,6 @@ OP_BACKWARD(div_count)
 OP_CLASS(div_count) = {
     .label = ATEN_DIV,
     .work = WORK_DIV,
-    .saved = div_count_saved,
+    .saved = save_second,
     .backward = div_count_backward,
 };

@@ -19,13 +19,6 @@ uint32_t op_mul_in_place(struct graph *graph, uint32_t x, uint32_t constant)
     return multiplied(graph, OP_MUL_TO, x, constant, *shape_of(graph, x));
 }
 
-OP_SAVED(mul_to)
-{
-    (void)graph;
-    saved[0] = op->in[1];
-    return 1;
-}
-
 /* The product is in the wider dtype of the two. */
 OP_BACKWARD(mul_to)
 {
@@ -38,7 +31,7 @@ OP_BACKWARD(mul_to)
 OP_CLASS(mul_to) = {
     .label = ATEN_MUL_,
     .work = WORK_MUL,
-    .saved = mul_to_saved,
+    .saved = save_second,
     .backward = mul_to_backward,
     .in_place = true,
 };
@@ -73,7 +66,7 @@ OP_BACKWARD(mul_rows_to)
 OP_CLASS(mul_rows_to) = {
     .label = ATEN_MUL_,
     .work = WORK_MUL,
-    .saved = mul_to_saved,
+    .saved = save_second,
     .backward = mul_rows_to_backward,
     .in_place = true,
 };
@@ -88,13 +81,6 @@ uint32_t op_scatter_number(struct graph *graph, uint32_t x, uint32_t ids, float 
     return out;
 }
 
-OP_SAVED(scatter_number)
-{
-    (void)graph;
-    saved[0] = op->in[1];
-    return 1;
-}
-
 /* The gradient with zeros in those places. */
 OP_BACKWARD(scatter_number)
 {
@@ -105,7 +91,7 @@ OP_BACKWARD(scatter_number)
 OP_CLASS(scatter_number) = {
     .label = ATEN_SCATTER_VALUE,
     .work = WORK_OTHER,
-    .saved = scatter_number_saved,
+    .saved = save_second,
     .backward = scatter_number_backward,
 };
 
