@@ -308,6 +308,23 @@ static enum err_code check_eager(const struct family *family, const struct model
                : ERR_OK;
 }
 
+enum err_code head_loss_check(const struct model_job *job, const char *who, struct err *err)
+{
+    const char *loss = cross_entropy_name(job->loss);
+    const char *other = job->compiled ? "--compile" : job->float8 ? "--float8" : NULL;
+    if (job->code != CODE_HF)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--loss %s: %s patches transformers' models: --code hf, not %s", loss, who,
+                       code_name(job->code));
+    if (other)
+        return err_set(err, ERR_UNSUPPORTED, "--loss %s with %s is not planned", loss, other);
+    return job->seq > 1
+               ? ERR_OK
+               : err_set(err, ERR_INVALID,
+                         "--loss %s --seq 1: each token's target is the next one: at least 2",
+                         loss);
+}
+
 enum err_code build_check(const struct family *family, const struct model_config *config,
                           const struct model_job *job, struct err *err)
 {

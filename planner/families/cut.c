@@ -71,19 +71,7 @@ const char *cut_has(const struct model_config *config)
 
 enum err_code cut_check(const struct family *family, const struct model_job *job, struct err *err)
 {
-    const char *other = job->compiled ? "--compile" : job->float8 ? "--float8" : NULL;
-    if (job->code != CODE_HF)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--loss cut-cross-entropy: axolotl patches transformers' models: --code hf, "
-                       "not %s",
-                       code_name(job->code));
-    if (other)
-        return err_set(err, ERR_UNSUPPORTED, "--loss cut-cross-entropy with %s is not planned",
-                       other);
-    if (job->seq < 2)
-        return err_set(err, ERR_INVALID,
-                       "--loss cut-cross-entropy --seq 1: each token's target is the next one: at "
-                       "least 2");
+    TRY(head_loss_check(job, "axolotl", err));
     return is_patched(family->name)
                ? ERR_OK
                : err_set(err, ERR_UNSUPPORTED,

@@ -102,4 +102,9 @@ const struct family *family_of(enum arch arch);
 enum err_code build_check(const struct family *family, const struct model_config *config,
                           const struct model_job *job, struct err *err);
 
+/* Of a loss that `who` puts in the place of transformers', and that reads the head itself:
+ * ERR_UNSUPPORTED or ERR_INVALID with a sentence where the job has other code, something that is
+ * not planned beside it, or sequences without a target. */
+enum err_code head_loss_check(const struct model_job *job, const char *who, struct err *err);
+
 #endif

@@ -21,24 +21,14 @@ const char *lm_head_has(const struct model_config *config)
 enum err_code lm_head_check(const struct family *family, const struct model_job *job,
                             struct err *err)
 {
-    const char *other = job->compiled ? "--compile" : job->float8 ? "--float8" : NULL;
     if (job->loss != CROSS_ENTROPY_LM_HEAD)
         return ERR_OK;
-    if (job->code != CODE_HF)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--loss fused-lm-head: TRL patches transformers' models: --code hf, not %s",
-                       code_name(job->code));
-    if (fails(family))
+    if (job->code == CODE_HF && fails(family))
         return err_set(err, ERR_UNSUPPORTED,
                        "--loss fused-lm-head: TRL 1.16.0 fails with %s (its output \"has no "
                        "attribute 'last_hidden_state'\")",
                        family->name);
-    if (other)
-        return err_set(err, ERR_UNSUPPORTED, "--loss fused-lm-head with %s is not planned", other);
-    return job->seq > 1 ? ERR_OK
-                        : err_set(err, ERR_INVALID,
-                                  "--loss fused-lm-head --seq 1: each token's target is the next "
-                                  "one: at least 2");
+    return head_loss_check(job, "TRL", err);
 }
 
 enum err_code lm_head_check_built(const struct family *family, const struct graph *graph,
