@@ -1,12 +1,10 @@
 /* test_liger.c - which of Liger's kernels a family gets, and what a loss of its takes. */
-#include "families/families.h"
 #include "graph/tape.h"
+#include "tests/support/refused.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <cmocka.h>
 
@@ -18,24 +16,6 @@ static struct model_job job_of(const char *kernels, enum cross_entropy loss)
                               .compute = DTYPE_BF16,
                               .liger = kernels,
                               .loss = loss};
-}
-
-static enum err_code build(const char *preset, const struct model_job *job, struct graph **graph,
-                           struct err *err)
-{
-    struct model_config config;
-    *graph = NULL;
-    assert_int_equal(model_preset_find(preset, &config, err), ERR_OK);
-    return model_build(&config, job, graph, err);
-}
-
-static void expect_refused(const char *preset, const struct model_job *job, const char *says)
-{
-    struct graph *graph;
-    struct err err = {0};
-    if (build(preset, job, &graph, &err) == ERR_OK || !strstr(err.text, says))
-        fail_msg("%s, %s: %s", preset, job->liger, err.text);
-    graph_free(graph);
 }
 
 /* Each with a sentence that names what is wrong. */
@@ -75,7 +55,7 @@ static uint32_t rows_of_chunk(const char *preset, uint32_t seq)
     struct err err = {0};
     struct model_job job = job_of(NULL, CROSS_ENTROPY_LIGER);
     job.seq = seq;
-    assert_int_equal(build(preset, &job, &graph, &err), ERR_OK);
+    assert_int_equal(preset_build(preset, &job, &graph, &err), ERR_OK);
     struct stream *stream = tape_run(graph, &(struct tape_options){0});
     const struct kernel_table *table = stream->kernels;
     uint32_t rows = 0;

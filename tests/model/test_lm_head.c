@@ -1,12 +1,10 @@
 /* test_lm_head.c - whom TRL's fused LM head is planned of, and what a step of it has. */
-#include "families/families.h"
 #include "graph/tape.h"
+#include "tests/support/refused.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <cmocka.h>
 
@@ -14,24 +12,6 @@ static struct model_job job_of(enum dtype compute)
 {
     return (struct model_job){
         .batch = 2, .seq = 512, .code = CODE_HF, .compute = compute, .loss = CROSS_ENTROPY_LM_HEAD};
-}
-
-static enum err_code build(const char *preset, const struct model_job *job, struct graph **graph,
-                           struct err *err)
-{
-    struct model_config config;
-    *graph = NULL;
-    assert_int_equal(model_preset_find(preset, &config, err), ERR_OK);
-    return model_build(&config, job, graph, err);
-}
-
-static void expect_refused(const char *preset, const struct model_job *job, const char *says)
-{
-    struct graph *graph;
-    struct err err = {0};
-    if (build(preset, job, &graph, &err) == ERR_OK || !strstr(err.text, says))
-        fail_msg("%s: %s", preset, err.text);
-    graph_free(graph);
 }
 
 static void others_are_refused(void **state)
@@ -67,7 +47,7 @@ static void tiles_are_all_there_is_of_logits(void **state)
     struct err err = {0};
     struct model_job job = job_of(DTYPE_BF16);
     job.seq = 3000;
-    assert_int_equal(build("llama-3.2-1b", &job, &graph, &err), ERR_OK);
+    assert_int_equal(preset_build("llama-3.2-1b", &job, &graph, &err), ERR_OK);
     struct stream *stream = tape_run(graph, &(struct tape_options){0});
     const struct kernel_table *table = stream->kernels;
     uint32_t folds[2] = {0}, added[2] = {0};
