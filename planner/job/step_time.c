@@ -1,6 +1,8 @@
 /* step_time.c - see step_time.h. */
 #include "job/step_time.h"
 
+#include "simulate/joined.h"
+
 #include <assert.h>
 #include <gsl/gsl_randist.h>
 #include <gsl/gsl_rng.h>
@@ -23,7 +25,7 @@ struct passes {
     const struct plan *plan;
     struct stall *stalls; /* (stall_count) owned */
     uint32_t stall_count;
-    struct simulation *more[32]; /* by doublings, made as they are needed: owned */
+    struct joined more[32]; /* by doublings, made as they are needed: owned */
     struct timeline timelines[32];
 };
 
@@ -44,11 +46,19 @@ static struct simulation *simulation_of(const struct passes *p, uint32_t times)
 
 static void passes_free(struct passes *p)
 {
-    for (uint32_t i = 0; i < sizeof p->more / sizeof p->more[0] && p->more[i]; i++) {
+    for (uint32_t i = 0; i < sizeof p->more / sizeof p->more[0] && p->more[i].simulation; i++) {
         timeline_free(&p->timelines[i]);
-        simulation_free(p->more[i]);
+        joined_free(&p->more[i]);
     }
     free(p->stalls);
+}
+
+static void make_more(struct passes *p, uint32_t times, const struct costs *costs, uint32_t i)
+{
+    struct simulation *more = simulation_of(p, times);
+    p->more[i] = joined_new(more, costs);
+    p->timelines[i] = timeline_new(p->more[i].simulation);
+    simulation_free(more);
 }
 
 /* Seconds of the whole step, after its few micro-batches were simulated. */
@@ -62,13 +72,11 @@ static double repeated_step(struct passes *p, const struct simulation *few,
         if (simulation_is_steady(few, timeline, &period_s))
             return timeline->step_s + (all_passes(p) - times) * period_s;
         times = twice(p, times);
-        if (!p->more[i]) {
-            p->more[i] = simulation_of(p, times);
-            p->timelines[i] = timeline_new(p->more[i]);
-        }
-        few = p->more[i];
+        if (!p->more[i].simulation)
+            make_more(p, times, costs, i);
+        few = p->more[i].simulation;
         timeline = &p->timelines[i];
-        simulate(few, costs, scale, &p->timelines[i]);
+        simulate(few, &p->more[i].costs, scale, &p->timelines[i]);
     }
     return timeline->step_s;
 }
@@ -78,9 +86,10 @@ static double repeated_step(struct passes *p, const struct simulation *few,
  * is as likely to be twice as long as half as long. Draws come in pairs of opposite signs: the
  * quantiles of so few are as near as those of many times as many. */
 static void draw_steps(const struct simulation *simulation, struct passes *passes,
-                       const struct costs *costs, uint32_t draws, double *steps_s,
-                       struct timeline *timeline)
+                       const struct costs *costs, uint32_t draws, double *steps_s)
 {
+    struct joined joined = joined_new(simulation, costs);
+    struct timeline timeline = timeline_new(joined.simulation);
     double drawn[COST_CLASSES] = {0}, luck = 0, truth = 0;
     /* Its default seed: the same draws always. gsl_rng_alloc would abort for want of memory. */
     gsl_rng own = {gsl_rng_mt19937, xmalloc(gsl_rng_mt19937->size)}, *random = &own;
@@ -100,9 +109,11 @@ static void draw_steps(const struct simulation *simulation, struct passes *passe
             truth = gsl_ran_ugaussian(random);
         }
         slow_down(scale, slowest_draw(&costs->slowest, sign * luck, sign * truth));
-        simulate(simulation, costs, scale, timeline);
-        steps_s[i] = repeated_step(passes, simulation, costs, scale, timeline);
+        simulate(joined.simulation, &joined.costs, scale, &timeline);
+        steps_s[i] = repeated_step(passes, joined.simulation, costs, scale, &timeline);
     }
+    timeline_free(&timeline);
+    joined_free(&joined);
     free(own.state);
 }
 
@@ -110,9 +121,7 @@ void step_draws(const struct plan *plan, const struct costs *costs, uint32_t dra
 {
     struct passes passes = {.plan = plan};
     struct simulation *simulation = simulation_new(plan, NULL, 0);
-    struct timeline timeline = timeline_new(simulation);
-    draw_steps(simulation, &passes, costs, draws, steps_s, &timeline);
-    timeline_free(&timeline);
+    draw_steps(simulation, &passes, costs, draws, steps_s);
     simulation_free(simulation);
     passes_free(&passes);
 }
@@ -227,15 +236,13 @@ static void make_timeline(struct step_time *t, const struct passes *p)
 
 static void draw_range(struct step_time *t, struct passes *p, uint32_t draws)
 {
-    struct timeline timeline = timeline_new(t->simulation);
     double *steps = xmalloc(draws * sizeof *steps);
-    draw_steps(t->simulation, p, &t->costs, draws, steps, &timeline);
+    draw_steps(t->simulation, p, &t->costs, draws, steps);
     gsl_sort(steps, 1, draws);
     t->low_s = gsl_stats_quantile_from_sorted_data(steps, 1, draws, STEP_TIME_LOW_PERCENT / 100.0);
     t->high_s =
         gsl_stats_quantile_from_sorted_data(steps, 1, draws, STEP_TIME_HIGH_PERCENT / 100.0);
     free(steps);
-    timeline_free(&timeline);
 }
 
 /* The allocator's calls as stalls of the host. */

@@ -15,11 +15,6 @@ enum {
     FEWEST = 3,       /* periods in a row that are worth a look */
 };
 
-struct range { /* tasks first ... end - 1: each is like the one `period` before, from first + period
-                  on */
-    uint32_t first, end, period;
-};
-
 struct moment {    /* what the simulator is like */
     uint32_t task; /* the span that begins on the compute stream; NEVER: nothing is noted */
     uint32_t running;
@@ -30,8 +25,8 @@ struct moment {    /* what the simulator is like */
 };
 
 struct periods {
-    struct range *ranges; /* (range_count) in order, apart from each other */
-    uint32_t range_count, range_cap;
+    struct ranges ranges;
+    bool lent;   /* ... are the simulation's */
     uint32_t at; /* the range that the compute stream is in, or comes to next */
     uint32_t next_moment;
     struct moment moments[MOMENTS];
@@ -70,8 +65,9 @@ static uint64_t signature(const struct simulation *s, const struct costs *costs,
         return mix(word, sequence_signature(costs->sequence, task->kernel, task->count));
     if (task->kind == TASK_RUN)
         return mix(word, kernel_signature(costs, task->kernel, signatures));
-    assert(task->kind != TASK_STALL); /* outlines have none: what one takes is not looked at */
-    return word;                      /* a record or a wait is no more than that */
+    if (task->kind == TASK_STALL) /* what it takes is not looked at: none is like another */
+        return mix(word, (uint64_t)i << 1 | 1);
+    return word; /* a record or a wait is no more than that */
 }
 
 static struct signatures signatures_new(const struct simulation *s, const struct costs *costs)
@@ -100,14 +96,15 @@ static uint32_t end_of(const uint64_t *signatures, uint32_t count, uint32_t firs
     return end;
 }
 
-static void add_range(struct periods *p, struct range range)
+static void add_range(struct ranges *ranges, struct range range)
 {
-    ARRAY_GROW(p->ranges, p->range_count, p->range_cap);
-    p->ranges[p->range_count++] = range;
+    ARRAY_GROW(ranges->of, ranges->count, ranges->cap);
+    ranges->of[ranges->count++] = range;
 }
 
-static void find_ranges(struct periods *p, const struct simulation *s, const uint64_t *signatures)
+static struct ranges find_ranges(const struct simulation *s, const uint64_t *signatures)
 {
+    struct ranges ranges = {.of = NULL};
     uint32_t spans[LOOKED_BACK], count = 0; /* the last ones, round and round */
     for (uint32_t i = 0; i < s->count; i++) {
         if (!begins_period(&s->tasks[i]))
@@ -123,27 +120,34 @@ static void find_ranges(struct periods *p, const struct simulation *s, const uin
             }
         }
         if (found.period) {
-            add_range(p, found);
+            add_range(&ranges, found);
             i = found.end - 1;
             count = 0;
         } else {
             spans[count++ % LOOKED_BACK] = i;
         }
     }
+    return ranges;
+}
+
+struct ranges periods_find(const struct simulation *s, const struct costs *costs)
+{
+    const struct signatures signatures = signatures_new(s, costs);
+    const struct ranges ranges = find_ranges(s, signatures.of_tasks);
+    free(signatures.of_tasks);
+    free(signatures.of_kernels);
+    return ranges;
 }
 
 struct periods *periods_new(const struct simulation *s, const struct costs *costs)
 {
     struct periods *p = xmalloc(sizeof *p);
-    p->ranges = NULL;
-    p->range_count = p->range_cap = p->at = p->next_moment = 0;
+    p->lent = s->alike_known;
+    p->ranges = p->lent ? s->alike : periods_find(s, costs);
+    p->at = p->next_moment = 0;
     for (uint32_t m = 0; m < MOMENTS; m++)
         p->moments[m].task = NEVER;
-    const struct signatures signatures = signatures_new(s, costs);
-    find_ranges(p, s, signatures.of_tasks);
-    free(signatures.of_tasks);
-    free(signatures.of_kernels);
-    if (p->range_count)
+    if (p->ranges.count)
         return p;
     periods_free(p);
     return NULL;
@@ -153,7 +157,8 @@ void periods_free(struct periods *p)
 {
     if (!p)
         return;
-    free(p->ranges);
+    if (!p->lent)
+        free(p->ranges.of);
     free(p);
 }
 
@@ -199,10 +204,9 @@ static bool is_as_late(const struct run *r, const struct moment *a, double earli
 static double issued_by(const struct run *r, uint32_t i)
 {
     const struct task *task = &r->s->tasks[i];
-    const double *host = r->costs->sequence->host;
-    return r->out->issue_s[i] + (task->kind == TASK_SPAN
-                                     ? host[task->kernel + task->count] - host[task->kernel + 1]
-                                     : 0);
+    return r->out->issue_s[i] + (task->kind == TASK_SPAN ? host_at(r, task->kernel + task->count) -
+                                                               host_at(r, task->kernel + 1)
+                                                         : 0);
 }
 
 /* What the host has given a lane to do, if it still issues: as much, and as late. */
@@ -321,7 +325,7 @@ static void move_lane(struct run *r, struct lane *lane, uint32_t places, uint32_
     if (is_idle(lane))
         return;
     const struct sequence *sequence = r->costs->sequence;
-    const double *host = sequence->host, *begin = sequence->paces[0].begin;
+    const double *begin = sequence->paces[0].begin;
     const struct task *before = &tasks[lane->task];
     const uint32_t within = lane->kernel - before->kernel;
     lane->task += times * range->period;
@@ -333,9 +337,9 @@ static void move_lane(struct run *r, struct lane *lane, uint32_t places, uint32_
     }
     lane->kernel = task->kernel + within;
     lane->cost = &sequence->cost[lane->kernel];
-    lane->first_issue = r->out->issue_s[lane->task] - host[task->kernel + 1];
-    lane->lag += host[task->kernel + 1] - begin[task->kernel] -
-                 (host[before->kernel + 1] - begin[before->kernel]);
+    lane->first_issue = r->out->issue_s[lane->task] - host_at(r, task->kernel + 1);
+    lane->lag += host_at(r, task->kernel + 1) - begin_at(r, begin, task->kernel) -
+                 (host_at(r, before->kernel + 1) - begin_at(r, begin, before->kernel));
 }
 
 /* What the host issues on the way there. */
@@ -406,11 +410,12 @@ void periods_pass(struct periods *p, struct run *r)
     const uint32_t task = r->lanes[LANE_COMPUTE].task;
     if (task == NEVER || !begins_period(&r->s->tasks[task]) || r->out->begin_s[task] != r->now)
         return;
-    while (p->at < p->range_count && task >= p->ranges[p->at].end)
+    const struct ranges *ranges = &p->ranges;
+    while (p->at < ranges->count && task >= ranges->of[p->at].end)
         p->at++;
-    if (p->at == p->range_count || task < p->ranges[p->at].first)
+    if (p->at == ranges->count || task < ranges->of[p->at].first)
         return;
-    const struct range *range = &p->ranges[p->at];
+    const struct range *range = &ranges->of[p->at];
     const struct moment *before = NULL;
     for (uint32_t m = 0; m < MOMENTS && !before; m++)
         if (p->moments[m].task != NEVER && p->moments[m].task + range->period == task)

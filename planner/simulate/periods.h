@@ -19,7 +19,11 @@
 
 struct periods; /* of a simulation of an outline, while it runs: opaque */
 
-/* Finds which tasks are as those before them. NULL: none. The caller owns it: periods_free. */
+/* Which tasks are as those before them, however the times of classes are scaled. The caller owns
+ * what it returns: free its `of`. */
+struct ranges periods_find(const struct simulation *simulation, const struct costs *costs);
+
+/* Finds them, if simulation->alike is not known. NULL: none. The caller owns it: periods_free. */
 struct periods *periods_new(const struct simulation *simulation, const struct costs *costs);
 void periods_free(struct periods *periods); /* NULL is allowed */
 

@@ -45,4 +45,21 @@ static inline const struct cost *cost_of(const struct run *r, const struct task 
     return &r->costs->kernels[task->kernel - r->costs->first];
 }
 
+/* When the host has issued those before a place of the sequence, and when they are done at a pace
+ * (sequence_begin), from place 0 on. */
+static inline double host_at(const struct run *r, uint32_t place)
+{
+    return r->costs->sequence->host[place] * r->scale[COST_HOST];
+}
+
+static inline double begin_at(const struct run *r, const double *begin, uint32_t place)
+{
+    if (r->costs->sequence->parts == 1)
+        return begin[place];
+    const double *const parts = begin + (size_t)SEQUENCE_PARTS * place;
+    return parts[COST_GEMM] * r->scale[COST_GEMM] +
+           parts[COST_ATTENTION] * r->scale[COST_ATTENTION] +
+           parts[COST_MEMORY] * r->scale[COST_MEMORY];
+}
+
 #endif

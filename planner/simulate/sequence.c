@@ -36,9 +36,7 @@ static void fill_sums(struct sequence *s)
     }
 }
 
-struct sequence *sequence_new(const struct kernel_table *table, const uint32_t *kernels,
-                              uint32_t count, uint32_t forward_count, const struct profile *profile,
-                              double slower)
+static struct sequence *sequence_for(uint32_t count, uint32_t parts)
 {
     struct sequence *s = xmalloc(sizeof *s);
     *s = (struct sequence){
@@ -47,8 +45,35 @@ struct sequence *sequence_new(const struct kernel_table *table, const uint32_t *
         .sums = xmalloc((count + 1) * sizeof *s->sums),
         .powers = xmalloc((count + 1) * sizeof *s->powers),
         .count = count,
+        .parts = parts,
     };
+    return s;
+}
+
+/* The rest, of what each costs. */
+static struct sequence *filled(struct sequence *s)
+{
     s->host[0] = 0;
+    for (uint32_t i = 0; i < s->count; i++)
+        s->host[i + 1] = s->host[i] + s->cost[i].host_s;
+    fill_sums(s);
+    sequence_begin(s, all_of_it);
+    return s;
+}
+
+struct sequence *sequence_of_costs(const struct cost *const *costs, uint32_t count)
+{
+    struct sequence *s = sequence_for(count, SEQUENCE_PARTS);
+    for (uint32_t i = 0; i < count; i++)
+        s->cost[i] = *costs[i];
+    return filled(s);
+}
+
+struct sequence *sequence_new(const struct kernel_table *table, const uint32_t *kernels,
+                              uint32_t count, uint32_t forward_count, const struct profile *profile,
+                              double slower)
+{
+    struct sequence *s = sequence_for(count, 1);
     struct load load = {0};
     for (uint32_t i = 0; i < count; i++)
         load_add(&load, &table->kernels[kernels[i]], profile, 1);
@@ -57,11 +82,8 @@ struct sequence *sequence_new(const struct kernel_table *table, const uint32_t *
         stream_kernel_cost(&table->kernels[kernels[i]], i >= forward_count, &used, &s->cost[i]);
         if (cost_class_is_arithmetic((enum cost_class)s->cost[i].class))
             s->cost[i].device_s *= slower;
-        s->host[i + 1] = s->host[i] + s->cost[i].host_s;
     }
-    fill_sums(s);
-    sequence_begin(s, all_of_it);
-    return s;
+    return filled(s);
 }
 
 void sequence_free(struct sequence *s)
@@ -88,9 +110,15 @@ static bool is_alike(const float *a, const float *b)
 static const double *set_pace(const struct sequence *s, struct pace *pace, const float *there)
 {
     memcpy(pace->there, there, sizeof pace->there);
+    double of_class[SEQUENCE_PARTS] = {0};
     pace->begin[0] = 0;
-    for (uint32_t i = 0; i < s->count; i++)
+    for (uint32_t i = 0; s->parts == 1 && i < s->count; i++)
         pace->begin[i + 1] = pace->begin[i] + s->cost[i].device_s / pace_of(&s->cost[i], there);
+    for (uint32_t i = 0; s->parts > 1 && i <= s->count; i++) {
+        memcpy(pace->begin + (size_t)SEQUENCE_PARTS * i, of_class, sizeof of_class);
+        if (i < s->count)
+            of_class[s->cost[i].class] += s->cost[i].device_s / pace_of(&s->cost[i], there);
+    }
     return pace->begin;
 }
 
@@ -104,6 +132,6 @@ const double *sequence_begin(struct sequence *s, const float there[RESOURCE_COUN
         return set_pace(s, &s->paces[s->oldest], there);
     }
     struct pace *pace = &s->paces[s->pace_count++];
-    pace->begin = xmalloc((s->count + 1) * sizeof *pace->begin);
+    pace->begin = xmalloc((s->count + 1) * s->parts * sizeof *pace->begin);
     return set_pace(s, pace, there);
 }

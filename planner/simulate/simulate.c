@@ -130,21 +130,20 @@ static void take_task(const struct run *r, struct lane *lane, uint32_t i)
         return;
     }
     struct sequence *sequence = r->costs->sequence;
-    const double *begin = sequence->paces[0].begin, *host = sequence->host;
+    const double *begin = sequence->paces[0].begin;
     lane->cost = &sequence->cost[task->kernel];
     lane->kernel = task->kernel;
     lane->further = task->count - 1;
-    lane->first_issue = r->out->issue_s[i] - host[task->kernel + 1];
+    lane->first_issue = r->out->issue_s[i] - host_at(r, task->kernel + 1);
     lane->lag = -INFINITY;
     for (uint32_t k = task->kernel; k < task->kernel + task->count; k++)
-        if (host[k + 1] - begin[k] > lane->lag)
-            lane->lag = host[k + 1] - begin[k];
+        lane->lag = fmax(lane->lag, host_at(r, k + 1) - begin_at(r, begin, k));
 }
 
 /* When the host has issued a kernel of the span that the lane is at. */
 static double issue_in_span(const struct run *r, const struct lane *lane, uint32_t kernel)
 {
-    return lane->first_issue + r->costs->sequence->host[kernel + 1];
+    return lane->first_issue + host_at(r, kernel + 1);
 }
 
 /* On to the next kernel of a span. */
@@ -378,25 +377,25 @@ static void leap(struct run *r, struct lane *own, double horizon, enum spent spe
 {
     struct sequence *sequence = r->costs->sequence;
     const uint32_t next = own->kernel + 1;
-    if (own->first_issue + own->lag > own->moment - sequence->paces[0].begin[next])
+    if (own->first_issue + own->lag > own->moment - begin_at(r, sequence->paces[0].begin, next))
         return;
     const double *begin = sequence_begin(sequence, r->share[false].there);
-    const double offset = own->moment - begin[next];
+    const double offset = own->moment - begin_at(r, begin, next);
     uint32_t low = own->kernel, high = own->kernel + own->further; /* low begins before it */
     while (low < high) {
         const uint32_t middle = (low + high + 1) / 2;
-        if (offset + begin[middle] < horizon)
+        if (offset + begin_at(r, begin, middle) < horizon)
             low = middle;
         else
             high = middle - 1;
     }
     if (low <= next)
         return;
-    spend(r, spent, talks, offset + begin[low]);
+    spend(r, spent, talks, fmax(offset + begin_at(r, begin, low), own->moment));
     own->further -= low - own->kernel;
     own->kernel = low;
     own->cost = &sequence->cost[low];
-    own->left_s = own->cost->device_s;
+    own->left_s = own->cost->device_s * r->scale[own->cost->class];
     own->since = r->now;
     own->rate = rate_of(r, own->cost, own->cost->use);
     own->moment = r->now + own->left_s / own->rate;
@@ -482,7 +481,7 @@ static void simulate_step(const struct simulation *s, const struct costs *costs,
                           struct timeline *out)
 {
     double ones[COST_CLASSES];
-    assert(!scale || !costs->sequence); /* its sums are of the times as they are */
+    assert(!scale || !costs->sequence || costs->sequence->parts > 1); /* sums are of all classes */
     for (int class = 0; class < COST_CLASSES; class ++)
         ones[class] = 1;
     struct run r = {

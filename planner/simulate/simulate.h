@@ -93,8 +93,8 @@ void simulation_delay(const struct simulation *simulation, double seconds,
                       struct timeline *timeline);
 
 /* Simulates one step. `scale` multiplies the times of each class (COST_CLASSES of them); NULL: 1,
- * which it is for outlines (costs->sequence), whose spans count as computing, memory-bound or not.
- * *out is reused from call to call. */
+ * which it is for outlines (costs->sequence, unless joined.h made it). Spans count as computing,
+ * memory-bound or not. *out is reused from call to call. */
 void simulate(const struct simulation *simulation, const struct costs *costs, const double *scale,
               struct timeline *out);
 

@@ -128,8 +128,7 @@ static void add_tasks(struct maker *m, uint32_t times)
     add_range(m, at[1].instruction, plan->instruction_count);
 }
 
-/* Each lane's tasks, in host order. */
-static void fill_queues(struct simulation *s)
+void simulation_fill_queues(struct simulation *s)
 {
     uint32_t at[LANES_MOST + 1] = {0};
     const uint32_t count = s->count;
@@ -165,7 +164,7 @@ static struct simulation *make(const struct plan *plan, const struct stall *stal
     free(m.found.recorded);
     free(m.found.last_of_group);
     s->queue = xmalloc(s->count * sizeof *s->queue + 1);
-    fill_queues(s);
+    simulation_fill_queues(s);
     return s;
 }
 
@@ -188,6 +187,7 @@ void simulation_free(struct simulation *s)
         return;
     free(s->tasks);
     free(s->queue);
+    free(s->alike.of);
     free(s);
 }
 

@@ -21,6 +21,16 @@ struct task {
     bool idle; /* TASK_STALL: waits for the device */
 };
 
+struct range { /* tasks first ... end - 1: each is like the one `period` before, from first + period
+                  on */
+    uint32_t first, end, period;
+};
+
+struct ranges { /* in order, apart from each other */
+    struct range *of;
+    uint32_t count, cap;
+};
+
 struct simulation {
     struct task *tasks;
     uint32_t *queue;                /* task indices, lane after lane */
@@ -29,6 +39,11 @@ struct simulation {
     uint32_t count;
     uint32_t kernel_end; /* all TASK_RUN's kernels come before it */
     uint32_t repeat[2];  /* tasks of the micro-batch that repeats, in its last pass; else 0 */
+    struct ranges alike; /* of a step that is simulated many times (periods.h); else nothing */
+    bool alike_known;
 };
+
+/* Each lane's tasks, in host order: queue, which has room for all, and first[]. */
+void simulation_fill_queues(struct simulation *simulation);
 
 #endif

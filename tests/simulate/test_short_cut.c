@@ -2,9 +2,11 @@
  *
  * Kernels that follow each other undisturbed are passed in one go (run_on in simulate.c). What
  * comes out must be what one event after the other gives, on plans of every model and every
- * strategy, with the times of each class of kernels scaled at random. */
+ * strategy, with the times of each class of kernels scaled at random. With kernels joined to spans
+ * (joined.h) it is the same to a rounding. */
 #include "families/families.h"
 #include "job/step_time.h"
+#include "simulate/joined.h"
 #include "tests/support/lanes.h"
 #include "tests/support/small_jobs.h"
 #include "tests/support/soak.h"
@@ -68,6 +70,32 @@ static struct job job_of(const struct model_preset *preset, int kind, uint64_t *
     return job;
 }
 
+/* Rounding of sums of thousands of kernels' times. */
+#define TOLERANCE 1e-11
+
+static void assert_near(const char *name, double a, double b, double step_s)
+{
+    if (!(fabs(a - b) <= TOLERANCE * step_s))
+        fail_msg("%s: %.17g s, and %.17g s joined", name, a, b);
+}
+
+/* `t` is the simulation's timeline with these costs and scales. */
+static void assert_same_joined(const char *name, const struct simulation *simulation,
+                               const struct costs *costs, const double *scale,
+                               const struct timeline *t)
+{
+    struct joined joined = joined_new(simulation, costs);
+    struct timeline of = timeline_new(joined.simulation);
+    simulate(joined.simulation, &joined.costs, scale, &of);
+    assert_near(name, t->step_s, of.step_s, t->step_s);
+    assert_near(name, t->compute_s, of.compute_s, t->step_s);
+    assert_near(name, t->communication_s, of.communication_s, t->step_s);
+    assert_near(name, t->exposed_s, of.exposed_s, t->step_s);
+    assert_near(name, t->host_s, of.host_s, t->step_s);
+    timeline_free(&of);
+    joined_free(&joined);
+}
+
 enum { SCALES = 4, GPUS = 4 };
 
 static void compare(const struct job *job, const char *name, const struct profile *gpu,
@@ -90,6 +118,7 @@ static void compare(const struct job *job, const char *name, const struct profil
         simulate(time.simulation, &time.costs, scale, &time.timeline);
         simulate_each_event(time.simulation, &time.costs, scale, NULL, &each);
         assert_same_timeline(name, &time.timeline, &each, simulation_tasks(time.simulation));
+        assert_same_joined(name, time.simulation, &time.costs, scale, &each);
     }
     timeline_free(&each);
     step_time_free(&time);
@@ -197,6 +226,7 @@ static void nor_does_it_where_much_happens_at_once(void **state)
         simulate(simulation, &costs, NULL, &a);
         simulate_each_event(simulation, &costs, NULL, NULL, &b);
         assert_same_timeline(name, &a, &b, simulation_tasks(simulation));
+        assert_same_joined(name, simulation, &costs, NULL, &b);
         timeline_free(&a);
         timeline_free(&b);
         simulation_free(simulation);
