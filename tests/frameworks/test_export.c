@@ -250,7 +250,7 @@ static void round_trip(size_t target, const struct settings *settings, struct ta
 
 static void what_is_written_comes_back(void **state)
 {
-    enum { SAID = 60, SOAK_SAID = 400, TRIES = 30 };
+    enum { SAID = 40, SOAK_SAID = 400, TRIES = 30 };
     const uint32_t said = is_soak() ? SOAK_SAID : SAID;
     (void)state;
     gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);

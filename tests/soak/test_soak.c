@@ -26,7 +26,7 @@
 
 #include <cmocka.h>
 
-enum { JOBS = 1000, SEED = 20261122, SHOWN = 5 };
+enum { JOBS = 600, SEED = 20261122, SHOWN = 5 };
 
 /* Rounding of sums in another order. */
 #define ROUNDING 1e-9
