@@ -182,7 +182,7 @@ $(DRIVER): tests/driver/driver.c
 	$(Q)$(CC) -std=c11 $(WARN) -O1 -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
 
 VALIDATIONS := $(patsubst tests/validation/%.c,$(BUILD)/%,$(wildcard tests/validation/validate*.c))
-$(BUILD)/validate_verdicts: $(BUILD)/tests/validation/published_verdicts.o
+$(BUILD)/validate_verdicts $(BUILD)/validate_vram: $(BUILD)/tests/validation/published_verdicts.o
 $(VALIDATIONS): $(BUILD)/validate%: $(BUILD)/tests/validation/validate%.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) $(PLACED) -o $@ $(filter %.o,$^) $(BUILD)/libplanner.a $(TEST_LIBS) $(LIBS)
 

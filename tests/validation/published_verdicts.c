@@ -59,9 +59,11 @@ struct asked {
 static void ask(const struct csv *csv, size_t i, const char *more, struct asked *a)
 {
     struct err err = {0};
-    int count = 2;
-    const char *name = csv_text(csv, i, "name");
-    *a = (struct asked){.words = {(char *)"fit", (char *)(uintptr_t)csv_text(csv, i, "model")}};
+    int count = 1;
+    const char *name = csv_text(csv, i, "name"), *model = csv_text(csv, i, "model");
+    *a = (struct asked){.words = {(char *)"fit"}};
+    if (*model) /* or a file of --from names it */
+        a->words[count++] = (char *)(uintptr_t)model;
     const int length = snprintf(a->line, MOST_TEXT, "%s %s", csv_text(csv, i, "options"), more);
     if (length >= MOST_TEXT)
         fail(name, "too long");

@@ -1,5 +1,6 @@
-/* published_verdicts.h - the rows of tests/data/published/verdicts.csv: jobs of which others
- * published that they ran out of memory or trained, and what fit says of them. */
+/* published_verdicts.h - the rows of tests/data/published/verdicts.csv and vram.csv: jobs of which
+ * others published that they ran out of memory or trained, or what they took, and what fit says of
+ * them. */
 #ifndef SHARDPLAN_TESTS_VALIDATION_PUBLISHED_VERDICTS_H
 #define SHARDPLAN_TESTS_VALIDATION_PUBLISHED_VERDICTS_H
 
