@@ -133,6 +133,8 @@ struct operand {
                        times the elements; 0: alike on all ranks */
     bool split;     /* what torch.split gave, of widths that are said: to torch.compile no slice */
     uint32_t local; /* as a buffer's */
+    float since;    /* of a stream's kernel: bytes that were touched since it was, and one; of an
+                       output, until its last use. 0: it was not, or it is not known */
     struct shape shape;
     const struct strides *layout; /* lent; NULL: as shape and pitch say. For who computes with it */
 };

@@ -131,6 +131,10 @@ enum dtype kernel_result_dtype(const struct kernel *kernel);
 /* Bytes that a kernel moves between its processor and that one's memory, every pass counted. */
 double kernel_traffic(const struct kernel *kernel);
 
+/* The same without what operands find in a cache that keeps what the last `held` bytes touched
+ * (operand.since). */
+double kernel_traffic_beyond(const struct kernel *kernel, double held);
+
 /* FLOP/s of the profile's matrix products of a dtype, at its clock: what is neither bf16 nor fp16
  * runs as fp32, TF32 off. */
 double peak_flops(const struct profile *profile, enum dtype dtype);

@@ -53,7 +53,7 @@ enum cost_class kernel_class(const struct kernel *kernel)
 /* ---- what holds a kernel up ---- */
 
 struct holds {
-    double compute_s, memory_s, issue_s, row_s;
+    double compute_s, memory_s, cache_s, issue_s, row_s;
     double start_s; /* before and after all of these */
     enum profile_key bandwidth;
 };
@@ -97,8 +97,11 @@ static struct holds holds_of(const struct kernel *kernel, const struct profile *
     const double clock = profile_value(profile, PROFILE_BOOST_CLOCK);
     struct holds h = {.bandwidth = efficiencies[efficiency]};
     h.compute_s = compute_seconds(kernel, profile, class);
-    h.memory_s =
-        bytes / (profile_value(profile, PROFILE_MEMORY) * profile_value(profile, h.bandwidth));
+    const double share = profile_value(profile, h.bandwidth);
+    const double cache = profile_value(profile, PROFILE_L2_RATE) * share;
+    const double beyond = kernel_traffic_beyond(kernel, profile_value(profile, PROFILE_L2_HELD));
+    h.memory_s = (cache > 0 ? beyond : bytes) / (profile_value(profile, PROFILE_MEMORY) * share);
+    h.cache_s = cache > 0 ? bytes / cache : 0;
     if (class == COST_MEMORY && sms > 0) {
         const double strided = profile_value(profile, PROFILE_STRIDED);
         const double elements =
@@ -117,7 +120,7 @@ static struct holds holds_of(const struct kernel *kernel, const struct profile *
 
 static double held(const struct holds *h)
 {
-    return fmax(fmax(h->compute_s, h->memory_s), fmax(h->issue_s, h->row_s));
+    return fmax(fmax(h->compute_s, fmax(h->memory_s, h->cache_s)), fmax(h->issue_s, h->row_s));
 }
 
 /* That of the number which decides the kernel's time. */
@@ -154,7 +157,8 @@ void kernel_cost(const struct kernel *kernel, const struct profile *profile, str
         out->device_s = own->latency_s + work_s;
         out->spread = (float)own->spread;
     }
-    const bool computes = fmax(h.compute_s, h.issue_s) >= fmax(h.memory_s, h.row_s);
+    const bool computes =
+        fmax(h.compute_s, h.issue_s) >= fmax(fmax(h.memory_s, h.cache_s), h.row_s);
     out->use[RESOURCE_COMPUTE] = computes && held(&h) > 0 ? 1.0F : COMPUTE_OF_MEMORY_BOUND;
     out->use[RESOURCE_MEMORY] = work_s > 0 ? (float)fmin(1, h.memory_s / work_s) : 0;
     if (profile->generation == GENERATION_CPU) { /* a kernel is a thread, and a thread a core */

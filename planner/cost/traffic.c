@@ -92,3 +92,16 @@ double kernel_traffic(const struct kernel *kernel)
 {
     return traffic_bytes(kernel, traffic_of(kernel));
 }
+
+double kernel_traffic_beyond(const struct kernel *kernel, double held)
+{
+    const struct traffic traffic = traffic_of(kernel);
+    double bytes = traffic_bytes(kernel, traffic);
+    for (uint32_t i = 0; !kernel->summed && i < (uint32_t)kernel->ins + kernel->outs; i++) {
+        const struct operand *operand = &kernel->operands[i];
+        if (operand->since > 0 && (double)operand->since <= held)
+            bytes -=
+                operands_bytes(operand, 1) * (i < kernel->ins ? traffic.reads : traffic.writes);
+    }
+    return bytes;
+}

@@ -1,6 +1,8 @@
 /* job.c - see job.h. */
 #include "job/job.h"
 
+#include "graph/reuse.h"
+
 #include "compile/compile.h"
 #include "families/families.h"
 #include "job/offloading.h"
@@ -603,8 +605,10 @@ enum err_code job_stream(const struct job *job, struct graph **graph, struct str
         rc = run(job, *graph, stream, err);
     if (rc == ERR_OK)
         rc = check_sizes(*graph, *stream, err);
-    if (rc == ERR_OK)
+    if (rc == ERR_OK) {
+        stream_find_reuse(*stream);
         return ERR_OK;
+    }
     stream_free(*stream);
     graph_free(*graph);
     *stream = NULL;

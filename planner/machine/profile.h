@@ -76,6 +76,7 @@
       "multiprocessor beside Hopper's; 0: no such thing")                                          \
     X(L2, "l2_bytes", 0, 1e12, "second level cache")                                               \
     X(L2_RATE, "l2_bytes_per_s", 0, 1e15, "what is read from it; 0: as from memory")               \
+    X(L2_HELD, "l2_held_bytes", 0, 1e12, "what is read again and again and stays in it")           \
     X(LATENCY, "kernel_latency_s", 0, 1, "shortest kernel, with the gap to the next")              \
     X(GAP, "kernel_gap_s", 0, 1, "of that, the gap: no part of the kernel")                        \
     X(HOST_OP, "host_op_s", 0, 1, "host: one operator of the forward pass")                        \

@@ -306,14 +306,8 @@ static inline void plan_set_whole_buffer(const struct plan *plan, uint32_t buffe
                                          struct operand *out)
 {
     const struct buffer *b = &plan->buffers[buffer];
-    out->offset = 0;
-    out->place = PLACE_BUFFER | buffer;
-    out->pitch = 0;
-    out->layout = NULL;
-    out->dtype = b->dtype;
-    out->chunk = 0;
-    out->local = b->local;
-    out->shape = b->shape;
+    *out = (struct operand){
+        .place = PLACE_BUFFER | buffer, .dtype = b->dtype, .local = b->local, .shape = b->shape};
 }
 struct operand plan_whole_buffer(const struct plan *plan, uint32_t buffer);
 
