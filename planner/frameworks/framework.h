@@ -130,6 +130,7 @@ extern const struct framework framework_torchtitan;
 extern const struct framework framework_accelerate;
 extern const struct framework framework_deepspeed;
 extern const struct framework framework_transformers;
+extern const struct framework framework_llama_factory;
 extern const struct framework framework_fsdp2;
 
 /* The framework that a document is a configuration of; NULL: none's. */
@@ -163,6 +164,9 @@ bool import_is_alone(const struct import *import);
  * that can be read. */
 const char *import_of_model(const struct import *import,
                             const char *(*says)(const struct model_config *config));
+
+/* How many blocks a decoder has; 0: it is none, or no model is known. */
+uint32_t import_layers(const struct import *import);
 
 /* Whether the model is a recording, which has its code, what is cast in it and what it returns, and
  * of which blocks may be units; false also where no model is known yet. */

@@ -220,8 +220,8 @@ static enum err_code read_compile(struct import *im, const struct key_row *row,
 
 /* ---- the model, as axolotl and LLaMA-Factory name it ---- */
 
-static enum err_code read_model(struct import *im, const struct key_row *row,
-                                const struct node *node, struct err *err)
+enum err_code transformers_read_model(struct import *im, const struct key_row *row,
+                                      const struct node *node, struct err *err)
 {
     char name[PRESET_NAME_SIZE], why[PRESET_MISSING_SIZE];
     const struct model_preset *preset = node ? model_preset_of_path(node->text, name) : NULL;
@@ -392,7 +392,7 @@ static const struct key_row rows[] = {
      .why = "attention is kept: planned as full, of which --checkpointing selective keeps more"},
     IDLE_SECTION("gradient_checkpointing_kwargs"),
 
-    {.path = "model_name_or_path", .kind = KEY_TEXT, .setting = "model", .read = read_model},
+    {.path = "model_name_or_path", .kind = KEY_TEXT, .setting = "model", .read = transformers_read_model},
     {.path = "model_type", .kind = KEY_TEXT, .read = read_class},
     {.path = "load_in_4bit", .kind = KEY_BOOL, .setting = "load-in-4bit",
      .read = transformers_read_bits, .why = "frozen weights in 4 bits"},

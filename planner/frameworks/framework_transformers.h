@@ -2,6 +2,7 @@
 #ifndef SHARDPLAN_FRAMEWORK_TRANSFORMERS_H
 #define SHARDPLAN_FRAMEWORK_TRANSFORMERS_H
 
+#include "families/families.h"
 #include "frameworks/framework.h"
 
 /* Brings names of axolotl and LLaMA-Factory into transformers' own
@@ -14,6 +15,9 @@ const char *transformers_renamed(const char *path);
 
 /* Whose file it is, as it stands: "a configuration of axolotl". */
 const char *transformers_about(const struct document *document);
+
+/* The model by its name or a copy's path; what no preset is called is listed, with what is near. */
+key_reader transformers_read_model;
 
 /* ---- framework_transformers_adapters.c: checkpoints and adapters as the trainers say them ---- */
 
@@ -91,6 +95,9 @@ bool transformers_has_plugin(const struct import *import, const char *name);
 key_reader transformers_read_lm_head;
 /* Liger's kernels as settings, by all keys there are; and one of axolotl's keys. */
 key_reader transformers_read_liger, transformers_read_liger_key;
+
+/* What Liger has of the model's family: LIGER_PLANNED and so on; NULL: no model is known. */
+const char *transformers_family_has(const struct import *import, enum liger_kernel kernel);
 
 /* ---- framework_transformers_kernels.c ---- */
 

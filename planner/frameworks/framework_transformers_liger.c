@@ -57,8 +57,7 @@ static const char *of_loss(const struct model_config *config)
     return liger_has(config, LIGER_LOSS);
 }
 
-/* LIGER_PLANNED and so on; NULL: no model is known. */
-static const char *family_has(const struct import *im, enum liger_kernel kernel)
+const char *transformers_family_has(const struct import *im, enum liger_kernel kernel)
 {
     static const char *(*const says[])(const struct model_config *) = {
         [LIGER_ROPE] = of_rope, [LIGER_RMS_NORM] = of_rms_norm,
@@ -70,7 +69,7 @@ static const char *family_has(const struct import *im, enum liger_kernel kernel)
 
 static bool is_none(const struct import *im, enum liger_kernel kernel)
 {
-    const char *has = family_has(im, kernel);
+    const char *has = transformers_family_has(im, kernel);
     return has && strcmp(has, LIGER_NONE) == 0;
 }
 
@@ -85,7 +84,7 @@ static bool is_compiled(const struct import *im)
 /* Whether it is planned as Liger's: of the family, and beside what else the file says. */
 static bool is_planned(const struct import *im, enum liger_kernel kernel)
 {
-    const char *has = family_has(im, kernel);
+    const char *has = transformers_family_has(im, kernel);
     return has && strcmp(has, LIGER_PLANNED) == 0 && !is_compiled(im);
 }
 

@@ -150,6 +150,18 @@ const char *import_of_model(const struct import *im,
     return said; /* cppcheck-suppress returnDanglingLifetime ; a word that outlives it */
 }
 
+uint32_t import_layers(const struct import *im)
+{
+    struct model_config config;
+    char buffer[NUMBER_TEXT];
+    const char *name = import_value(im, "model", buffer);
+    if (!name || model_find(name, &config, NULL) != ERR_OK)
+        return 0;
+    const uint32_t layers = !config.recording && model_is_decoder(&config) ? config.layers : 0;
+    model_release(&config);
+    return layers;
+}
+
 static const char *recorded_word(const struct model_config *config)
 {
     return config->recording ? "recorded" : NULL;
