@@ -19,8 +19,10 @@ static const struct traffic traffics[WORK_KIND_COUNT] = {
     [WORK_NORMS] = {BY_REDUCE, 1, 1},
     /* Picks one element a row. */
     [WORK_NLL_LOSS] = {BY_REDUCE, 0, 1},
+    [WORK_NLL_LOSSES] = {BY_REDUCE, 0, 1},
     /* Zero-fill, then one element a row. */
     [WORK_NLL_LOSS_BACKWARD] = {BY_STREAM, 0, 1},
+    [WORK_NLL_LOSSES_BACKWARD] = {BY_STREAM, 0, 1},
     /* The sum of a row's exponents, then its gradient: two walks over the logits (Liger's
      * ops/cross_entropy.py). */
     [WORK_CROSS_ENTROPY_SLOPES] = {BY_STREAM, 2, 1},

@@ -314,7 +314,7 @@ enum err_code head_loss_check(const struct model_job *job, const char *who, stru
     const char *other = job->compiled ? "--compile" : job->float8 ? "--float8" : NULL;
     if (job->code != CODE_HF)
         return err_set(err, ERR_UNSUPPORTED,
-                       "--loss %s: %s patches transformers' models: --code hf, not %s", loss, who,
+                       "--loss %s: %s has transformers' models: --code hf, not %s", loss, who,
                        code_name(job->code));
     if (other)
         return err_set(err, ERR_UNSUPPORTED, "--loss %s with %s is not planned", loss, other);

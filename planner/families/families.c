@@ -6,6 +6,7 @@
 #include "families/family.h"
 #include "families/liger.h"
 #include "families/lm_head.h"
+#include "families/per_token.h"
 #include "families/lora_kernels.h"
 #include "families/lora_targets.h"
 #include "model/bits4.h"
@@ -104,6 +105,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     if (job->loss == CROSS_ENTROPY_CUT)
         TRY(cut_check(family, job, err));
     TRY(lm_head_check(family, job, err));
+    TRY(per_token_check(job, err));
     TRY(bits4_check_head(config, job, err));
     struct graph_liger liger;
     TRY(liger_read(family, config, job, &liger, err));
@@ -137,6 +139,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     graph->copies_outputs = job->copies_outputs;
     graph->outputs_fp32 = job->outputs_fp32;
     graph->outputs_kept = job->outputs_kept;
+    graph->returns_nodes = job->returns_nodes;
     graph->autograd = job->autograd;
     graph->watched = job->watched;
     graph->cross_entropy = job->loss;
@@ -160,6 +163,8 @@ enum err_code model_build(const struct model_config *config, const struct model_
         rc = cut_check_built(family, graph, err);
     if (rc == ERR_OK)
         rc = lm_head_check_built(family, graph, err);
+    if (rc == ERR_OK)
+        rc = per_token_check_built(family, graph, err);
     if (rc != ERR_OK) {
         graph_free(graph);
         return rc;

@@ -107,5 +107,7 @@ const char *lora_kernels_of_bits4(const struct model_config *config);
 const char *cut_has(const struct model_config *config);
 /* The same of TRL's fused LM head (families/lm_head.h). */
 const char *lm_head_has(const struct model_config *config);
+/* The same of LLaMA-Factory v1's loss (families/per_token.h). */
+const char *per_token_has(const struct model_config *config);
 
 #endif

@@ -503,6 +503,7 @@ const char *cross_entropy_name(enum cross_entropy loss)
         [CROSS_ENTROPY_LIGER_LOGITS] = "liger-cross-entropy",
         [CROSS_ENTROPY_CUT] = "cut-cross-entropy",
         [CROSS_ENTROPY_LM_HEAD] = "fused-lm-head",
+        [CROSS_ENTROPY_PER_TOKEN] = "per-token",
     };
     return names[loss];
 }

@@ -155,7 +155,8 @@ enum autograd { AUTOGRAD_GPU, AUTOGRAD_RECORDED };
  * than a chunk's (ops_fused_loss.c); PyTorch's on fp32 by torch.compile, whose kernels read the
  * logits as they are (planner/compile); or Liger's loop over chunks, or its
  * cross-entropy of logits in fp32 (ops_liger_loss.c); or cut cross entropy, which has no logits
- * (ops_cut_loss.c); or TRL's, which has a tile of them (ops_log_probs.c). */
+ * (ops_cut_loss.c); or TRL's, which has a tile of them (ops_log_probs.c); or the model's own and
+ * a trainer's, of each token, on a second copy in fp32 (hf/per_token.c). */
 enum cross_entropy {
     CROSS_ENTROPY_EAGER,
     CROSS_ENTROPY_DIRECT,
@@ -166,6 +167,7 @@ enum cross_entropy {
     CROSS_ENTROPY_LIGER_LOGITS,
     CROSS_ENTROPY_CUT,
     CROSS_ENTROPY_LM_HEAD,
+    CROSS_ENTROPY_PER_TOKEN,
 };
 /* What `--loss` calls it. */
 const char *cross_entropy_name(enum cross_entropy loss);
@@ -333,6 +335,7 @@ struct graph {
                           the log: MARK_BREAK */
     bool outputs_fp32; /* the root casts what it returns to fp32: builders do */
     enum outputs_kept outputs_kept;
+    bool returns_nodes; /* what the model returns passes nodes of the system's (model_job) */
     uint32_t outputs[OUTPUTS_MOST], output_count; /* what is kept, in order; builders say it */
     bool copies_outputs; /* the root's caller gets copies of what it returns: builders make them */
     uint32_t embedded;   /* what the embedding of the tokens returns, where its builder says; else

@@ -111,6 +111,8 @@
     X(SAFE_SOFTMAX, safe_softmax, NONE)                                                            \
     X(LOG_SOFTMAX, log_softmax, NONE)                                                              \
     X(NLL_LOSS, nll_loss, FP32)                                                                    \
+    X(NLL_LOSSES, nll_losses, FP32)                                                                \
+    X(SUM_ALL, sum_all, NONE)                                                                      \
     X(FUSED_CROSS_ENTROPY, fused_cross_entropy, NONE)                                              \
     X(CHUNKED_CROSS_ENTROPY, chunked_cross_entropy, NONE)                                          \
     X(LIGER_CROSS_ENTROPY, liger_cross_entropy, NONE)                                              \
@@ -424,6 +426,8 @@ uint32_t op_tile(struct graph *graph, uint32_t x, uint32_t count);
 uint32_t op_sum_first(struct graph *graph, uint32_t x);
 /* Sum over the last dim, which is kept as 1. */
 uint32_t op_sum_last(struct graph *graph, uint32_t x);
+/* Sum of all: (). */
+uint32_t op_sum_all(struct graph *graph, uint32_t x);
 /* x / y with y broadcast. */
 uint32_t op_div(struct graph *graph, uint32_t x, uint32_t y);
 /* x /= y with y broadcast: x's bytes, and a copy of what was there for backward. */
@@ -473,6 +477,13 @@ uint32_t op_lora_o(struct graph *graph, const struct lora_input *x,
                    const struct lora_projection *projection);
 /* Mean cross-entropy of logits (t, v) with targets (t): a scalar of the logits' dtype. */
 uint32_t op_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targets);
+/* Of each row (t), of the logits' dtype. */
+uint32_t op_cross_entropies(struct graph *graph, uint32_t logits, uint32_t targets);
+/* The mean whose backward nobody calls, with what its nodes keep, until whoever has it drops all. */
+struct idle_loss {
+    uint32_t log_probabilities, loss, weight;
+};
+struct idle_loss op_cross_entropy_idle(struct graph *graph, uint32_t logits, uint32_t targets);
 /* The same of logits in any dtype, by a fused kernel: backward puts their gradient in their place.
  */
 uint32_t op_fused_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targets);

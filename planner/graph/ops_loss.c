@@ -118,3 +118,52 @@ uint32_t op_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targets
     graph_drop(graph, log_probabilities);
     return loss;
 }
+
+/* ---- of each row ---- */
+
+static uint32_t nll_losses(struct graph *graph, uint32_t log_probabilities, uint32_t targets)
+{
+    autocast_arguments(graph, OP_NLL_LOSSES, 1, &log_probabilities);
+    const uint32_t op = begin(graph, OP_NLL_LOSSES, 2, (uint32_t[]){log_probabilities, targets});
+    const enum dtype dtype = dtype_of(graph, log_probabilities);
+    const uint32_t losses =
+        graph_op_birth(graph, op, ATEN_NLL_LOSS, dtype, *shape_of(graph, targets));
+    graph_op_birth(graph, op, ATEN_NLL_LOSS, dtype, (struct shape){.rank = 0}); /* total weight */
+    graph->ops[op].hidden = 1;
+    graph_op_done(graph, op);
+    return losses;
+}
+
+OP_BACKWARD(nll_losses)
+{
+    give_elementwise(tape, graph, op, WORK_NLL_LOSSES_BACKWARD, ATEN_NLL_LOSS_BACKWARD, op->in[1]);
+}
+
+OP_CLASS(nll_losses) = {
+    .label = ATEN_NLL_LOSS,
+    .work = WORK_NLL_LOSSES,
+    .saved = nll_loss_saved,
+    .backward = nll_losses_backward,
+};
+
+uint32_t op_cross_entropies(struct graph *graph, uint32_t logits, uint32_t targets)
+{
+    const uint32_t log_probabilities = log_softmax(graph, logits);
+    const uint32_t losses = nll_losses(graph, log_probabilities, targets);
+    graph_drop(graph, log_probabilities);
+    return losses;
+}
+
+struct idle_loss op_cross_entropy_idle(struct graph *graph, uint32_t logits, uint32_t targets)
+{
+    const struct shape scalar = {.rank = 0};
+    struct idle_loss idle;
+    idle.log_probabilities = op_no_grad(graph, WORK_LOG_SOFTMAX, ATEN_LOG_SOFTMAX, DTYPE_FP32,
+                                        *shape_of(graph, logits), 1, &logits);
+    const uint32_t op =
+        begin(graph, OP_NLL_LOSS, 2, (uint32_t[]){idle.log_probabilities, targets});
+    idle.loss = graph_op_birth(graph, op, ATEN_NLL_LOSS, DTYPE_FP32, scalar);
+    idle.weight = graph_op_birth(graph, op, ATEN_NLL_LOSS, DTYPE_FP32, scalar);
+    graph_op_done(graph, op);
+    return idle;
+}

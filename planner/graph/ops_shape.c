@@ -611,6 +611,19 @@ OP_BACKWARD(sum_last)
 
 OP_CLASS(sum_last) = {.label = ATEN_SUM_DIM, .work = WORK_SUM, .backward = sum_last_backward};
 
+uint32_t op_sum_all(struct graph *graph, uint32_t x)
+{
+    return simple(graph, OP_SUM_ALL, 1, &x, ATEN_SUM, sum_dtype(graph, x),
+                  (struct shape){.rank = 0});
+}
+
+OP_BACKWARD(sum_all)
+{
+    give_expanded(tape, graph, op, *shape_of(graph, op->out[0]));
+}
+
+OP_CLASS(sum_all) = {.label = ATEN_SUM, .work = WORK_SUM, .backward = sum_all_backward};
+
 uint32_t op_sum_groups(struct graph *graph, uint32_t x, uint32_t group)
 {
     const struct shape shape = *shape_of(graph, x);

@@ -66,6 +66,11 @@ static bool has_lm_head(const struct job *job)
     return job->model.loss == CROSS_ENTROPY_LM_HEAD;
 }
 
+static bool is_per_token(const struct job *job)
+{
+    return job->model.loss == CROSS_ENTROPY_PER_TOKEN;
+}
+
 static bool is_float8(const struct job *job)
 {
     return job->model.float8;
@@ -146,6 +151,7 @@ static const struct recorded_under rows[] = {
     {"--liger, --loss liger", 14, 14, has_liger, false, "liger_events.jsonl"},
     {"--loss cut-cross-entropy", 14, 14, has_cut, false, "cut_events.jsonl"},
     {"--loss fused-lm-head", 14, 14, has_lm_head, false, "lm_head_events.jsonl"},
+    {"--loss per-token", 14, 14, is_per_token, true, "per_token_events.jsonl"},
     {"--float8", 14, 15, is_float8, false, "float8_events.jsonl, version_real_events.jsonl"},
     {"--autocast", 14, 15, autocasts, false, "systems_events.jsonl, version_systems_events.jsonl"},
     {"--lora", 14, 15, adapts, false, "lora_events.jsonl"},

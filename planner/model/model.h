@@ -312,6 +312,8 @@ struct model_job {
     bool compiled;      /* blocks or all of it, by torch.compile */
     bool traced;        /* torch.compile traces the whole model: what transformers' code asks of the
                            values of tensors is not asked */
+    bool returns_nodes; /* of --loss per-token: what the model returns passes nodes of the system's,
+                           behind which its own loss's go first */
     bool split;         /* DDPOptimizer splits what is compiled where buckets end */
     const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
     const char *lora;   /* low-rank adapters, "16,q_proj,v_proj" (lora.h), or NULL */

@@ -128,7 +128,7 @@ static struct key stream_key(const struct job *job, bool freezes)
     const struct strategy *s = &job->strategy;
     const bool made[] = {model.views,        model.casts_inputs,  model.copies_outputs,
                          model.own_experts,  model.watched,       model.made != DTYPE_FP32,
-                         model.wide_trained, system_casts_root(s)};
+                         model.wide_trained, model.returns_nodes, system_casts_root(s)};
     const uint64_t units[] = {(uint64_t)s->system,
                               (uint64_t)s->units,
                               s->per_unit,

@@ -34,6 +34,7 @@ static void a_model_is_trained_whole(void **state)
     expect(&f, "checkpointing full, checkpoint-reentrant off, attention flash-attn");
     expect(&f, "seq 8192, sample-tokens 2048, micro-batch 1, accumulate 2, accumulate-sync each");
     expect(&f, "optimizer adamw, optimizer-impl foreach, clip 1, expandable-segments on");
+    expect(&f, "loss per-token");
     expect_note(&f, NOTE_UNSAID, "batching_strategy", 17, "4 of 2048 tokens in one sequence");
     expect_note(&f, NOTE_IDLE, "kernel_config.name", 5, NULL);
     assert_true(leaves_open(&f, "--gpus"));
@@ -123,6 +124,7 @@ static void deepspeed_has_a_file_of_its_own(void **state)
     expect(&f, "micro-batch 1, seq 2048, checkpointing full");
     assert_string_equal(f.settings.job.model.liger, "rope,rms_norm,glu");
     expect(&f, "loss liger-cross-entropy");
+    expect_note(&f, NOTE_UNPLANNED, "the loss", 0, "another copy of all logits");
     expect_note(&f, NOTE_IDLE, "max_grad_norm", 11, NULL);
     import_free(&f.import);
 }

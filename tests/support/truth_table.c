@@ -58,6 +58,7 @@ static const struct {
       "liger_visible",
       "cut_events",
       "lm_head_events",
+      "per_token_events",
       "reentrant_events",
       "flash_attn_events",
       "offloading_events",
@@ -83,7 +84,7 @@ static const struct {
       "outputs_events",      "direct_events",         "attention_events",  "accelerate_events",
       "optimizers_events",   "liger_events",          "liger_visible",     "cut_events",
       "lm_head_events",      "reentrant_events",      "flash_attn_events", "offloading_events",
-      "lora_kernels_events", "titan_events",          "titan_visible"}},
+      "lora_kernels_events", "titan_events",          "titan_visible", "per_token_events"}},
     {"zero",
      {SYSTEM_ZERO1, SYSTEM_ZERO2, SYSTEM_ZERO3},
      SYSTEM_ZERO3,
@@ -93,7 +94,7 @@ static const struct {
       "zero_offload_events",   "zero_offload_visible", "zero_recorded_events",
       "zero_quantized_events", "zero_moe_events",      "optimizers_events",
       "zero_liger_events",     "zero_cut_events",      "zero_lm_head_events",
-      "liger_visible",         "reentrant_events",     "flash_attn_events"}},
+      "zero_per_token_events", "liger_visible",         "reentrant_events",     "flash_attn_events"}},
 };
 
 static bool is_of_group(const json_t *row, size_t group)

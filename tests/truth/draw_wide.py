@@ -191,6 +191,8 @@ def fused(rng, m, s):
             return
         s["loss"] = "cut-cross-entropy"
         m["vocab_size"] = max(m.get("vocab_size", 0), 600)      # a sort of fewer averages is another kernel
+    elif m["seq"] > 1 and rng.random() < 0.2:
+        s["loss"] = "per-token"
     elif importlib.util.find_spec("trl") and m["model_type"] != "llama4_text" and m["seq"] > 1 and rng.random() < 0.7:
         s["loss"] = "fused-lm-head"
         m["vocab_size"] = rng.choice([m.get("vocab_size", 0) or 1000, 33000, 70000])

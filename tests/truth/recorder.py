@@ -34,6 +34,7 @@ import liger
 import lora_kernels
 import models
 import older_torch
+import per_token
 
 
 # --------------------------------------------------------------------------------------------
@@ -391,7 +392,15 @@ def one_step(system, log, model, optimizer, inputs, live):
         with system.synced(model, last, last or not s.get("no_sync", True)), system.saved:
             log.place = ["fwd"]
             log.segment = "forward"
-            if system.loss is not None:
+            if s.get("loss") == "per-token":
+                def call(given):
+                    output = system.forward(model, given)
+                    live["after_logits"] = log.live
+                    log.segment = "loss"
+                    return output
+                loss = per_token.loss(call, inputs, s["world"])
+                del call
+            elif system.loss is not None:
                 output = system.forward(model, inputs)
                 live["after_logits"] = log.live
                 log.segment = "loss"

@@ -145,6 +145,8 @@ static void print_cut(struct sums *sums)
                sums);
     print_file("lm_head_events.jsonl", "Whole event lists with TRL's fused LM head.", true,
                truth_read_hf, sums);
+    print_file("per_token_events.jsonl", "Whole event lists with LLaMA-Factory v1's loss.", true,
+               truth_read_hf, sums);
 }
 
 static void print_titan_numbers(struct sums *sums)
@@ -291,6 +293,8 @@ static void print_zero(struct sums *sums)
                    truth_read_hf, sums);
     print_file("zero_lm_head_events.jsonl", "Whole event lists with TRL's fused LM head.", true,
                truth_read_hf, sums);
+    print_file("zero_per_token_events.jsonl", "Whole event lists with LLaMA-Factory v1's loss.",
+               true, truth_read_hf, sums);
     print_file("zero_hf_events.jsonl",
                "Whole event lists of Hugging Face transformers' own models.", true, truth_read_hf,
                sums);
