@@ -269,5 +269,5 @@ enum err_code llama_factory_read_units(struct import *im, const struct key_row *
     (void)node;
     if (import_is_recorded(im) || import_of_model(im, tied_word))
         return import_set(im, "units", "blocks", row, NULL, err);
-    return import_set(im, "units", "blocks", row, NULL, err);
+    return import_set(im, "units", "embeddings", row, NULL, err);
 }

@@ -120,10 +120,12 @@ static const struct setting rows[] = {
      .systems = SYSTEM(FSDP2), .lacks = "has no units of experts",
      .lacking = SYSTEM(FSDP1) | WHOLE | ZERO},
     {.name = "units", .group = GROUP_FSDP2, .arg = "UNITS",
-     .help = "What is gathered at once. blocks: each block, and the rest; torchtitan: as "
-             "torchtitan wraps; a number: so many blocks; a size: blocks up to it", .initial = "blocks",
+     .help = "What is gathered at once. blocks: each block, and the rest; embeddings: each block and "
+             "embedding, and the rest; torchtitan: as torchtitan wraps; a number: so many blocks; a "
+             "size: blocks up to it", .initial = "blocks",
      .field = FIELD(job.strategy.units),
-     .words = WORDS(WORD("blocks", UNITS_BLOCKS), WORD("torchtitan", UNITS_TORCHTITAN)),
+     .words = WORDS(WORD("blocks", UNITS_BLOCKS), WORD("torchtitan", UNITS_TORCHTITAN),
+                    WORD("embeddings", UNITS_EMBEDDINGS)),
      .numbers = {{NUMBER_INTEGER, 1, 1e9, "numbers of blocks", FIELD(job.strategy.per_unit),
                   .word = UNITS_BLOCKS, .rest = 1},
                  {NUMBER_SIZE, 1, 1e15, "sizes such as 500MB,", FIELD(job.strategy.unit_bytes),

@@ -48,6 +48,7 @@ static void adapters_are_beside_frozen_weights(void **state)
     struct fixture f;
     take_file(&f, DATA "llama_factory_v1_lora.yaml");
     expect(&f, "lora-dropout 0.1, frozen-dtype param, store-dtype fp32, reshard never");
+    expect(&f, "units embeddings");
     expect(&f, "load-in-4bit nf4, bnb-double-quant on, bnb-compute-dtype bf16");
     expect(&f, "bnb-quant-storage bf16, seq 2048, micro-batch 2");
     assert_memory_equal(f.settings.job.model.lora, "16,", 3);

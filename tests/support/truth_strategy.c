@@ -281,8 +281,10 @@ void truth_read_strategy(const json_t *row, struct job *job)
     t->replicate = truth_number(s, "replicate", 1);
     t->experts_replicate = truth_number(s, "experts_replicate", 0);
     t->per_unit = truth_number(s, "blocks_per_unit", 1);
-    t->units =
-        strcmp(truth_text(s, "units", ""), "torchtitan") == 0 ? UNITS_TORCHTITAN : UNITS_BLOCKS;
+    const char *units = truth_text(s, "units", "");
+    t->units = strcmp(units, "torchtitan") == 0   ? UNITS_TORCHTITAN
+               : strcmp(units, "embeddings") == 0 ? UNITS_EMBEDDINGS
+                                                  : UNITS_BLOCKS;
     const char *reshard = truth_text(s, "reshard", "default");
     t->reshard = strcmp(reshard, "always") == 0  ? RESHARD_ALWAYS
                  : strcmp(reshard, "never") == 0 ? RESHARD_NEVER

@@ -18,7 +18,7 @@ model.kind: llama | gpt2 | guide (models.py), or, with strategy.code "hf",
 model.model_type: gpt2 | opt | gpt_neox | llama | mistral | qwen2 | qwen3 | mixtral | bert | t5 | any
 that AutoModelForCausalLM has with its blocks in model.layers (classes of Hugging Face transformers;
 the other fields are fields of their config class, plus batch, seq).
-strategy: attention (math: sdpa_kernel([SDPBackend.MATH]); eager: transformers' in Python), world, rank, replicate, units (blocks+root | torchtitan), blocks_per_unit,
+strategy: attention (math: sdpa_kernel([SDPBackend.MATH]); eager: transformers' in Python), world, rank, replicate, units (blocks+root | embeddings: and the embedding | torchtitan), blocks_per_unit,
 reshard (default | always | never | int), forward_prefetch, backward_prefetch, param_dtype,
 reduce_dtype, store_dtype, ac (full | selective), ac_early_stop (default true),
 ac_blocks (all | first-K | first-P% | every-K), accumulate, no_sync, clip,
@@ -28,7 +28,7 @@ matrices by columns), max_input_buffers, unshard_in_backward_off ([module, ...])
 is_last_backward, requires_all_reduce, reshard_after_backward: set_... is true for the last
 micro-batch only), offload (cpu: with a pinned host), experts_replicate (R: each block's experts are a unit of their
 own, on a mesh of R replicas; replicate is the others'), ignore (comma-separated glob patterns: ignored_params), loss (direct: cross-entropy of the logits as they are; liger: Liger's
-fused with the head; liger-cross-entropy: its kernel on the logits; default: of a copy in fp32), liger (kernels of Liger's,
+fused with the head; liger-cross-entropy: its kernel on the logits; per-token: LLaMA-Factory v1's, per_token.py; default: of a copy in fp32), liger (kernels of Liger's,
 by commas: rope, rms_norm, swiglu, geglu), keep_outputs (backward: what the model returned has a name until backward has run; next: until the next
 forward has returned, code hf; every recorder has it).
 
@@ -169,12 +169,13 @@ class Fsdp2(recorder.System):
         names = ("model.embed_tokens", "model.norm", "lm_head") if s.get("code") == "hf" else \
             ("tok_embeddings" if hasattr(model, "tok_embeddings") else "embedding", "norm", "output")
         inside = model.get_base_model() if s.get("lora") else model
-        embedding, norm, head = (inside.get_submodule(name) if titan else None for name in names)
+        own_embedding = s.get("units") == "embeddings"
+        embedding, norm, head = (inside.get_submodule(name) if titan or own_embedding else None for name in names)
         tied = titan and head.weight is embedding.weight
         if tied:        # torchtitan's apply_fsdp, and accelerate's fsdp2_prepare_model: one unit
             fully_shard([embedding, norm, head], **tail)
             TAIL[0] = ", ".join(names)
-        elif titan:
+        elif titan or own_embedding:
             fully_shard(embedding, **{**kw, **own.get(embedding, {})})
         units = []
         for i in range(0, len(blocks), per):
