@@ -50,6 +50,14 @@ static const char *advised(const struct model_config *config)
     return attends ? "q_proj,v_proj" : model_mixes(config) ? "out_proj" : "up_proj";
 }
 
+/* All linear layers of a decoder's attention. */
+static const char *of_attention(const struct model_config *config)
+{
+    return !config->kv_lora ? "q_proj,k_proj,v_proj,o_proj"
+           : config->q_lora ? "q_a_proj,q_b_proj,kv_a_proj_with_mqa,kv_b_proj,o_proj"
+                            : "q_proj,kv_a_proj_with_mqa,kv_b_proj,o_proj";
+}
+
 static bool is_one_of(enum arch arch, const char *const *names, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -81,7 +89,7 @@ const char *lora_linear_names(const struct model_config *config)
         return ALL_LINEAR;
     return is_one_of(config->arch, attention_alone,
                      sizeof attention_alone / sizeof *attention_alone)
-               ? "q_proj,k_proj,v_proj,o_proj"
+               ? of_attention(config)
                : NULL;
 }
 
@@ -125,8 +133,9 @@ enum err_code lora_read(const char *text, const struct model_config *config, enu
     if (experts_are_renamed(config->arch))
         return err_set(err, ERR_UNSUPPORTED,
                        "--lora %s: of a %s peft takes that for its experts' parameters and the "
-                       "router's, too, which is not planned: name layers",
-                       text, arch_name(config->arch));
+                       "router's, too, which is not planned: name layers, such as those of "
+                       "attention alone, --lora %s,%s",
+                       text, arch_name(config->arch), rank, of_attention(config));
     if (is_one_of(config->arch, (const char *const[]){"llama4_text", "phimoe"}, 2))
         return err_set(err, ERR_UNSUPPORTED,
                        "--lora %s: of %s that has its router, too, which returns two tensors: peft "

@@ -112,6 +112,8 @@ struct framework {
     const char *named; /* the key of another file that has the rest, DeepSpeed's: read before this
                           one, which fills in its "auto"; NULL */
     const struct framework *named_framework; /* whose that file is */
+    const char *(*named_from)(const char *path); /* where such a file comes from that is not there:
+                                                    behind the message; NULL: nothing is said */
     bool loose; /* texts may stand for booleans and numbers, as in a launcher's environment */
 };
 #define KEY_ROWS(list) .rows = (list), .row_count = sizeof(list) / sizeof *(list)

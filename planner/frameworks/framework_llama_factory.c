@@ -378,5 +378,6 @@ const struct framework framework_llama_factory = {
     .syntax = SYNTAX_YAML,
     .named = "dist_config.config_file",
     .named_framework = &framework_deepspeed,
+    .named_from = transformers_named_from,
     .loose = true,
 };

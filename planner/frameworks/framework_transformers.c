@@ -164,6 +164,8 @@ static enum err_code read_checkpointing(struct import *im, const struct key_row 
     return import_set(im, "checkpointing", blocks, row, node, err);
 }
 
+#define TORCHAO "adamw-torch-" /* 4bit, 8bit */
+
 /* torch's AdamW in one of its implementations, or another optimizer (trainer_optimizer.py). One of
  * DeepSpeed's own file is DeepSpeed's fused one, whatever is said here. */
 static enum err_code read_optim(struct import *im, const struct key_row *row,
@@ -176,6 +178,11 @@ static enum err_code read_optim(struct import *im, const struct key_row *row,
     }
     if (!value) {
         import_list(im, node, row->path, row->why);
+        return ERR_OK;
+    }
+    if (im->settings->job.strategy.offload && strncmp(value, TORCHAO, strlen(TORCHAO)) == 0) {
+        import_list(im, node, row->path,
+                    "on the host, where its states take less than AdamW's: planned as AdamW");
         return ERR_OK;
     }
     if (strcmp(value, "adamw") != 0)
@@ -343,7 +350,12 @@ static enum err_code read_flash(struct import *im, const struct key_row *row,
               O("galore_adamw_layerwise"), O("galore_adamw_8bit_layerwise"), \
               O("galore_adafactor_layerwise"), O("lomo"), O("adalomo"), O("grokadamw"), \
               O("schedule_free_radam"), O("schedule_free_adamw"), O("schedule_free_sgd"), \
-              O("apollo_adamw"), O("apollo_adamw_layerwise"), O("stable_adamw"))
+              O("apollo_adamw"), O("apollo_adamw_layerwise"), O("stable_adamw"), \
+              /* axolotl's own */ \
+              O("optimi_adamw"), O("ao_adamw_4bit"), O("ao_adamw_8bit"), O("ao_adamw_fp8"), \
+              O("adopt_adamw"), O("came_pytorch"), O("muon"), O("dion"), O("sinkgd"), \
+              O("flash_adamw"), O("flash_adam"), O("flash_sgd"), O("flash_sgdw"), \
+              O("flash_lion"), O("q_galore_adamw8bit"))
 #define STRATEGIES KEY_WORDS({"full_shard", "FULL_SHARD"}, {"shard_grad_op", "SHARD_GRAD_OP"},      \
                              {"no_shard", "NO_SHARD"}, {"hybrid_shard", "HYBRID_SHARD"},            \
                              {"hybrid_shard_zero2", "_HYBRID_SHARD_ZERO2"})
@@ -622,5 +634,6 @@ const struct framework framework_transformers = {
     .other_name = transformers_other_name,
     .named = "deepspeed",
     .named_framework = &framework_deepspeed,
+    .named_from = transformers_named_from,
     .loose = true,
 };

@@ -13,6 +13,9 @@ void transformers_others(struct document *document);
 const char *transformers_other_name(uint32_t i);
 const char *transformers_renamed(const char *path);
 
+/* Where DeepSpeed's files come from that axolotl's name, or that are in LLaMA-Factory's folder. */
+const char *transformers_named_from(const char *path);
+
 /* Whose file it is, as it stands: "a configuration of axolotl". */
 const char *transformers_about(const struct document *document);
 

@@ -173,3 +173,13 @@ void transformers_others(struct document *document)
             document_say(document, node, names[i].was, names[i].is, node->kind, node->text);
     }
 }
+
+const char *transformers_named_from(const char *path)
+{
+    return strncmp(path, "deepspeed_configs/", 18) == 0
+               ? "`axolotl fetch deepspeed_configs` puts it there"
+           : strncmp(path, "examples/", 9) == 0
+               ? "it is looked for from where this is started, LLaMA-Factory's folder, and from "
+                 "where the file is"
+               : NULL;
+}

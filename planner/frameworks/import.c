@@ -412,7 +412,9 @@ static enum err_code read_named(struct import *im, const char *path, struct err 
         document_read(beside, &im->named, NULL) == ERR_OK)
         return ERR_OK;
     document_free(&im->named);
-    return err_set(err, first.code, "%s", first.text);
+    const bool missing = access(path, F_OK) != 0 && im->framework->named_from;
+    const char *from = missing ? im->framework->named_from(path) : NULL;
+    return err_set(err, first.code, "%s%s%s", first.text, from ? "; " : "", from ? from : "");
 }
 
 /* The keys of the file that this one names: what they say holds. */

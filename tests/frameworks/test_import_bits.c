@@ -147,11 +147,50 @@ static void experts_are_cast_as_axolotl_does(void **state)
     }
 }
 
+/* torchao's states are the host's where parameters are, and what is not planned is listed. */
+static void optimizers_on_the_host_are_listed(void **state)
+{
+    (void)state;
+    struct fixture f;
+    take_text(&f, SYNTAX_YAML,
+              "base_model: Qwen/Qwen3-8B\nbf16: true\noptimizer: adamw_torch_4bit\n"
+              "fsdp_config:\n  fsdp_version: 2\n  offload_params: true\n");
+    expect(&f, "strategy fsdp2, offload cpu, optimizer adamw");
+    expect_note(&f, NOTE_UNPLANNED, "optimizer", 3, "on the host");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML, "base_model: Qwen/Qwen3-8B\noptimizer: muon\n");
+    expect_note(&f, NOTE_UNPLANNED, "optimizer", 2, "planned as AdamW");
+    import_free(&f.import);
+}
+
+/* A file of DeepSpeed's that is not there is somebody's to put there. */
+static void where_a_file_comes_from_is_said(void **state)
+{
+    static const char *const cases[][2] = {
+        {"deepspeed_configs/nowhere.json", "`axolotl fetch deepspeed_configs`"},
+        {"examples/nowhere.json", "LLaMA-Factory's folder"},
+        {"nowhere.json", "nowhere.json: No such file"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        struct err err = {0};
+        char text[128];
+        snprintf(text, sizeof text, "base_model: Qwen/Qwen3-8B\ndeepspeed: %s\n", cases[i][0]);
+        assert_int_not_equal(take_with(&f, "x", SYNTAX_YAML, text, NULL, 0, &err), ERR_OK);
+        if (!strstr(err.text, cases[i][1]))
+            fail_msg("%s", err.text);
+        import_free(&f.import);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_in_few_bits_are_the_trainers_own),
         cmocka_unit_test(experts_are_cast_as_axolotl_does),
+        cmocka_unit_test(optimizers_on_the_host_are_listed),
+        cmocka_unit_test(where_a_file_comes_from_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
