@@ -131,6 +131,9 @@ enum err_code llama_factory_read_peft(struct import *im, const struct key_row *r
                              "a model and writes it");
     if (!node)
         return ERR_OK;
+    /* FSDP2Engine.prepare_model, where blocks are checkpointed */
+    if (is_sharded(im) && !says(im, "enable_activation_checkpointing", "false"))
+        TRY(import_set(im, "input-grads", "on", row, NULL, err));
     return strcmp(node->text, "lora") == 0 ? take_adapters(im, row, node, err)
                                            : take_frozen(im, row, node, err);
 }

@@ -89,6 +89,7 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
                          : m->lora                              ? "--lora"
                          : m->outputs_kept                      ? "--keep-outputs"
                          : m->float8                            ? "--float8"
+                         : m->input_grads                       ? "--input-grads on"
                          : m->attention == ATTENTION_MATH       ? "--attention math"
                          : m->attention == ATTENTION_EAGER      ? "--attention eager"
                          : m->attention == ATTENTION_FLASH_ATTN ? "--attention flash-attn"
@@ -280,7 +281,7 @@ enum err_code job_graph(const struct job *job, struct graph **out, struct err *e
         *out = NULL;
         return rc;
     }
-    if (reentrant_is_used(job))
+    if (reentrant_is_used(job) || job->model.input_grads)
         graph_need_input_gradients(*out);
     system_prepare(&job->strategy, *out);
     TRY(check_nested(job, out, err));
@@ -366,6 +367,8 @@ static enum err_code check_compiled(const struct job *job, struct err *err)
 {
     if (!job_tape(job).compiled || job->config.recording)
         return ERR_OK;
+    if (job->model.input_grads)
+        return err_set(err, ERR_UNSUPPORTED, "--compile with --input-grads on is not planned");
     if (job->tape.compiled == COMPILED_MODEL)
         TRY(check_compiled_model(job, err));
     const struct tape_options tape = job_tape(job);

@@ -66,6 +66,11 @@ static bool has_lm_head(const struct job *job)
     return job->model.loss == CROSS_ENTROPY_LM_HEAD;
 }
 
+static bool needs_inputs(const struct job *job)
+{
+    return job->model.input_grads;
+}
+
 static bool is_per_token(const struct job *job)
 {
     return job->model.loss == CROSS_ENTROPY_PER_TOKEN;
@@ -159,6 +164,7 @@ static const struct recorded_under rows[] = {
     {"--load-in-4bit", 14, 14, has_bits4, false, "bits4_events.jsonl"},
     {"--load-in-8bit", 14, 14, has_bits8, false, "bits8_events.jsonl"},
     {"--units peft", 14, 14, parts, false, "frozen_events.jsonl"},
+    {"--input-grads", 14, 14, needs_inputs, true, "input_grads_events.jsonl"},
     {"--checkpoint-reentrant", 14, 14, reentrant_is_used, true, "reentrant_events.jsonl"},
     {"--activation-offloading", 14, 14, offloading_is_used, false, "offloading_events.jsonl"},
     {"--attention in single ops", 14, 15, composes_attention, true, "attention_events.jsonl"},

@@ -145,13 +145,25 @@ static bool casts_leaf(const struct graph *graph, const struct graph_op *op)
            !graph->ops[s->index].requires_grad;
 }
 
+/* Autocast keeps the cast of a leaf. */
+static enum err_code check_leaf(const struct graph *graph, const char *option, struct err *err)
+{
+    for (uint32_t i = 0; i < graph->op_count && graph->has_leaves; i++)
+        if (casts_leaf(graph, &graph->ops[i]))
+            return err_set(err, ERR_UNSUPPORTED,
+                           "%s on with --autocast, of an embedding that is not trained and that "
+                           "autocast casts: not planned; %s off",
+                           option, option);
+    return ERR_OK;
+}
+
 enum err_code reentrant_check_graph(const struct job *job, const struct graph *graph,
                                     struct err *err)
 {
     struct arena arena = {0};
     enum err_code rc = ERR_OK;
     if (!reentrant_is_used(job))
-        return ERR_OK;
+        return job->model.input_grads ? check_leaf(graph, "--input-grads", err) : ERR_OK;
     uint32_t *of_op = arena_alloc(&arena, (graph->op_count + 1) * sizeof *of_op);
     uint32_t *users = arena_alloc(&arena, (graph->param_count + 1) * sizeof *users);
     find_blocks(job, graph, of_op);
@@ -161,14 +173,11 @@ enum err_code reentrant_check_graph(const struct job *job, const struct graph *g
                             "not planned" OFF);
     if (rc == ERR_OK)
         rc = check_shared(graph, of_op, users, err);
-    for (uint32_t i = 0; i < graph->op_count && rc == ERR_OK; i++) {
+    for (uint32_t i = 0; i < graph->op_count && rc == ERR_OK; i++)
         if (of_op[i] != GRAPH_NONE && (i == 0 || of_op[i - 1] != of_op[i]))
             rc = check_block(job, graph, of_op[i], err);
-        if (rc == ERR_OK && graph->has_leaves && casts_leaf(graph, &graph->ops[i]))
-            rc = err_set(err, ERR_UNSUPPORTED,
-                         OPTION " with --autocast, of an embedding that is not trained and that "
-                                "autocast casts: not planned" OFF);
-    }
+    if (rc == ERR_OK)
+        rc = check_leaf(graph, "--checkpoint-reentrant", err);
     arena_free(&arena);
     return rc;
 }

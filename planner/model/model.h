@@ -314,6 +314,8 @@ struct model_job {
                            values of tensors is not asked */
     bool returns_nodes; /* of --loss per-token: what the model returns passes nodes of the system's,
                            behind which its own loss's go first */
+    bool input_grads;   /* what the embedding of the tokens returns needs a gradient, whatever does
+                           before it: transformers' enable_input_require_grads */
     bool split;         /* DDPOptimizer splits what is compiled where buckets end */
     const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
     const char *lora;   /* low-rank adapters, "16,q_proj,v_proj" (lora.h), or NULL */

@@ -208,6 +208,10 @@ static const struct setting rows[] = {
              "Trainer had it by default; what blocks are called with needs a gradient "
              "(enable_input_require_grads)", .initial = "off", .field = FIELD(job.tape.reentrant),
      .words = OFF_ON, .commands = FOR_JOB},
+    {.name = "input-grads", .group = GROUP_STRATEGY, .arg = "WHETHER",
+     .help = "What the embedding returns needs a gradient, though nothing before it is trained "
+             "(enable_input_require_grads), so that backward goes through blocks that are frozen, too",
+     .initial = "off", .field = FIELD(job.model.input_grads), .words = OFF_ON, .commands = FOR_JOB},
     {.name = "activation-offloading", .group = GROUP_STRATEGY, .arg = "HOW",
      .help = "What nodes save waits on the host, as TRL's OffloadActivations has it. on: copied by "
              "a stream of its own; legacy: by the compute stream (axolotl's word); weights, "

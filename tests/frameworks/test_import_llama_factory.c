@@ -48,7 +48,7 @@ static void adapters_are_beside_frozen_weights(void **state)
     struct fixture f;
     take_file(&f, DATA "llama_factory_v1_lora.yaml");
     expect(&f, "lora-dropout 0.1, frozen-dtype param, store-dtype fp32, reshard never");
-    expect(&f, "units embeddings");
+    expect(&f, "units embeddings, input-grads on");
     expect(&f, "load-in-4bit nf4, bnb-double-quant on, bnb-compute-dtype bf16");
     expect(&f, "bnb-quant-storage bf16, seq 2048, micro-batch 2");
     assert_memory_equal(f.settings.job.model.lora, "16,", 3);
@@ -57,7 +57,7 @@ static void adapters_are_beside_frozen_weights(void **state)
     take_text(&f, SYNTAX_YAML,
               V1 "peft_config:\n  name: lora\n  target_modules: [q_proj, v_proj]\n");
     assert_string_equal(f.settings.job.model.lora, "8,q_proj,v_proj");
-    expect(&f, "strategy ddp, lora-dropout 0.05, frozen-dtype bf16");
+    expect(&f, "strategy ddp, lora-dropout 0.05, frozen-dtype bf16, input-grads off");
     import_free(&f.import);
     take_text(&f, SYNTAX_YAML,
               SHARDED "peft_config:\n  name: lora\nquant_config:\n  name: auto\n"

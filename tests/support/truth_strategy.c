@@ -73,6 +73,7 @@ static bool read_zero(const json_t *s, struct strategy *t)
         "lora_kernels",
         "loss",
         "liger",
+        "input_grads",
         "flatten",
         "gpus_per_node",
         "attention",
@@ -251,6 +252,7 @@ void truth_read_strategy(const json_t *row, struct job *job)
         read_fsdp2(row, t);
     job->model.frozen = truth_text(s, "freeze", NULL);
     job->model.lora = truth_text(s, "lora", NULL);
+    job->model.input_grads = truth_number(s, "input_grads", 0) != 0;
     job->model.lora_dropout = (float)json_number_value(json_object_get(s, "lora_dropout"));
     job->model.lora_kernels = truth_text(s, "lora_kernels", NULL);
     job->strategy.ignore = truth_text(s, "ignore", NULL);

@@ -29,7 +29,7 @@ struct counted {
 static const struct {
     const char *name;                  /* in places, and in the report's */
     enum system_kind systems[3], last; /* the last of them */
-    const char *files[32];             /* until NULL */
+    const char *files[40];             /* until NULL */
 } groups[] = {
     {"fsdp2",
      {SYSTEM_FSDP2},
@@ -59,6 +59,7 @@ static const struct {
       "cut_events",
       "lm_head_events",
       "per_token_events",
+      "input_grads_events",
       "reentrant_events",
       "flash_attn_events",
       "offloading_events",
@@ -84,7 +85,8 @@ static const struct {
       "outputs_events",      "direct_events",         "attention_events",  "accelerate_events",
       "optimizers_events",   "liger_events",          "liger_visible",     "cut_events",
       "lm_head_events",      "reentrant_events",      "flash_attn_events", "offloading_events",
-      "lora_kernels_events", "titan_events",          "titan_visible", "per_token_events"}},
+      "lora_kernels_events", "titan_events",          "titan_visible",     "per_token_events",
+      "input_grads_events"}},
     {"zero",
      {SYSTEM_ZERO1, SYSTEM_ZERO2, SYSTEM_ZERO3},
      SYSTEM_ZERO3,
@@ -94,7 +96,8 @@ static const struct {
       "zero_offload_events",   "zero_offload_visible", "zero_recorded_events",
       "zero_quantized_events", "zero_moe_events",      "optimizers_events",
       "zero_liger_events",     "zero_cut_events",      "zero_lm_head_events",
-      "zero_per_token_events", "liger_visible",         "reentrant_events",     "flash_attn_events"}},
+      "zero_per_token_events", "input_grads_events",   "liger_visible",
+      "reentrant_events",      "flash_attn_events"}},
 };
 
 static bool is_of_group(const json_t *row, size_t group)

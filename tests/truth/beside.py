@@ -11,7 +11,7 @@ PATTERNS = {"adamw_foreach": ("adamw", "foreach"), "adamw_fused": ("adamw", "fus
             "adamw_torch_8bit": ("adamw-torch-8bit", "foreach")}
 ZERO = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
         "grad_accum_dtype", "no_sync", "code", "freeze", "keep_outputs", "lora", "lora_dropout", "lora_dtype", "lora_kernels", "gpus_per_node", "attention",
-        "embedding_bits", "liger", "loss"}
+        "embedding_bits", "liger", "loss", "input_grads"}
 DEFAULT = 14    # 2.x: what is planned without --torch
 
 
@@ -142,6 +142,8 @@ def options(row, folder):
         yield "quantize-moe-experts", "on" if s.get("quantize_experts") else "off"
     if s.get("load_in_8bit"):
         yield "load-in-8bit", "on"
+    if s.get("input_grads"):
+        yield "input-grads", "on"
     if s.get("cast_back"):
         yield "kbit-cast-back", s["cast_back"]
     if s.get("skip_modules"):

@@ -23,7 +23,7 @@ reshard (default | always | never | int), forward_prefetch, backward_prefetch, p
 reduce_dtype, store_dtype, ac (full | selective), ac_early_stop (default true),
 ac_blocks (all | first-K | first-P% | every-K), accumulate, no_sync, clip,
 optimizer (adamw_foreach | adamw_fused | adamw_loop | sgd, or of optimizers.py; there embedding_bits), code (hf), freeze (comma-separated glob patterns of
-parameter names), lora, lora_dropout and lora_dtype (models.adapted: peft's adapters), reshard_units ({module: true | false | int}, instead of reshard), shard_dim (1:
+parameter names), lora, lora_dropout and lora_dtype (models.adapted: peft's adapters), input_grads (1: enable_input_require_grads; every recorder has it), reshard_units ({module: true | false | int}, instead of reshard), shard_dim (1:
 matrices by columns), max_input_buffers, unshard_in_backward_off ([module, ...]), last_only (among
 is_last_backward, requires_all_reduce, reshard_after_backward: set_... is true for the last
 micro-batch only), offload (cpu: with a pinned host), experts_replicate (R: each block's experts are a unit of their

@@ -30,7 +30,7 @@ from recorder import Log, placed    # noqa: E402
 
 COMMON = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
           "grad_accum_dtype", "no_sync", "code", "freeze", "keep_outputs", "lora", "lora_dropout", "lora_dtype", "attention",
-          "compile", "around", "embedding_bits", "liger", "loss"}
+          "compile", "around", "embedding_bits", "liger", "loss", "input_grads"}
 
 
 # --------------------------------------------------------------------------------------------

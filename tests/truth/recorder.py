@@ -457,6 +457,8 @@ def run(config, system, log):
     if s.get("ac"):
         blocks = models.checkpointed(model, blocks, s["ac"], s.get("ac_early_stop", True),
                                       s.get("ac_blocks", "all"), s.get("code"))
+    if s.get("input_grads"):
+        model.enable_input_require_grads()
     if s.get("activation_offloading"):
         import offloaded
         system.saved = offloaded.context(model, s["activation_offloading"])

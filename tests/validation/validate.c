@@ -145,6 +145,9 @@ static void print_cut(struct sums *sums)
                sums);
     print_file("lm_head_events.jsonl", "Whole event lists with TRL's fused LM head.", true,
                truth_read_hf, sums);
+    print_file("input_grads_events.jsonl",
+               "Whole event lists with gradients of what the embedding returns.", true,
+               truth_read_hf, sums);
     print_file("per_token_events.jsonl", "Whole event lists with LLaMA-Factory v1's loss.", true,
                truth_read_hf, sums);
 }
@@ -292,6 +295,9 @@ static void print_zero(struct sums *sums)
         print_file("zero_cut_events.jsonl", "Whole event lists with cut cross entropy.", true,
                    truth_read_hf, sums);
     print_file("zero_lm_head_events.jsonl", "Whole event lists with TRL's fused LM head.", true,
+               truth_read_hf, sums);
+    print_file("input_grads_events.jsonl",
+               "Whole event lists with gradients of what the embedding returns.", true,
                truth_read_hf, sums);
     print_file("zero_per_token_events.jsonl", "Whole event lists with LLaMA-Factory v1's loss.",
                true, truth_read_hf, sums);
