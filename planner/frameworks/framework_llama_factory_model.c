@@ -9,6 +9,7 @@
 #include "model/bits4.h"
 #include "model/bits8.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define NAME(section) section ".name"
@@ -62,6 +63,21 @@ static const char *targets_of(struct import *im)
     return text;
 }
 
+/* Each adapter's two modules are units. What is not cast, and of which nothing is dropped, is not
+ * planned so, nor what stays gathered. */
+static enum err_code set_adapter_units(struct import *im, const struct key_row *row,
+                                       const struct node *node, struct err *err)
+{
+    char buffer[NUMBER_TEXT];
+    const char *dropped = import_value(im, "lora-dropout", buffer);
+    const bool apart = llama_factory_is_bf16(im) || (dropped && strtod(dropped, NULL) > 0);
+    if (apart && !says(im, "dist_config.reshard_after_forward", "false"))
+        return import_set(im, "adapter-units", "on", row, NULL, err);
+    import_list(im, node, row->path,
+                "each adapter's two matrices are units of their own: planned with its block");
+    return ERR_OK;
+}
+
 static enum err_code take_adapters(struct import *im, const struct key_row *row,
                                    const struct node *node, struct err *err)
 {
@@ -71,8 +87,7 @@ static enum err_code take_adapters(struct import *im, const struct key_row *row,
     TRY(import_set(im, "lora", import_text(im, "%lld,%s", rank, targets_of(im)), row, node, err));
     TRY(import_set(im, "lora-dropout", said && said->text ? said->text : "0.05", row, NULL, err));
     if (is_sharded(im))
-        import_list(im, node, row->path,
-                    "each adapter's two matrices are units of their own: planned with its block");
+        TRY(set_adapter_units(im, row, node, err));
     return set_frozen(im, row, err);
 }
 

@@ -119,6 +119,8 @@ static const char apply_text[] = /* the part that is alike in all files */
     "        store = DTYPES[SETTINGS[\"param_dtype\" if low else \"store_dtype\"]]\n"
     "        if parameter.dtype != store:\n"
     "            parameter.data = parameter.data.to(store)\n"
+    "    if SETTINGS[\"input_grads\"] == \"on\":\n"
+    "        model.enable_input_require_grads()\n"
     "    if SETTINGS[\"checkpointing\"] != \"none\":\n"
     "        checkpoint_blocks(model)\n"
     "    if SETTINGS[\"compile\"] == \"on\":\n"
@@ -321,6 +323,12 @@ static bool is_experts(const char *unit)
     return last && strcmp(last, ".experts") == 0;
 }
 
+/* Within a block. */
+static bool is_inner(const char *unit)
+{
+    return is_experts(unit) || strstr(unit, ".lora_");
+}
+
 static void write_unit(FILE *file, const struct strategy *s, const struct plan *plan, uint32_t unit)
 {
     const char *name = plan->units[unit].name;
@@ -347,11 +355,11 @@ static void write_units(FILE *file, const struct settings *settings, const struc
           file);
     const uint32_t count = plan->unit_count - (s->ignore ? 1 : 0); /* PLAN_UNIT_IGNORED is last */
     for (uint32_t u = 1; u < count; u++)
-        if (is_experts(plan->units[u].name))
+        if (is_inner(plan->units[u].name))
             write_unit(file, s, plan, u);
     for (uint32_t i = 1; i <= count; i++) { /* the root is the last */
         const uint32_t u = i % count;
-        if (!is_experts(plan->units[u].name))
+        if (!is_inner(plan->units[u].name))
             write_unit(file, s, plan, u);
     }
     fputs("]\n\n", file);

@@ -164,6 +164,25 @@ static bool sees_it_again(const struct strategy *s)
     return !s->use_orig_params || (s->forward_prefetch > 0) == (keeps && shards);
 }
 
+/* Under FSDP2 peft's layers see the stored dtype of an adapter that is a unit, while it is sharded:
+ * not where blocks are computed again and forward left it gathered, or a part of it, nor in later
+ * micro-batches that backward did. */
+static enum err_code check_seen(const struct job *job, const char *name, struct err *err)
+{
+    const struct strategy *s = &job->strategy;
+    const bool resharded = (s->reshard == RESHARD_DEFAULT || s->reshard == RESHARD_ALWAYS) &&
+                           !s->keep_last && !s->keep_units;
+    const bool checkpointed = job->tape.checkpointing != CHECKPOINTING_NONE;
+    const bool kept = s->reshard_last && s->accumulate > 1;
+    if (!kept && (resharded || !checkpointed))
+        return ERR_OK;
+    return err_set(
+        err, ERR_UNSUPPORTED,
+        "--adapter-units on: %s is seen sharded in forward, in %s, and gathered later, in "
+        "%s, so peft casts in one alone: planned where forward and backward reshard it",
+        name, dtype_brief(s->store), dtype_brief(s->compute));
+}
+
 /* What peft's layers cast their input to is the dtype that they see of lora_A.weight. In a unit of
  * its own that is the stored one while it is sharded: always with use_orig_params, else until it
  * was gathered for the first time. */
@@ -173,6 +192,8 @@ static enum err_code check_apart(const struct job *job, const struct graph *grap
     const uint64_t least = system_parts_adapters(s);
     const uint32_t adapter = least ? lora_of_elements(graph, least) : GRAPH_NONE;
     const bool checkpointed = job->tape.checkpointing != CHECKPOINTING_NONE;
+    if (s->system == SYSTEM_FSDP2) /* whose hooks cast what modules are called with */
+        return adapter != GRAPH_NONE ? check_seen(job, graph->params[adapter].name, err) : ERR_OK;
     if (adapter == GRAPH_NONE || (!s->use_orig_params && !checkpointed))
         return ERR_OK;
     if (job->model.autocast && (!checkpointed || sees_it_again(s)))
@@ -369,6 +390,8 @@ static enum err_code check_compiled(const struct job *job, struct err *err)
         return ERR_OK;
     if (job->model.input_grads)
         return err_set(err, ERR_UNSUPPORTED, "--compile with --input-grads on is not planned");
+    if (job->strategy.adapter_units)
+        return err_set(err, ERR_UNSUPPORTED, "--compile with --adapter-units on is not planned");
     if (job->tape.compiled == COMPILED_MODEL)
         TRY(check_compiled_model(job, err));
     const struct tape_options tape = job_tape(job);

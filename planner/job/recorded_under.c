@@ -71,6 +71,11 @@ static bool needs_inputs(const struct job *job)
     return job->model.input_grads;
 }
 
+static bool has_adapter_units(const struct job *job)
+{
+    return job->strategy.system == SYSTEM_FSDP2 && job->strategy.adapter_units;
+}
+
 static bool is_per_token(const struct job *job)
 {
     return job->model.loss == CROSS_ENTROPY_PER_TOKEN;
@@ -164,6 +169,7 @@ static const struct recorded_under rows[] = {
     {"--load-in-4bit", 14, 14, has_bits4, false, "bits4_events.jsonl"},
     {"--load-in-8bit", 14, 14, has_bits8, false, "bits8_events.jsonl"},
     {"--units peft", 14, 14, parts, false, "frozen_events.jsonl"},
+    {"--adapter-units", 14, 14, has_adapter_units, true, "adapter_units_events.jsonl"},
     {"--input-grads", 14, 14, needs_inputs, true, "input_grads_events.jsonl"},
     {"--checkpoint-reentrant", 14, 14, reentrant_is_used, true, "reentrant_events.jsonl"},
     {"--activation-offloading", 14, 14, offloading_is_used, false, "offloading_events.jsonl"},

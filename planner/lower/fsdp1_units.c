@@ -276,22 +276,12 @@ enum err_code fsdp1_check(const struct strategy *s, const struct graph *graph,
 
 /* ---- what needs a gradient ---- */
 
-/* Chooses units, with borders for all modules that are to be units: from the leaves up. */
-static void give_borders(const struct strategy *s, struct graph *graph, struct arena *arena,
-                         struct wrapping *w)
-{
-    const char *borderless;
-    do
-        choose_units(graph, s, arena, w, &borderless);
-    while (borderless && graph_give_borders(graph, borderless));
-}
-
 /* Views of a flat parameter that needs a gradient all need one, frozen or not. */
 void fsdp1_prepare(const struct strategy *s, struct graph *graph)
 {
     struct arena arena = {0};
     struct wrapping w;
-    give_borders(s, graph, &arena, &w);
+    choose_units_inside(graph, s, &arena, &w);
     bool *unit = arena_alloc(&arena, w.units), *needs = arena_alloc(&arena, graph->param_count + 1);
     for (uint32_t p = 0; p < graph->param_count; p++)
         if (!is_ignored(&w, p))

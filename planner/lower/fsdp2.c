@@ -263,6 +263,7 @@ const struct system system_fsdp2 = {
     .casts_inputs = true,
     .marks_blocks = true,
     .fetches_apart = true, /* into all_gather_copy_in_stream's memory, and out of it at their use */
+    .prepare = fsdp2_prepare,
     .check = fsdp2_check,
     .set_up = fsdp2_set_up,
     .begin = begin,

@@ -118,6 +118,8 @@ static inline uint64_t padded_shard(const struct lowering *low, uint32_t param)
 
 /* ---- units, parameters: fsdp2_units.c ---- */
 
+/* Gives borders to modules within blocks that are to be units. */
+void fsdp2_prepare(const struct strategy *s, struct graph *graph);
 enum err_code fsdp2_check(const struct strategy *strategy, const struct graph *graph,
                           const struct stream *stream, struct err *err);
 void fsdp2_set_up(struct lowering *low);

@@ -223,6 +223,47 @@ static enum err_code check_experts(const struct strategy *s, const struct graph 
     return ERR_OK;
 }
 
+void fsdp2_prepare(const struct strategy *s, struct graph *graph)
+{
+    struct arena arena = {0};
+    struct wrapping w;
+    if (s->adapter_units)
+        choose_units_inside(graph, s, &arena, &w);
+    arena_free(&arena);
+}
+
+static enum err_code check_adapters(const struct strategy *s, const struct graph *graph,
+                                    struct err *err)
+{
+    struct arena arena = {0};
+    struct wrapping w;
+    const char *borderless;
+    enum err_code rc = ERR_OK;
+    if (graph->lora.rank == 0)
+        return err_set(err, ERR_INVALID, "--adapter-units on is of models with adapters: --lora");
+    if (s->experts_replicate || s->units == UNITS_BYTES || s->per_unit > 1)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--adapter-units on is planned with --units blocks, embeddings or "
+                       "torchtitan, and without --experts-replicate");
+    if (s->store == s->compute && graph->lora.dropout == 0)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--adapter-units on is planned where adapters are cast to --param-dtype, or "
+                       "something is dropped of what they are given: else what a layer is called "
+                       "with is its adapter's, too, whose hook adds up gradients in another order");
+    if (graph->lora.mlp || graph->lora.qkv || graph->lora.o)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--adapter-units on with --lora-kernels, which call no module of adapters: "
+                       "not planned");
+    choose_units(graph, s, &arena, &w, &borderless);
+    if (borderless)
+        rc = err_set(err, ERR_UNSUPPORTED,
+                     "--adapter-units would wrap %s, of which it is not known where it begins and "
+                     "ends",
+                     borderless);
+    arena_free(&arena);
+    return rc;
+}
+
 enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
                           const struct stream *stream, struct err *err)
 {
@@ -244,6 +285,8 @@ enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
     TRY(check_called(s, graph, stream, err));
     TRY(check_ignored(s, graph, err));
     TRY(check_frozen(s, graph, stream, err));
+    if (s->adapter_units)
+        TRY(check_adapters(s, graph, err));
     if (s->experts_replicate)
         TRY(check_experts(s, graph, err));
     if (s->columns)

@@ -123,6 +123,8 @@ struct strategy {
     const char *ignore; /* globs of parameters that are in no unit (fully_shard's ignored_params,
                            FullyShardedDataParallel's ignored_states): each rank has them whole, and
                            nobody reduces their gradients; NULL */
+    bool adapter_units; /* each module of peft's adapters that is trained is a unit, within those of
+                           `units` */
     bool columns;       /* shard_placement_fn: Shard(1) of what has a dim 1 */
     const char *not_in_backward; /* globs of modules with set_unshard_in_backward(False); NULL */
     /* DistributedDataParallel's */
@@ -151,7 +153,7 @@ static inline bool strategy_offloads(const struct strategy *s)
 /* Whether modules that are in blocks may be units of their own, which then get borders. */
 static inline bool strategy_wraps_inside(const struct strategy *s)
 {
-    return s->units == UNITS_ELEMENTS || s->units == UNITS_TRAINED;
+    return s->units == UNITS_ELEMENTS || s->units == UNITS_TRAINED || s->adapter_units;
 }
 
 /* The program of one step: `stream` (lent, as `graph` is) under a strategy, for one rank. Its

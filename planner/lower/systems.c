@@ -80,6 +80,8 @@ bool system_trains_wide(const struct strategy *strategy)
 
 uint64_t system_parts_adapters(const struct strategy *s)
 {
+    if (s->system == SYSTEM_FSDP2)
+        return s->adapter_units && s->store != s->compute ? 1 : 0;
     if (s->system != SYSTEM_FSDP1 || s->store == s->compute)
         return 0;
     return s->units == UNITS_TRAINED ? 1 : s->units == UNITS_ELEMENTS ? s->unit_elements : 0;
@@ -88,7 +90,8 @@ uint64_t system_parts_adapters(const struct strategy *s)
 /* With use_orig_params; but what is prefetched is seen gathered. */
 bool system_shows_shards(const struct strategy *s)
 {
-    return system_parts_adapters(s) > 0 && s->use_orig_params && s->forward_prefetch == 0;
+    const bool kept = s->use_orig_params && s->forward_prefetch == 0;
+    return system_parts_adapters(s) > 0 && (s->system == SYSTEM_FSDP2 || kept);
 }
 
 bool system_casts_inputs(const struct strategy *strategy)

@@ -2,6 +2,7 @@
 #include "lower/units.h"
 
 #include "base/names.h"
+#include "graph/borders.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,6 +85,9 @@ struct named {
 
 struct by_size {
     const struct graph *graph;
+    const struct strategy *strategy;
+    uint32_t tail;       /* the unit of torchtitan's; NONE: there is none yet */
+    bool tied;           /* ... which has the embedding, too */
     uint64_t least;      /* 0: UNITS_TRAINED */
     bool *wrapped;       /* (modules) */
     struct named *named; /* (modules) in the order of their names, of the same name in their own */
@@ -186,25 +190,50 @@ static bool is_trained_weight(const struct graph_param *param)
     return param->trainable && length > own && strcmp(param->name + length - own, weight) == 0;
 }
 
+static bool is_in_tail(const struct by_size *by, uint32_t module)
+{
+    const enum module_role role = by->graph->modules[module].role;
+    return by->strategy->units == UNITS_TORCHTITAN &&
+           (role == ROLE_NORM || role == ROLE_HEAD || (by->tied && role == ROLE_EMBEDDING));
+}
+
+static bool is_wrapped_by_role(const struct by_size *by, uint32_t module)
+{
+    const enum module_role role = by->graph->modules[module].role;
+    const enum units_kind kind = by->strategy->units;
+    return role == ROLE_BLOCK || is_in_tail(by, module) ||
+           (kind == UNITS_TORCHTITAN && role == ROLE_EMBEDDING) ||
+           (kind == UNITS_EMBEDDINGS && (role == ROLE_EMBEDDING || role == ROLE_TABLE));
+}
+
 static void wrap_trained(struct by_size *by)
 {
     const struct graph *graph = by->graph;
     for (uint32_t m = 0; m < graph->module_count; m++)
-        by->wrapped[m] = graph->modules[m].role == ROLE_BLOCK;
+        by->wrapped[m] = is_wrapped_by_role(by, m);
     for (uint32_t p = 0; p < graph->param_count; p++)
         if (is_trained_weight(&graph->params[p]))
             wrap_path(by, graph->params[p].name, strlen(graph->params[p].name) - strlen(".weight"));
 }
 
+static uint32_t unit_for(struct by_size *by, struct wrapping *w, uint32_t module)
+{
+    if (!is_in_tail(by, module))
+        return new_unit(w, module);
+    by->tail = by->tail == NONE ? new_unit(w, module) : by->tail;
+    w->last_module[by->tail] = module;
+    return by->tail;
+}
+
 /* Units in the order of the modules' tree: a module goes before what is in it. */
-static void list_units(const struct by_size *by, uint32_t first, uint32_t end, size_t length,
+static void list_units(struct by_size *by, uint32_t first, uint32_t end, size_t length,
                        struct wrapping *w)
 {
     const struct graph_param *params = by->graph->params;
     uint32_t at = length > 0 ? find_name(by, params[first].name, length - 1) : 0;
     for (; length > 0 && is_named(by, at, params[first].name, length - 1); at++)
         if (by->wrapped[by->named[at].module])
-            w->of_module[by->named[at].module] = new_unit(w, by->named[at].module);
+            w->of_module[by->named[at].module] = unit_for(by, w, by->named[at].module);
     for (uint32_t i = first, stop; i < end; i = stop) {
         const char *name = params[i].name, *dot = strchr(name + length, '.');
         stop = i + 1;
@@ -254,7 +283,12 @@ void choose_units(const struct graph *graph, const struct strategy *s, struct ar
                   struct wrapping *out, const char **borderless)
 {
     const uint64_t least = s->units == UNITS_ELEMENTS ? s->unit_elements : 0;
-    struct by_size by = {.graph = graph, .least = least, .arena = arena};
+    struct by_size by = {.graph = graph,
+                         .strategy = s,
+                         .tail = NONE,
+                         .tied = shares_embedding(graph),
+                         .least = least,
+                         .arena = arena};
     *out = (struct wrapping){
         .of_module = none_of(arena, graph->module_count),
         .first_module = none_of(arena, graph->module_count + 1),
@@ -274,6 +308,15 @@ void choose_units(const struct graph *graph, const struct strategy *s, struct ar
     out->ignored = arena_alloc(arena, graph->param_count + 1);
     for (uint32_t p = 0; p < graph->param_count; p++)
         out->ignored[p] = names_match(s->ignore, graph->params[p].name);
+}
+
+void choose_units_inside(struct graph *graph, const struct strategy *s, struct arena *arena,
+                         struct wrapping *out)
+{
+    const char *borderless;
+    do
+        choose_units(graph, s, arena, out, &borderless);
+    while (borderless && graph_give_borders(graph, borderless));
 }
 
 uint32_t unit_of_param(const struct graph *graph, const struct wrapping *wrapping, uint32_t param)

@@ -18,6 +18,10 @@ struct wrapping {        /* arrays in an arena */
 void choose_units(const struct graph *graph, const struct strategy *strategy, struct arena *arena,
                   struct wrapping *out, const char **borderless);
 
+/* The same, with borders for all modules that are to be units: from the leaves up. */
+void choose_units_inside(struct graph *graph, const struct strategy *strategy, struct arena *arena,
+                         struct wrapping *out);
+
 /* Whether a parameter is in no unit (strategy->ignore). */
 static inline bool is_ignored(const struct wrapping *wrapping, uint32_t param)
 {

@@ -128,6 +128,14 @@ uint32_t lora_input(struct graph *graph, uint32_t weight, uint32_t x)
     return input;
 }
 
+/* The dtype that a layer sees of lora_A.weight, and casts its input to. */
+static enum dtype asked_dtype(const struct graph *graph, uint32_t adapter)
+{
+    const uint64_t apart = graph->lora.apart_from;
+    const bool shard = apart && shape_elements(&graph->params[adapter].shape) >= apart;
+    return shard ? graph->lora.apart : dtype_of(graph, graph->params[adapter].tensor);
+}
+
 /* B (A dropout(x)) * scale, for x in the dtype that the adapter takes. */
 static uint32_t scaled_of(struct graph *graph, uint32_t adapter, uint32_t x)
 {
@@ -135,7 +143,11 @@ static uint32_t scaled_of(struct graph *graph, uint32_t adapter, uint32_t x)
     const float p = graph->lora.dropout; /* 0: an Identity, which is called, too */
     const uint32_t dropped = p > 0 ? op_dropout(graph, x, p) : op_called_alone(graph, x);
     called_by(graph, adapter, ".lora_dropout.default");
-    const uint32_t low = op_linear(graph, dropped, a, GRAPH_NONE);
+    /* where a hook casts what the module is called with */
+    const uint32_t given = graph->casts_inputs ? op_to(graph, dropped, graph->compute) : dropped;
+    const uint32_t low = op_linear(graph, given, a, GRAPH_NONE);
+    if (given != dropped)
+        graph_drop(graph, given);
     if (p > 0)
         graph_drop(graph, dropped);
     const uint32_t high = op_linear(graph, low, b, GRAPH_NONE);
@@ -167,7 +179,7 @@ static uint32_t copied(struct graph *graph, uint32_t adapter, uint32_t y)
 static uint32_t apply_packed(struct graph *graph, uint32_t weight, uint32_t adapter, uint32_t x,
                              uint32_t y)
 {
-    const enum dtype asked = dtype_of(graph, graph->params[adapter].tensor);
+    const enum dtype asked = asked_dtype(graph, adapter);
     const bool casts = !graph->autocast.on;
     const uint32_t copy = bits8_is(graph, weight) ? y : copied(graph, adapter, y);
     const uint32_t cast = casts ? called_as(graph, adapter, x, op_to(graph, x, asked)) : x;
@@ -194,11 +206,7 @@ uint32_t lora_apply(struct graph *graph, uint32_t weight, uint32_t x, uint32_t y
         return y;
     if (bits4_is(graph, weight))
         return apply_packed(graph, weight, adapter, x, y);
-    const uint64_t apart = graph->lora.apart_from;
-    const bool shard = apart && shape_elements(&graph->params[adapter].shape) >= apart;
-    const enum dtype asked =
-        shard ? graph->lora.apart : dtype_of(graph, graph->params[adapter].tensor);
-    const uint32_t cast = op_to(graph, x, asked);
+    const uint32_t cast = op_to(graph, x, asked_dtype(graph, adapter));
     if (cast != x)
         graph_dies_before(graph, cast, y); /* it has the name of the first argument */
     const uint32_t scaled = scaled_of(graph, adapter, cast);

@@ -132,6 +132,11 @@ static const struct setting rows[] = {
                   .word = UNITS_BYTES}}, .commands = FOR_JOB, .systems = SYSTEM(FSDP2),
      .lacks = "has no units", .lacking = WHOLE | ZERO, .axis = "blocks,2,4,torchtitan",
      .wide = "3,8,16,500MB,1GB,2GB"},
+    {.name = "adapter-units", .group = GROUP_FSDP2, .arg = "WHETHER",
+     .help = "Each module of --lora's adapters is a unit of its own, within its block (LLaMA-Factory "
+             "v1)", .initial = "off", .field = FIELD(job.strategy.adapter_units), .words = OFF_ON,
+     .commands = FOR_JOB, .systems = SYSTEM(FSDP2), .lacks = "has no such units",
+     .lacking = SYSTEM(FSDP1) | WHOLE | ZERO},
     {.name = "reshard", .group = GROUP_FSDP2, .arg = "WHEN",
      .help = "reshard_after_forward. default: None; always: True; never: False; a number: that "
              "many ranks", .initial = "default",

@@ -52,7 +52,8 @@ static void adapters_are_beside_frozen_weights(void **state)
     expect(&f, "load-in-4bit nf4, bnb-double-quant on, bnb-compute-dtype bf16");
     expect(&f, "bnb-quant-storage bf16, seq 2048, micro-batch 2");
     assert_memory_equal(f.settings.job.model.lora, "16,", 3);
-    assert_non_null(f.import.settings->unplanned);
+    expect(&f, "adapter-units off");
+    expect_note(&f, NOTE_UNPLANNED, "peft_config.name", 5, "units of their own");
     import_free(&f.import);
     take_text(&f, SYNTAX_YAML,
               V1 "peft_config:\n  name: lora\n  target_modules: [q_proj, v_proj]\n");
@@ -62,7 +63,7 @@ static void adapters_are_beside_frozen_weights(void **state)
     take_text(&f, SYNTAX_YAML,
               SHARDED "peft_config:\n  name: lora\nquant_config:\n  name: auto\n"
                       "  quantization_bit: 4\n");
-    expect(&f, "bnb-compute-dtype bf16, bnb-quant-storage bf16");
+    expect(&f, "bnb-compute-dtype bf16, bnb-quant-storage bf16, adapter-units on");
     expect_note(&f, NOTE_UNPLANNED, "quant_config.compute_dtype", 0, "their bits are lost");
     import_free(&f.import);
     take_text(&f, SYNTAX_YAML, SHARDED "quant_config:\n  name: bnb\n");

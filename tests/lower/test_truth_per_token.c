@@ -37,12 +37,19 @@ static void rows_of_input_gradients(void **state)
     check("tests/data/truth/input_grads_events.jsonl", SYSTEM_ZERO2);
 }
 
+static void rows_of_adapters_as_units(void **state)
+{
+    (void)state;
+    check("tests/data/truth/adapter_units_events.jsonl", SYSTEM_FSDP2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_torch),
         cmocka_unit_test(rows_of_zero),
         cmocka_unit_test(rows_of_input_gradients),
+        cmocka_unit_test(rows_of_adapters_as_units),
     };
     return cmocka_run_group_tests_name("truth_per_token", tests, NULL, NULL);
 }

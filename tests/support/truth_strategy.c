@@ -283,6 +283,7 @@ void truth_read_strategy(const json_t *row, struct job *job)
     t->replicate = truth_number(s, "replicate", 1);
     t->experts_replicate = truth_number(s, "experts_replicate", 0);
     t->per_unit = truth_number(s, "blocks_per_unit", 1);
+    t->adapter_units = truth_number(s, "adapter_units", 0) != 0;
     const char *units = truth_text(s, "units", "");
     t->units = strcmp(units, "torchtitan") == 0   ? UNITS_TORCHTITAN
                : strcmp(units, "embeddings") == 0 ? UNITS_EMBEDDINGS

@@ -60,6 +60,7 @@ static const struct {
       "lm_head_events",
       "per_token_events",
       "input_grads_events",
+      "adapter_units_events",
       "reentrant_events",
       "flash_attn_events",
       "offloading_events",

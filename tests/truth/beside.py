@@ -56,6 +56,7 @@ def of_fsdp1(s):
 
 
 def of_fsdp2(s):
+    yield "adapter-units", on(s.get("adapter_units"))
     yield "units", s.get("blocks_per_unit") or s.get("units", "blocks").replace("blocks+root", "blocks")
     yield "reshard", s.get("reshard", "default")
     yield "forward-prefetch", s.get("forward_prefetch", 0)
@@ -139,7 +140,8 @@ def options(row, folder):
         yield "bnb-double-quant", "on" if s.get("double_quant") else "off"
         yield "bnb-quant-storage", s.get("quant_storage") or "uint8"
         yield "bnb-compute-dtype", s.get("compute_dtype") or "fp32"
-        yield "quantize-moe-experts", "on" if s.get("quantize_experts") else "off"
+        if s.get("quantize_experts"):
+            yield "quantize-moe-experts", "on"
     if s.get("load_in_8bit"):
         yield "load-in-8bit", "on"
     if s.get("input_grads"):

@@ -18,7 +18,7 @@ model.kind: llama | gpt2 | guide (models.py), or, with strategy.code "hf",
 model.model_type: gpt2 | opt | gpt_neox | llama | mistral | qwen2 | qwen3 | mixtral | bert | t5 | any
 that AutoModelForCausalLM has with its blocks in model.layers (classes of Hugging Face transformers;
 the other fields are fields of their config class, plus batch, seq).
-strategy: attention (math: sdpa_kernel([SDPBackend.MATH]); eager: transformers' in Python), world, rank, replicate, units (blocks+root | embeddings: and the embedding | torchtitan), blocks_per_unit,
+strategy: attention (math: sdpa_kernel([SDPBackend.MATH]); eager: transformers' in Python), world, rank, replicate, units (blocks+root | embeddings: and the embedding | torchtitan), adapter_units (1: and what is trained and has no modules in it), blocks_per_unit,
 reshard (default | always | never | int), forward_prefetch, backward_prefetch, param_dtype,
 reduce_dtype, store_dtype, ac (full | selective), ac_early_stop (default true),
 ac_blocks (all | first-K | first-P% | every-K), accumulate, no_sync, clip,
@@ -172,6 +172,9 @@ class Fsdp2(recorder.System):
         own_embedding = s.get("units") == "embeddings"
         embedding, norm, head = (inside.get_submodule(name) if titan or own_embedding else None for name in names)
         tied = titan and head.weight is embedding.weight
+        for module in list(model.modules()) if s.get("adapter_units") else ():
+            if not list(module.children()) and any(p.requires_grad for p in module.parameters(recurse=False)):
+                fully_shard(module, **kw)
         if tied:        # torchtitan's apply_fsdp, and accelerate's fsdp2_prepare_model: one unit
             fully_shard([embedding, norm, head], **tail)
             TAIL[0] = ", ".join(names)

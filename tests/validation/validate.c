@@ -148,6 +148,8 @@ static void print_cut(struct sums *sums)
     print_file("input_grads_events.jsonl",
                "Whole event lists with gradients of what the embedding returns.", true,
                truth_read_hf, sums);
+    print_file("adapter_units_events.jsonl", "Whole event lists with adapters as units.", true,
+               truth_read_hf, sums);
     print_file("per_token_events.jsonl", "Whole event lists with LLaMA-Factory v1's loss.", true,
                truth_read_hf, sums);
 }
