@@ -71,6 +71,7 @@ struct implied_setting { /* what holds whatever the file says */
     const char *setting, *value;
     uint32_t systems;
     const char *source; /* of what is not the framework's but its launcher's: is listed; NULL */
+    bool (*applies)(const struct import *import); /* of files of several programs; NULL: always */
 };
 
 struct script_setting { /* what the framework leaves to the user's own code */
@@ -111,7 +112,7 @@ struct framework {
     enum document_syntax syntax;                /* that is written */
     const char *named; /* the key of another file that has the rest, DeepSpeed's: read before this
                           one, which fills in its "auto"; NULL */
-    const struct framework *named_framework; /* whose that file is */
+    const struct framework *named_framework;     /* whose that file is */
     const char *(*named_from)(const char *path); /* where such a file comes from that is not there:
                                                     behind the message; NULL: nothing is said */
     bool loose; /* texts may stand for booleans and numbers, as in a launcher's environment */

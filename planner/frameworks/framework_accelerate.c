@@ -481,9 +481,9 @@ static const struct key_row rows[] = {
 /* accelerate upcasts what it trains to fp32 under mixed precision (since 1.14), leaves gradients
  * unreduced while it accumulates, and does not prefetch explicitly. */
 static const struct implied_setting implied[] = {
-    {"code", "hf", 0, NULL},
-    {"accumulate-sync", "last", FSDP | DDP, NULL},
-    {NULL, NULL, 0, NULL},
+    {"code", "hf", 0, NULL, NULL},
+    {"accumulate-sync", "last", FSDP | DDP, NULL, NULL},
+    {NULL, NULL, 0, NULL, NULL},
 };
 
 static const struct script_setting script[] = {

@@ -351,9 +351,9 @@ static const struct key_row rows[] = {
 /* clang-format on */
 
 static const struct implied_setting implied[] = {
-    {"code", "hf", 0, NULL},
-    {"optimizer-impl", "fused", 0, NULL},
-    {NULL, NULL, 0, NULL},
+    {"code", "hf", 0, NULL, NULL},
+    {"optimizer-impl", "fused", 0, NULL, NULL},
+    {NULL, NULL, 0, NULL, NULL},
 };
 
 static bool is_reentrant(const struct settings *s)

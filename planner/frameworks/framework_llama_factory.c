@@ -354,12 +354,11 @@ static const struct key_row rows[] = {
 /* clang-format on */
 
 static const struct implied_setting implied[] = {
-    {"code", "hf", 0, NULL},
-    {"optimizer", "adamw", 0, NULL},
-    {"accumulate-sync", "each", FSDP2 | DDP, NULL},
-    {"expandable-segments", "on", FSDP2 | DDP | ZERO,
-     "LLaMA-Factory's launcher starts torchrun so (OPTIM_TORCH)"},
-    {NULL, NULL, 0, NULL},
+    {"code", "hf", 0, NULL, NULL},
+    {"optimizer", "adamw", 0, NULL, NULL},
+    {"accumulate-sync", "each", FSDP2 | DDP, NULL, NULL},
+    {"expandable-segments", "on", FSDP2 | DDP | ZERO, LLAMA_FACTORY_LAUNCHES, NULL},
+    {NULL, NULL, 0, NULL, NULL},
 };
 
 static const struct script_setting script[] = {

@@ -547,14 +547,15 @@ static const struct key_row rows[] = {
 /* clang-format on */
 
 static const struct implied_setting implied[] = {
-    {"code", "torchtitan", 0, NULL},
-    {"units", "torchtitan", FSDP2, NULL},
-    {"accumulate-sync", "each", FSDP2 | DDP, NULL},
-    {"bucket-cap-mb", "100", DDP, NULL},
+    {"code", "torchtitan", 0, NULL, NULL},
+    {"units", "torchtitan", FSDP2, NULL, NULL},
+    {"accumulate-sync", "each", FSDP2 | DDP, NULL, NULL},
+    {"bucket-cap-mb", "100", DDP, NULL, NULL},
     {"expandable-segments", "on", 0,
      "run_train.sh sets PYTORCH_ALLOC_CONF=expandable_segments:True (since October 2024, "
-     "torchtitan a5e57e4a9); a launcher of one's own may not"},
-    {NULL, NULL, 0, NULL},
+     "torchtitan a5e57e4a9); a launcher of one's own may not",
+     NULL},
+    {NULL, NULL, 0, NULL, NULL},
 };
 
 static const struct script_setting script[] = {

@@ -560,10 +560,12 @@ static const struct key_row rows[] = {
 /* clang-format on */
 
 static const struct implied_setting implied[] = {
-    {"code", "hf", 0, NULL},
-    {"optimizer", "adamw", 0, NULL},
-    {"accumulate-sync", "last", FSDP | DDP, NULL},
-    {NULL, NULL, 0, NULL},
+    {"code", "hf", 0, NULL, NULL},
+    {"optimizer", "adamw", 0, NULL, NULL},
+    {"accumulate-sync", "last", FSDP | DDP, NULL, NULL},
+    {"expandable-segments", "on", FSDP | DDP | ZERO, LLAMA_FACTORY_LAUNCHES,
+     transformers_is_llama_factory},
+    {NULL, NULL, 0, NULL, NULL},
 };
 
 static const struct script_setting script[] = {

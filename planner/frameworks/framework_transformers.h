@@ -26,6 +26,11 @@ key_reader transformers_read_model;
 
 bool transformers_is_on(const struct node *node);
 
+#define LLAMA_FACTORY_LAUNCHES "LLaMA-Factory's launcher starts torchrun so (OPTIM_TORCH)"
+
+/* Whether the file is LLaMA-Factory's, whose defaults transformers_others puts there. */
+bool transformers_is_llama_factory(const struct import *import);
+
 /* Whether the file is axolotl's, by its name of the model. */
 bool transformers_is_axolotl(const struct import *import);
 

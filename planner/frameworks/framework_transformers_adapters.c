@@ -27,6 +27,11 @@ bool transformers_is_trl(const struct import *im)
     return type && type->was && strcmp(type->was, "use_peft") == 0;
 }
 
+bool transformers_is_llama_factory(const struct import *im)
+{
+    return import_node(im, "disable_gradient_checkpointing") != NULL;
+}
+
 bool transformers_is_axolotl(const struct import *im)
 {
     const struct node *model = import_node(im, "model_name_or_path");
@@ -131,7 +136,7 @@ static bool is_checkpointed_by_trainer(const struct import *im)
 enum err_code transformers_read_reentrant(struct import *im, const struct key_row *row,
                                           const struct node *node, struct err *err)
 {
-    const bool llama_factory = import_node(im, "disable_gradient_checkpointing") != NULL;
+    const bool llama_factory = transformers_is_llama_factory(im);
     const struct node *said = llama_factory ? import_node(im, "use_reentrant_gc") : node;
     const bool asked = said ? transformers_is_on(said) : llama_factory;
     if (!is_checkpointed_by_trainer(im)) {
@@ -335,7 +340,7 @@ static enum err_code take_adapters(struct import *im, const struct key_row *row,
                                    const struct node *node, struct err *err)
 {
     char text[TARGETS];
-    const bool llama_factory = import_node(im, "disable_gradient_checkpointing") != NULL;
+    const bool llama_factory = transformers_is_llama_factory(im);
     const long long rank = import_integer(im, "lora_rank", RANK_OF_LLAMA_FACTORY);
     const char *targets = targets_of(im, text);
     const char *given = import_given(im, "lora");

@@ -231,7 +231,8 @@ static enum err_code take_implied(struct import *im, struct err *err)
     for (const struct implied_setting *s = im->framework->implied; s && s->setting; s++) {
         const struct setting *target = settings_find(im->settings, s->setting, NULL);
         if ((s->systems && !(s->systems >> im->settings->job.strategy.system & 1U)) || !target ||
-            import_is_set(im, target) || is_in_recording(im, s->setting))
+            import_is_set(im, target) || is_in_recording(im, s->setting) ||
+            (s->applies && !s->applies(im)))
             continue;
         TRY(import_set(im, s->setting, s->value, NULL, NULL, err));
         if (s->source && import_has(im, s->setting) && !import_given(im, s->setting))

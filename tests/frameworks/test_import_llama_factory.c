@@ -117,6 +117,23 @@ static void systems_are_as_the_trainer_has_them(void **state)
     import_free(&f.import);
 }
 
+/* v0's launcher has the environment of v1's. */
+static void its_launcher_expands_segments(void **state)
+{
+    static const char v0[] = "model_name_or_path: Qwen/Qwen3-8B\nstage: sft\n";
+    (void)state;
+    struct fixture f;
+    take_text(&f, SYNTAX_YAML, v0);
+    expect(&f, "strategy ddp, expandable-segments on");
+    import_free(&f.import);
+    take_given(&f, v0, "gpus", "1");
+    expect(&f, "strategy single, expandable-segments off");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML, "base_model: Qwen/Qwen3-8B\nbf16: true\n");
+    expect(&f, "expandable-segments off");
+    import_free(&f.import);
+}
+
 static void deepspeed_has_a_file_of_its_own(void **state)
 {
     (void)state;
@@ -178,6 +195,7 @@ int main(void)
         cmocka_unit_test(adapters_are_beside_frozen_weights),
         cmocka_unit_test(layers_are_frozen),
         cmocka_unit_test(systems_are_as_the_trainer_has_them),
+        cmocka_unit_test(its_launcher_expands_segments),
         cmocka_unit_test(deepspeed_has_a_file_of_its_own),
         cmocka_unit_test(what_changes_a_step_is_listed),
         cmocka_unit_test(what_is_no_such_job_is_refused),
