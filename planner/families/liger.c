@@ -182,7 +182,8 @@ enum err_code liger_read(const struct family *family, const struct model_config 
                                 .apart = patch->apart,
                                 .offset = patch->offset,
                                 .chunks = patch->chunks ? patch->chunks : 1};
-    if (job->loss == CROSS_ENTROPY_LIGER || job->loss == CROSS_ENTROPY_LIGER_LOGITS) {
+    if (job->loss == CROSS_ENTROPY_LIGER || job->loss == CROSS_ENTROPY_LIGER_LOGITS ||
+        job->loss == CROSS_ENTROPY_PER_TOKEN_LIGER) {
         TRY(check_beside(job, "--loss liger", err));
         TRY(check_loss(family, patch, job->loss, err));
     }

@@ -16,7 +16,7 @@ const char *per_token_has(const struct model_config *config)
 
 enum err_code per_token_check(const struct model_job *job, struct err *err)
 {
-    if (job->loss != CROSS_ENTROPY_PER_TOKEN)
+    if (!loss_is_per_token(job->loss))
         return ERR_OK;
     if (job->outputs_kept != OUTPUTS_DROPPED)
         return err_set(err, ERR_INVALID,
@@ -28,10 +28,10 @@ enum err_code per_token_check(const struct model_job *job, struct err *err)
 enum err_code per_token_check_built(const struct family *family, const struct graph *graph,
                                     struct err *err)
 {
-    if (graph->cross_entropy != CROSS_ENTROPY_PER_TOKEN)
+    if (!loss_is_per_token(graph->cross_entropy))
         return ERR_OK;
     for (uint32_t i = graph->op_count; i-- > 0;)
-        if (graph->ops[i].kind == OP_NLL_LOSSES)
+        if (graph->ops[i].kind == OP_NLL_LOSSES || graph->ops[i].kind == OP_LIGER_CROSS_ENTROPIES)
             return ERR_OK;
     return err_set(err, ERR_UNSUPPORTED, OPTION " of %s is not planned", family->name);
 }

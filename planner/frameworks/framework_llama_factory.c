@@ -235,17 +235,18 @@ static enum err_code read_objective(struct import *im, const struct key_row *row
     return ERR_OK;
 }
 
-/* Liger's cross-entropy is in the place of both. */
+/* Liger's cross-entropy, where that is planned, is in the place of both. */
 static enum err_code read_loss(struct import *im, const struct key_row *row,
                                const struct node *node, struct err *err)
 {
     (void)node;
-    if (!import_has(im, "loss") && !import_is_recorded(im) && import_of_model(im, per_token_has))
+    if (import_has(im, "loss"))
+        return ERR_OK;
+    if (!import_is_recorded(im) && import_of_model(im, per_token_has))
         return import_set(im, row->setting, "per-token", row, NULL, err);
-    if (!import_is_given(im, "loss"))
-        import_list(im, NULL, row->path,
-                    "beside the model's own loss the trainer has one of its own, of another copy "
-                    "of all logits: planned without");
+    import_list(im, NULL, row->path,
+                "beside the model's own loss the trainer has one of its own, of another copy "
+                "of all logits: planned without");
     return ERR_OK;
 }
 

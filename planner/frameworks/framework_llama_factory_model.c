@@ -247,7 +247,7 @@ static enum err_code take_liger(struct import *im, const struct key_row *row,
     }
     const char *loss = transformers_family_has(im, LIGER_LOSS);
     if (loss && strcmp(loss, LIGER_PLANNED) == 0)
-        TRY(import_set(im, "loss", "liger-cross-entropy", row, NULL, err));
+        TRY(import_set(im, "loss", "per-token-liger", row, NULL, err));
     return *list ? import_set(im, "liger", list, row, node, err) : ERR_OK;
 }
 

@@ -504,6 +504,7 @@ const char *cross_entropy_name(enum cross_entropy loss)
         [CROSS_ENTROPY_CUT] = "cut-cross-entropy",
         [CROSS_ENTROPY_LM_HEAD] = "fused-lm-head",
         [CROSS_ENTROPY_PER_TOKEN] = "per-token",
+        [CROSS_ENTROPY_PER_TOKEN_LIGER] = "per-token-liger",
     };
     return names[loss];
 }

@@ -168,7 +168,12 @@ enum cross_entropy {
     CROSS_ENTROPY_CUT,
     CROSS_ENTROPY_LM_HEAD,
     CROSS_ENTROPY_PER_TOKEN,
+    CROSS_ENTROPY_PER_TOKEN_LIGER, /* ... both Liger's */
 };
+static inline bool loss_is_per_token(enum cross_entropy loss)
+{
+    return loss == CROSS_ENTROPY_PER_TOKEN || loss == CROSS_ENTROPY_PER_TOKEN_LIGER;
+}
 /* What `--loss` calls it. */
 const char *cross_entropy_name(enum cross_entropy loss);
 /* The model's forward reads the head's weight for its loss, and calls no module that has it. */

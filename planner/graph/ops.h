@@ -116,6 +116,7 @@
     X(FUSED_CROSS_ENTROPY, fused_cross_entropy, NONE)                                              \
     X(CHUNKED_CROSS_ENTROPY, chunked_cross_entropy, NONE)                                          \
     X(LIGER_CROSS_ENTROPY, liger_cross_entropy, NONE)                                              \
+    X(LIGER_CROSS_ENTROPIES, liger_cross_entropies, NONE)                                          \
     X(LIGER_LINEAR_CROSS_ENTROPY, liger_linear_cross_entropy, NONE)                                \
     X(CUT_CROSS_ENTROPY, cut_cross_entropy, NONE)                                                  \
     X(LOG_PROBS, log_probs, NONE)                                                                  \
@@ -494,6 +495,8 @@ uint32_t op_chunked_cross_entropy(struct graph *graph, uint32_t x, uint32_t weig
 /* Of logits (t, v) as Liger's LigerCrossEntropyFunction has it: forward puts their gradient in
  * their place. */
 uint32_t op_liger_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targets);
+/* Of each row (t): backward multiplies it by theirs, into a new one. */
+uint32_t op_liger_cross_entropies(struct graph *graph, uint32_t logits, uint32_t targets);
 /* Of x and weight as its LigerFusedLinearCrossEntropyFunction has it: as many chunks as leave each
  * with about as many logits as x has numbers. */
 uint32_t op_liger_linear_cross_entropy(struct graph *graph, uint32_t x, uint32_t weight,

@@ -115,6 +115,51 @@ OP_CLASS(liger_cross_entropy) = {
     .in_python = true,
 };
 
+/* ---- ... of each row ---- */
+
+uint32_t op_liger_cross_entropies(struct graph *graph, uint32_t logits, uint32_t targets)
+{
+    return simple(graph, OP_LIGER_CROSS_ENTROPIES, 2, (uint32_t[]){logits, targets}, ATEN_ZEROS,
+                  dtype_of(graph, logits), *shape_of(graph, targets));
+}
+
+static void liger_cross_entropies_forward(struct tape *tape, const struct graph *graph,
+                                          const struct graph_op *op)
+{
+    (void)graph;
+    const struct operand logits = tape_tensor(tape, op->in[0]),
+                         targets = tape_tensor(tape, op->in[1]);
+    const struct operand losses = tape_birth_output(tape, op, 0);
+    tape_kernel(tape, WORK_FILL, ATEN_ZEROS, -1.0, 0, NULL, 1, &losses);
+    const struct operand mask = count_targets(tape, targets);
+    ask_extreme(tape, targets, mask, false);
+    ask_extreme(tape, targets, mask, true);
+    slopes(tape, logits, targets, losses);
+    tape_death(tape, mask);
+}
+
+/* torch.equal of two shapes is false without a kernel. */
+OP_BACKWARD(liger_cross_entropies)
+{
+    const struct shape scalar = {.rank = 0};
+    const struct operand one =
+        tape_call(tape, WORK_FILL, ATEN_LIFT_FRESH, DTYPE_FP32, scalar, -1.0, 0, NULL);
+    tape_number(tape, 1.0F);
+    tape_death(tape, one);
+    const struct operand in[2] = {tape_tensor(tape, op->in[0]), tape_grad(tape, op, 0)};
+    tape_give(tape, op, 0,
+              tape_call(tape, WORK_OTHER, ATEN_MUL, dtype_of(graph, op->in[0]),
+                        *shape_of(graph, op->in[0]), -1.0, 2, in));
+}
+
+OP_CLASS(liger_cross_entropies) = {
+    .label = ATEN_LIGER_CROSS_ENTROPY,
+    .saved = save_input,
+    .backward = liger_cross_entropies_backward,
+    .forward = liger_cross_entropies_forward,
+    .in_python = true,
+};
+
 /* ---- with the head's product ---- */
 
 /* What it returns and saves, behind what the region of autocast keeps. LOGITS is never born: it

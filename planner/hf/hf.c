@@ -516,7 +516,7 @@ void hf_loss_scaled(struct graph *graph, uint32_t hidden, uint32_t scaled, uint3
 {
     const struct shape shape = graph->tensors[logits].shape;
     const uint32_t rows = shape.dim[0] * shape.dim[1], v = shape.dim[2];
-    if (graph->cross_entropy == CROSS_ENTROPY_PER_TOKEN) {
+    if (loss_is_per_token(graph->cross_entropy)) {
         hf_per_token_loss(graph, hidden, scaled, logits, labels);
         return;
     }

@@ -1,5 +1,5 @@
-/* per_token.c - the loss of LLaMA-Factory v1's SFTTrainer (v1/core/base_trainer.py, compute_log_probs;
- * v1/trainers/sft_trainer.py, August 2026).
+/* per_token.c - the loss of LLaMA-Factory v1's SFTTrainer (v1/core/base_trainer.py,
+ * compute_log_probs; v1/trainers/sft_trainer.py, August 2026).
  *
  * The model is called with labels, and so has a loss of its own, whose backward nobody calls: what
  * its nodes keep, as much as the logits in fp32, is there until what the model returned goes. The
@@ -11,27 +11,56 @@
 
 static const struct shape SCALAR = {.rank = 0};
 
-/* The model's own; its nodes keep the targets, too. */
-static struct idle_loss own_loss(struct graph *graph, uint32_t logits, uint32_t labels,
-                                 uint32_t *kept)
+/* What the model's own loss keeps until what it returned goes. */
+struct own {
+    uint32_t loss;
+    uint32_t kept[3], count; /* by its nodes, in the order in which they go */
+};
+
+static uint32_t as_rows(struct graph *graph, uint32_t logits)
 {
     const struct shape shape = graph->tensors[logits].shape;
+    return graph_view(graph, logits, SHAPE(shape.dim[0] * shape.dim[1], shape.dim[2]));
+}
+
+static struct own own_loss(struct graph *graph, uint32_t logits, uint32_t labels)
+{
     const bool narrow = graph->tensors[logits].dtype != DTYPE_FP32;
-    const uint32_t wide = narrow ? op_no_grad(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_FP32, shape, 1,
-                                              (uint32_t[]){logits})
+    const uint32_t wide = narrow ? op_no_grad(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_FP32,
+                                              graph->tensors[logits].shape, 1, (uint32_t[]){logits})
                                  : logits;
     const struct hf_shifted targets = hf_shift(graph, labels);
-    const struct idle_loss idle = op_cross_entropy_idle(
-        graph, graph_view(graph, wide, SHAPE(shape.dim[0] * shape.dim[1], shape.dim[2])),
-        targets.flat);
+    if (graph->cross_entropy == CROSS_ENTROPY_PER_TOKEN_LIGER) { /* has the gradient there */
+        const uint32_t loss = op_liger_cross_entropy(graph, as_rows(graph, wide), targets.flat);
+        hf_drop_shifted(graph, targets);
+        return (struct own){loss, {wide}, narrow};
+    }
+    const struct idle_loss idle = op_cross_entropy_idle(graph, as_rows(graph, wide), targets.flat);
     if (narrow)
         graph_drop(graph, wide);
     const bool copied =
         graph->tensors[targets.flat].storage != graph->tensors[targets.padded].storage;
     if (copied)
         graph_drop(graph, targets.padded);
-    *kept = copied ? targets.flat : targets.padded;
-    return idle;
+    return (struct own){
+        idle.loss,
+        {copied ? targets.flat : targets.padded, idle.log_probabilities, idle.weight},
+        3};
+}
+
+/* What the model returned goes: behind what its loss's nodes keep first where these are Python's,
+ * or nodes of the system's follow. */
+static void drop_own(struct graph *graph, const struct own *own)
+{
+    const bool liger = graph->cross_entropy == CROSS_ENTROPY_PER_TOKEN_LIGER;
+    const bool last = (liger || graph->returns_nodes) && own->count > 0;
+    for (uint32_t i = 0; i < own->count; i++) {
+        if (i == (last ? 1 : 0))
+            graph_drop(graph, own->loss);
+        graph_drop(graph, own->kept[i]);
+    }
+    if (own->count <= (last ? 1 : 0))
+        graph_drop(graph, own->loss);
 }
 
 /* Without the last token of each sequence, or without the first: contiguous as it is where there is
@@ -45,23 +74,21 @@ static uint32_t without(struct graph *graph, uint32_t x, uint32_t first)
 
 /* The log-probability of each target: (b, s - 1). */
 static uint32_t log_probs(struct graph *graph, uint32_t logits, uint32_t labels,
-                          const struct idle_loss *idle, uint32_t own_targets)
+                          const struct own *own)
 {
     const struct shape shape = graph->tensors[logits].shape;
     const uint32_t rows = shape.dim[0] * (shape.dim[1] - 1);
     const uint32_t wide = op_to(graph, logits, DTYPE_FP32);
     const uint32_t targets = without(graph, labels, 1), scores = without(graph, wide, 0);
-    const uint32_t losses =
-        op_cross_entropies(graph, graph_view(graph, scores, SHAPE(rows, shape.dim[2])),
-                           graph_view(graph, targets, SHAPE(rows)));
-    const uint32_t found = op_unary(
-        graph, OP_NEG, graph_view(graph, losses, SHAPE(shape.dim[0], shape.dim[1] - 1)));
+    const uint32_t flat = graph_view(graph, scores, SHAPE(rows, shape.dim[2])),
+                   of = graph_view(graph, targets, SHAPE(rows));
+    const uint32_t losses = graph->cross_entropy == CROSS_ENTROPY_PER_TOKEN_LIGER
+                                ? op_liger_cross_entropies(graph, flat, of)
+                                : op_cross_entropies(graph, flat, of);
+    const uint32_t found =
+        op_unary(graph, OP_NEG, graph_view(graph, losses, SHAPE(shape.dim[0], shape.dim[1] - 1)));
     graph_drop(graph, losses);
-    /* what the model returned, in order, and what its loss's nodes keep */
-    graph_drop(graph, graph->returns_nodes ? own_targets : idle->loss);
-    graph_drop(graph, graph->returns_nodes ? idle->loss : own_targets);
-    graph_drop(graph, idle->log_probabilities);
-    graph_drop(graph, idle->weight);
+    drop_own(graph, own);
     graph_drop(graph, logits);
     if (wide != logits)
         graph_drop(graph, wide);
@@ -82,7 +109,8 @@ static uint32_t weighted_mean(struct graph *graph, uint32_t found, uint32_t weig
     graph_drop(graph, weighted);
     const uint32_t whole =
         op_no_grad(graph, WORK_SUM, ATEN_SUM, DTYPE_FP32, SCALAR, 1, (uint32_t[]){part});
-    const uint32_t by = op_number(graph, WORK_ADD_NUMBER, ATEN_ADD, DTYPE_FP32, SCALAR, whole, 1e-6F);
+    const uint32_t by =
+        op_number(graph, WORK_ADD_NUMBER, ATEN_ADD, DTYPE_FP32, SCALAR, whole, 1e-6F);
     graph_drop(graph, whole);
     const uint32_t mean = op_div_count(graph, sum, by);
     graph_drop(graph, by);
@@ -108,19 +136,18 @@ void hf_per_token_loss(struct graph *graph, uint32_t hidden, uint32_t scaled, ui
                        uint32_t labels)
 {
     const struct shape shape = graph->tensors[labels].shape;
-    uint32_t kept;
-    struct idle_loss idle = own_loss(graph, logits, labels, &kept);
+    struct own own = own_loss(graph, logits, labels);
     graph_mark(graph, MARK_FRAME_END);
     graph_drop(graph, hidden);
     if (scaled != hidden)
         graph_drop(graph, scaled);
-    uint32_t fields[] = {idle.loss, logits};
+    uint32_t fields[] = {own.loss, logits};
     hf_leave(graph, 2, fields);
-    idle.loss = fields[0];
+    own.loss = fields[0];
     graph_mark(graph, MARK_LOGITS);
 
     const uint32_t weights = op_fill(graph, ATEN_ONES, DTYPE_FP32, shape, 1.0F);
-    const uint32_t found = log_probs(graph, fields[1], labels, &idle, kept);
+    const uint32_t found = log_probs(graph, fields[1], labels, &own);
     const uint32_t mean = weighted_mean(graph, found, weights);
     graph->loss = over_all_ranks(graph, mean, (float)shape_elements(&shape));
     graph_mark(graph, MARK_LOSS);

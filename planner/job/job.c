@@ -267,8 +267,7 @@ struct model_job job_model(const struct job *job)
     model.traced = is_traced(job);
     model.split = is_split(job);
     model.flat = is_flat(job);
-    model.returns_nodes =
-        model.loss == CROSS_ENTROPY_PER_TOKEN && job->strategy.system == SYSTEM_ZERO3;
+    model.returns_nodes = loss_is_per_token(model.loss) && job->strategy.system == SYSTEM_ZERO3;
     return model;
 }
 

@@ -53,7 +53,8 @@ static bool compiles_loss(const struct job *job)
 static bool has_liger(const struct job *job)
 {
     return job->model.loss == CROSS_ENTROPY_LIGER ||
-           job->model.loss == CROSS_ENTROPY_LIGER_LOGITS || job->model.liger;
+           job->model.loss == CROSS_ENTROPY_LIGER_LOGITS ||
+           job->model.loss == CROSS_ENTROPY_PER_TOKEN_LIGER || job->model.liger;
 }
 
 static bool has_cut(const struct job *job)
@@ -78,7 +79,7 @@ static bool has_adapter_units(const struct job *job)
 
 static bool is_per_token(const struct job *job)
 {
-    return job->model.loss == CROSS_ENTROPY_PER_TOKEN;
+    return loss_is_per_token(job->model.loss);
 }
 
 static bool is_float8(const struct job *job)

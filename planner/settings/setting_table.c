@@ -411,15 +411,16 @@ static const struct setting rows[] = {
              "whose gradients forward makes; liger-cross-entropy: its kernel on logits cast to fp32; "
              "cut-cross-entropy: axolotl's, head and loss in one kernel; fused-lm-head: TRL's, a tile "
              "of logits at a time; per-token: LLaMA-Factory v1's, the model's own and, on a second copy of "
-             "the logits, one of each token, of which the mean is taken", .initial = "eager", .field = FIELD(job.model.loss),
+             "the logits, one of each token, of which the mean is taken; per-token-liger: both by Liger's kernel", .initial = "eager", .field = FIELD(job.model.loss),
      .words = WORDS(WORD("eager", CROSS_ENTROPY_EAGER), WORD("direct", CROSS_ENTROPY_DIRECT),
                     WORD("fused", CROSS_ENTROPY_FUSED), WORD("chunked", CROSS_ENTROPY_CHUNKED),
                     WORD("compiled", CROSS_ENTROPY_COMPILED), WORD("liger", CROSS_ENTROPY_LIGER),
                     WORD("liger-cross-entropy", CROSS_ENTROPY_LIGER_LOGITS),
                     WORD("cut-cross-entropy", CROSS_ENTROPY_CUT),
                     WORD("fused-lm-head", CROSS_ENTROPY_LM_HEAD),
-                    WORD("per-token", CROSS_ENTROPY_PER_TOKEN)), .commands = FOR_JOB,
-     .numerics = true, .wide = "eager,direct,fused,chunked,compiled,liger,liger-cross-entropy,cut-cross-entropy,fused-lm-head,per-token"},
+                    WORD("per-token", CROSS_ENTROPY_PER_TOKEN),
+                    WORD("per-token-liger", CROSS_ENTROPY_PER_TOKEN_LIGER)), .commands = FOR_JOB,
+     .numerics = true, .wide = "eager,direct,fused,chunked,compiled,liger,liger-cross-entropy,cut-cross-entropy,fused-lm-head,per-token,per-token-liger"},
     {.name = "liger", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "KERNELS",
      .help = "Liger's kernels in the place of transformers' modules: all, or by commas rope, "
              "rms_norm and swiglu or geglu (glu: either); its fused linear cross-entropy is --loss liger",

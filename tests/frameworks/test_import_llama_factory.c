@@ -142,8 +142,7 @@ static void deepspeed_has_a_file_of_its_own(void **state)
     expect(&f, "strategy zero2, param-dtype bf16, optimizer-impl foreach, clip 1");
     expect(&f, "micro-batch 1, seq 2048, checkpointing full");
     assert_string_equal(f.settings.job.model.liger, "rope,rms_norm,glu");
-    expect(&f, "loss liger-cross-entropy");
-    expect_note(&f, NOTE_UNPLANNED, "the loss", 0, "another copy of all logits");
+    expect(&f, "loss per-token-liger");
     expect_note(&f, NOTE_IDLE, "max_grad_norm", 11, NULL);
     import_free(&f.import);
 }

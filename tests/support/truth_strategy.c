@@ -264,6 +264,7 @@ void truth_read_strategy(const json_t *row, struct job *job)
                       : strcmp(loss, "cut-cross-entropy") == 0   ? CROSS_ENTROPY_CUT
                       : strcmp(loss, "fused-lm-head") == 0       ? CROSS_ENTROPY_LM_HEAD
                       : strcmp(loss, "per-token") == 0           ? CROSS_ENTROPY_PER_TOKEN
+                      : strcmp(loss, "per-token-liger") == 0     ? CROSS_ENTROPY_PER_TOKEN_LIGER
                                                                  : CROSS_ENTROPY_EAGER;
     job->model.liger = truth_text(s, "liger", NULL);
     job->model.float8_gather = truth_float8_gather(truth_text(s, "float8_all_gather", ""));

@@ -43,7 +43,7 @@ def keep(thing):
                    if callable(value) and not name.startswith("__")})
 
 
-LOSSES = {"liger": "fused_linear_cross_entropy", "liger-cross-entropy": "cross_entropy"}
+LOSSES = {"liger": "fused_linear_cross_entropy", "liger-cross-entropy": "cross_entropy", "per-token-liger": "cross_entropy"}
 
 
 def wanted_by(s):

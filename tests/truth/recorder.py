@@ -228,8 +228,8 @@ class Births(TorchDispatchMode):
         if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype in (torch.int32, torch.int64) and \
                 isinstance(args[0], FakeTensor):
             return 1        # ... and whether a sequence has a length
-        if func is torch.ops.aten.equal.default and not args[0].shape:
-            return True     # Liger asks whether the gradient of the loss is 1
+        if func is torch.ops.aten.equal.default and not args[1].shape:
+            return not args[0].shape    # Liger asks whether the gradient of the loss is 1
         out = self.call(func, args, kwargs or {})
         log = Log.current
         name, born = older_torch.births(op_name(func), out, log.place[0])
@@ -392,7 +392,7 @@ def one_step(system, log, model, optimizer, inputs, live):
         with system.synced(model, last, last or not s.get("no_sync", True)), system.saved:
             log.place = ["fwd"]
             log.segment = "forward"
-            if s.get("loss") == "per-token":
+            if s.get("loss") in ("per-token", "per-token-liger"):
                 def call(given):
                     output = system.forward(model, given)
                     live["after_logits"] = log.live
