@@ -139,18 +139,17 @@ static void print_lora_kernels(struct sums *sums, bool numbers)
                    false, truth_read_hf, sums);
 }
 
+static void print_llama_factory(struct sums *sums)
+{
+    print_file("llama_factory_events.jsonl", "Whole event lists as LLaMA-Factory v1 trains.", true,
+               truth_read_hf, sums);
+}
+
 static void print_cut(struct sums *sums)
 {
     print_file("cut_events.jsonl", "Whole event lists with cut cross entropy.", true, truth_read_hf,
                sums);
     print_file("lm_head_events.jsonl", "Whole event lists with TRL's fused LM head.", true,
-               truth_read_hf, sums);
-    print_file("input_grads_events.jsonl",
-               "Whole event lists with gradients of what the embedding returns.", true,
-               truth_read_hf, sums);
-    print_file("adapter_units_events.jsonl", "Whole event lists with adapters as units.", true,
-               truth_read_hf, sums);
-    print_file("per_token_events.jsonl", "Whole event lists with LLaMA-Factory v1's loss.", true,
                truth_read_hf, sums);
 }
 
@@ -203,6 +202,7 @@ static void print_fsdp2(struct sums *sums)
     print_liger(sums);
     print_lora_kernels(sums, true);
     print_cut(sums);
+    print_llama_factory(sums);
     print_titan(sums);
     print_file("hf_events.jsonl", "Whole event lists of Hugging Face transformers' own models.",
                true, truth_read_hf, sums);
@@ -249,6 +249,7 @@ static void print_ddp(struct sums *sums)
     print_liger(sums);
     print_lora_kernels(sums, false);
     print_cut(sums);
+    print_llama_factory(sums);
     print_titan(sums);
     print_file("frozen_events.jsonl",
                "The same of models in 16 bits, with peft's adapters in fp32.", true, truth_read_hf,
@@ -298,10 +299,7 @@ static void print_zero(struct sums *sums)
                    truth_read_hf, sums);
     print_file("zero_lm_head_events.jsonl", "Whole event lists with TRL's fused LM head.", true,
                truth_read_hf, sums);
-    print_file("input_grads_events.jsonl",
-               "Whole event lists with gradients of what the embedding returns.", true,
-               truth_read_hf, sums);
-    print_file("zero_per_token_events.jsonl", "Whole event lists with LLaMA-Factory v1's loss.",
+    print_file("zero_llama_factory_events.jsonl", "Whole event lists as LLaMA-Factory v1 trains.",
                true, truth_read_hf, sums);
     print_file("zero_hf_events.jsonl",
                "Whole event lists of Hugging Face transformers' own models.", true, truth_read_hf,
