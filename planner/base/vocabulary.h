@@ -523,8 +523,7 @@ const char *const *aten_names(void);
     X(LOG_SOFTMAX_BACKWARD, "log_softmax_backward", "dy, y -> dx")                                 \
     X(NLL_LOSS, "nll_loss", "log-probabilities (t, v), targets (t) -> mean loss (), weight ()")    \
     X(NLL_LOSS_BACKWARD, "nll_loss_backward", "dloss (), targets (t) -> dx (t, v)")                \
-    X(NLL_LOSSES, "nll_losses",                                                                    \
-      "log-probabilities (t, v), targets (t) -> losses (t), weight ()")                            \
+    X(NLL_LOSSES, "nll_losses", "log-probabilities (t, v), targets (t) -> losses (t), weight ()")  \
     X(NLL_LOSSES_BACKWARD, "nll_losses_backward", "dlosses (t), targets (t) -> dx (t, v)")         \
     X(CROSS_ENTROPY, "cross_entropy",                                                              \
       "logits (t, v), targets (t) -> mean loss (), logsumexp (t), losses (t)")                     \

@@ -156,7 +156,7 @@ enum autograd { AUTOGRAD_GPU, AUTOGRAD_RECORDED };
  * logits as they are (planner/compile); or Liger's loop over chunks, or its
  * cross-entropy of logits in fp32 (ops_liger_loss.c); or cut cross entropy, which has no logits
  * (ops_cut_loss.c); or TRL's, which has a tile of them (ops_log_probs.c); or the model's own and
- * a trainer's, of each token, on a second copy in fp32 (hf/per_token.c). */
+ * a trainer's, of each token, on a second copy in fp32 (hf/loss.c). */
 enum cross_entropy {
     CROSS_ENTROPY_EAGER,
     CROSS_ENTROPY_DIRECT,

@@ -480,7 +480,8 @@ uint32_t op_lora_o(struct graph *graph, const struct lora_input *x,
 uint32_t op_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targets);
 /* Of each row (t), of the logits' dtype. */
 uint32_t op_cross_entropies(struct graph *graph, uint32_t logits, uint32_t targets);
-/* The mean whose backward nobody calls, with what its nodes keep, until whoever has it drops all. */
+/* The mean whose backward nobody calls, with what its nodes keep, until whoever has it drops all.
+ */
 struct idle_loss {
     uint32_t log_probabilities, loss, weight;
 };

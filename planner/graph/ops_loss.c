@@ -160,8 +160,7 @@ struct idle_loss op_cross_entropy_idle(struct graph *graph, uint32_t logits, uin
     struct idle_loss idle;
     idle.log_probabilities = op_no_grad(graph, WORK_LOG_SOFTMAX, ATEN_LOG_SOFTMAX, DTYPE_FP32,
                                         *shape_of(graph, logits), 1, &logits);
-    const uint32_t op =
-        begin(graph, OP_NLL_LOSS, 2, (uint32_t[]){idle.log_probabilities, targets});
+    const uint32_t op = begin(graph, OP_NLL_LOSS, 2, (uint32_t[]){idle.log_probabilities, targets});
     idle.loss = graph_op_birth(graph, op, ATEN_NLL_LOSS, DTYPE_FP32, scalar);
     idle.weight = graph_op_birth(graph, op, ATEN_NLL_LOSS, DTYPE_FP32, scalar);
     graph_op_done(graph, op);

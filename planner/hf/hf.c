@@ -506,49 +506,6 @@ void hf_drop_shifted(struct graph *graph, struct hf_shifted targets)
         graph_drop(graph, targets.flat);
 }
 
-void hf_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t labels)
-{
-    hf_loss_scaled(graph, hidden, hidden, logits, labels);
-}
-
-void hf_loss_scaled(struct graph *graph, uint32_t hidden, uint32_t scaled, uint32_t logits,
-                    uint32_t labels)
-{
-    const struct shape shape = graph->tensors[logits].shape;
-    const uint32_t rows = shape.dim[0] * shape.dim[1], v = shape.dim[2];
-    if (loss_is_per_token(graph->cross_entropy)) {
-        hf_per_token_loss(graph, hidden, scaled, logits, labels);
-        return;
-    }
-    if (graph->loss_breaks)
-        graph_mark(graph, MARK_BREAK);
-    const uint32_t upcast = build_upcast(graph, logits);
-    const struct hf_shifted targets = hf_shift(graph, labels);
-    graph->loss =
-        build_cross_entropy(graph, graph_view(graph, upcast, SHAPE(rows, v)), targets.flat);
-    if (upcast != logits)
-        graph_drop(graph, upcast);
-    hf_drop_shifted(graph, targets);
-    graph_mark(graph, MARK_FRAME_END);
-    graph_drop(graph, hidden);
-    if (scaled != hidden)
-        graph_drop(graph, scaled);
-    hf_return(graph, logits, GRAPH_NONE);
-}
-
-void hf_masked_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t targets)
-{
-    const struct shape shape = graph->tensors[logits].shape;
-    const uint32_t rows = shape.dim[0] * shape.dim[1];
-    const uint32_t upcast = build_upcast(graph, logits);
-    graph->loss =
-        build_cross_entropy(graph, graph_view(graph, upcast, SHAPE(rows, shape.dim[2])), targets);
-    if (upcast != logits)
-        graph_drop(graph, upcast);
-    graph_drop(graph, hidden);
-    hf_return(graph, logits, GRAPH_NONE);
-}
-
 uint32_t hf_wte(struct graph *graph, const struct model_config *c, uint32_t tokens,
                 uint32_t *weight)
 {

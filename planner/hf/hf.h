@@ -287,10 +287,6 @@ void hf_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t lab
 /* ForMaskedLMLoss of logits (b, s, v) with targets (b · s): upcast, and the mean over those that
  * are masked. Then the root module returns. */
 void hf_masked_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t targets);
-/* The same of LLaMA-Factory v1 (`--loss per-token`): ForCausalLMLoss, whose backward nobody calls,
- * and its trainer's behind that (per_token.c). */
-void hf_per_token_loss(struct graph *graph, uint32_t hidden, uint32_t scaled, uint32_t logits,
-                       uint32_t labels);
 /* The loss of TRL's fused LM head (`--loss fused-lm-head`) from hidden states (b, s, h), a head's
  * weight and bias (GRAPH_NONE: none) and labels (b, s), likewise (lm_head.c). */
 void hf_lm_head_loss(struct graph *graph, uint32_t hidden, uint32_t weight, uint32_t bias,

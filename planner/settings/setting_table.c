@@ -120,23 +120,19 @@ static const struct setting rows[] = {
      .systems = SYSTEM(FSDP2), .lacks = "has no units of experts",
      .lacking = SYSTEM(FSDP1) | WHOLE | ZERO},
     {.name = "units", .group = GROUP_FSDP2, .arg = "UNITS",
-     .help = "What is gathered at once. blocks: each block, and the rest; embeddings: each block and "
-             "embedding, and the rest; torchtitan: as torchtitan wraps; a number: so many blocks; a "
-             "size: blocks up to it", .initial = "blocks",
-     .field = FIELD(job.strategy.units),
-     .words = WORDS(WORD("blocks", UNITS_BLOCKS), WORD("torchtitan", UNITS_TORCHTITAN),
-                    WORD("embeddings", UNITS_EMBEDDINGS)),
+     .help = "What is gathered at once. blocks: each block, and the rest; embeddings: those, too; torchtitan: "
+             "as torchtitan wraps; a number: so many blocks; a size: blocks up to it", .initial = "blocks",
+     .field = FIELD(job.strategy.units), .words = setting_units_words,
      .numbers = {{NUMBER_INTEGER, 1, 1e9, "numbers of blocks", FIELD(job.strategy.per_unit),
                   .word = UNITS_BLOCKS, .rest = 1},
                  {NUMBER_SIZE, 1, 1e15, "sizes such as 500MB,", FIELD(job.strategy.unit_bytes),
                   .word = UNITS_BYTES}}, .commands = FOR_JOB, .systems = SYSTEM(FSDP2),
      .lacks = "has no units", .lacking = WHOLE | ZERO, .axis = "blocks,2,4,torchtitan",
      .wide = "3,8,16,500MB,1GB,2GB"},
-    {.name = "adapter-units", .group = GROUP_FSDP2, .arg = "WHETHER",
-     .help = "Each module of --lora's adapters is a unit of its own, within its block (LLaMA-Factory "
-             "v1)", .initial = "off", .field = FIELD(job.strategy.adapter_units), .words = OFF_ON,
-     .commands = FOR_JOB, .systems = SYSTEM(FSDP2), .lacks = "has no such units",
-     .lacking = SYSTEM(FSDP1) | WHOLE | ZERO},
+    {.name = "adapter-units", .group = GROUP_FSDP2, .arg = "WHETHER", .initial = "off", .words = OFF_ON,
+     .help = "Each module of --lora's adapters is a unit within its block (LLaMA-Factory v1)",
+     .field = FIELD(job.strategy.adapter_units), .commands = FOR_JOB,
+     .systems = SYSTEM(FSDP2), .lacks = "has no such units", .lacking = SYSTEM(FSDP1) | WHOLE | ZERO},
     {.name = "reshard", .group = GROUP_FSDP2, .arg = "WHEN",
      .help = "reshard_after_forward. default: None; always: True; never: False; a number: that "
              "many ranks", .initial = "default",
@@ -213,10 +209,9 @@ static const struct setting rows[] = {
              "Trainer had it by default; what blocks are called with needs a gradient "
              "(enable_input_require_grads)", .initial = "off", .field = FIELD(job.tape.reentrant),
      .words = OFF_ON, .commands = FOR_JOB},
-    {.name = "input-grads", .group = GROUP_STRATEGY, .arg = "WHETHER",
-     .help = "What the embedding returns needs a gradient, though nothing before it is trained "
-             "(enable_input_require_grads), so that backward goes through blocks that are frozen, too",
-     .initial = "off", .field = FIELD(job.model.input_grads), .words = OFF_ON, .commands = FOR_JOB},
+    {.name = "input-grads", .group = GROUP_STRATEGY, .arg = "WHETHER", .initial = "off", .words = OFF_ON,
+     .help = "What a frozen embedding returns needs a gradient, too (enable_input_require_grads)",
+     .field = FIELD(job.model.input_grads), .commands = FOR_JOB},
     {.name = "activation-offloading", .group = GROUP_STRATEGY, .arg = "HOW",
      .help = "What nodes save waits on the host, as TRL's OffloadActivations has it. on: copied by "
              "a stream of its own; legacy: by the compute stream (axolotl's word); weights, "
@@ -404,22 +399,13 @@ static const struct setting rows[] = {
                     WORD("next", OUTPUTS_UNTIL_NEXT)), .commands = FOR_JOB},
 
     {.name = "loss", .group = GROUP_STRATEGY, .arg = "NAME",
-     .help = "Cross-entropy. eager: PyTorch's on logits cast to fp32; direct: on logits as they "
-             "are; fused: a kernel that writes the gradient over the logits; chunked: eight chunks "
-             "of tokens, each with its head and backward; compiled: PyTorch's under torch.compile, "
-             "as torchtitan compiles it; liger: Liger's fused linear cross-entropy, chunks of tokens "
-             "whose gradients forward makes; liger-cross-entropy: its kernel on logits cast to fp32; "
-             "cut-cross-entropy: axolotl's, head and loss in one kernel; fused-lm-head: TRL's, a tile "
-             "of logits at a time; per-token: LLaMA-Factory v1's, the model's own and, on a second copy of "
-             "the logits, one of each token, of which the mean is taken; per-token-liger: both by Liger's kernel", .initial = "eager", .field = FIELD(job.model.loss),
-     .words = WORDS(WORD("eager", CROSS_ENTROPY_EAGER), WORD("direct", CROSS_ENTROPY_DIRECT),
-                    WORD("fused", CROSS_ENTROPY_FUSED), WORD("chunked", CROSS_ENTROPY_CHUNKED),
-                    WORD("compiled", CROSS_ENTROPY_COMPILED), WORD("liger", CROSS_ENTROPY_LIGER),
-                    WORD("liger-cross-entropy", CROSS_ENTROPY_LIGER_LOGITS),
-                    WORD("cut-cross-entropy", CROSS_ENTROPY_CUT),
-                    WORD("fused-lm-head", CROSS_ENTROPY_LM_HEAD),
-                    WORD("per-token", CROSS_ENTROPY_PER_TOKEN),
-                    WORD("per-token-liger", CROSS_ENTROPY_PER_TOKEN_LIGER)), .commands = FOR_JOB,
+     .help = "Cross-entropy. eager: PyTorch's on logits cast to fp32; direct: on logits as they are; fused: a kernel "
+             "that writes the gradient over the logits; chunked: eight chunks of tokens, each with its head and "
+             "backward; compiled: PyTorch's under torch.compile, as torchtitan compiles it; liger: Liger's fused "
+             "linear cross-entropy, chunks of tokens whose gradients forward makes; liger-cross-entropy: its kernel on "
+             "logits cast to fp32; cut-cross-entropy: axolotl's, head and loss in one kernel; fused-lm-head: TRL's, a "
+             "tile of logits at a time; per-token: LLaMA-Factory v1's, of two copies; per-token-liger: by Liger's kernel",
+     .initial = "eager", .field = FIELD(job.model.loss), .words = setting_loss_words, .commands = FOR_JOB,
      .numerics = true, .wide = "eager,direct,fused,chunked,compiled,liger,liger-cross-entropy,cut-cross-entropy,fused-lm-head,per-token,per-token-liger"},
     {.name = "liger", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "KERNELS",
      .help = "Liger's kernels in the place of transformers' modules: all, or by commas rope, "

@@ -65,3 +65,25 @@ const struct setting_word setting_saved_words[] = {
     WORD("legacy-weights", SAVED_ON_HOST_ALL),
     {NULL, 0, false},
 };
+
+const struct setting_word setting_loss_words[] = {
+    WORD("eager", CROSS_ENTROPY_EAGER),
+    WORD("direct", CROSS_ENTROPY_DIRECT),
+    WORD("fused", CROSS_ENTROPY_FUSED),
+    WORD("chunked", CROSS_ENTROPY_CHUNKED),
+    WORD("compiled", CROSS_ENTROPY_COMPILED),
+    WORD("liger", CROSS_ENTROPY_LIGER),
+    WORD("liger-cross-entropy", CROSS_ENTROPY_LIGER_LOGITS),
+    WORD("cut-cross-entropy", CROSS_ENTROPY_CUT),
+    WORD("fused-lm-head", CROSS_ENTROPY_LM_HEAD),
+    WORD("per-token", CROSS_ENTROPY_PER_TOKEN),
+    WORD("per-token-liger", CROSS_ENTROPY_PER_TOKEN_LIGER),
+    {NULL, 0, false},
+};
+
+const struct setting_word setting_units_words[] = {
+    WORD("blocks", UNITS_BLOCKS),
+    WORD("torchtitan", UNITS_TORCHTITAN),
+    WORD("embeddings", UNITS_EMBEDDINGS),
+    {NULL, 0, false},
+};

@@ -1,5 +1,5 @@
-/* per_token.c - the loss of LLaMA-Factory v1's SFTTrainer (v1/core/base_trainer.py,
- * compute_log_probs; v1/trainers/sft_trainer.py, August 2026).
+/* loss.c - ForCausalLMLoss and its kin (hf.h), and in their place the loss of LLaMA-Factory v1's
+ * SFTTrainer (v1/core/base_trainer.py, compute_log_probs; v1/trainers/sft_trainer.py, August 2026).
  *
  * The model is called with labels, and so has a loss of its own, whose backward nobody calls: what
  * its nodes keep, as much as the logits in fp32, is there until what the model returned goes. The
@@ -132,8 +132,8 @@ static uint32_t over_all_ranks(struct graph *graph, uint32_t mean, float tokens)
     return loss;
 }
 
-void hf_per_token_loss(struct graph *graph, uint32_t hidden, uint32_t scaled, uint32_t logits,
-                       uint32_t labels)
+static void per_token_loss(struct graph *graph, uint32_t hidden, uint32_t scaled, uint32_t logits,
+                           uint32_t labels)
 {
     const struct shape shape = graph->tensors[labels].shape;
     struct own own = own_loss(graph, logits, labels);
@@ -151,4 +151,49 @@ void hf_per_token_loss(struct graph *graph, uint32_t hidden, uint32_t scaled, ui
     const uint32_t mean = weighted_mean(graph, found, weights);
     graph->loss = over_all_ranks(graph, mean, (float)shape_elements(&shape));
     graph_mark(graph, MARK_LOSS);
+}
+
+/* ---- transformers' own ---- */
+
+void hf_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t labels)
+{
+    hf_loss_scaled(graph, hidden, hidden, logits, labels);
+}
+
+void hf_loss_scaled(struct graph *graph, uint32_t hidden, uint32_t scaled, uint32_t logits,
+                    uint32_t labels)
+{
+    const struct shape shape = graph->tensors[logits].shape;
+    const uint32_t rows = shape.dim[0] * shape.dim[1], v = shape.dim[2];
+    if (loss_is_per_token(graph->cross_entropy)) {
+        per_token_loss(graph, hidden, scaled, logits, labels);
+        return;
+    }
+    if (graph->loss_breaks)
+        graph_mark(graph, MARK_BREAK);
+    const uint32_t upcast = build_upcast(graph, logits);
+    const struct hf_shifted targets = hf_shift(graph, labels);
+    graph->loss =
+        build_cross_entropy(graph, graph_view(graph, upcast, SHAPE(rows, v)), targets.flat);
+    if (upcast != logits)
+        graph_drop(graph, upcast);
+    hf_drop_shifted(graph, targets);
+    graph_mark(graph, MARK_FRAME_END);
+    graph_drop(graph, hidden);
+    if (scaled != hidden)
+        graph_drop(graph, scaled);
+    hf_return(graph, logits, GRAPH_NONE);
+}
+
+void hf_masked_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t targets)
+{
+    const struct shape shape = graph->tensors[logits].shape;
+    const uint32_t rows = shape.dim[0] * shape.dim[1];
+    const uint32_t upcast = build_upcast(graph, logits);
+    graph->loss =
+        build_cross_entropy(graph, graph_view(graph, upcast, SHAPE(rows, shape.dim[2])), targets);
+    if (upcast != logits)
+        graph_drop(graph, upcast);
+    graph_drop(graph, hidden);
+    hf_return(graph, logits, GRAPH_NONE);
 }
