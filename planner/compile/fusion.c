@@ -32,7 +32,7 @@ enum { UNROLLED = 8 }; /* torch/_inductor/config.py: unroll_reductions_threshold
 bool is_reduction(const struct joint *joint, uint32_t node)
 {
     const struct joint_node *n = joint_at(joint, node);
-    if (joint_way(n) != WAY_REDUCTION)
+    if (!joint_is_over_dim(n))
         return false;
     const uint64_t all = shape_elements(&joint_at(joint, n->arg[0])->shape);
     return all >= UNROLLED * shape_elements(&n->shape);

@@ -62,6 +62,12 @@ bool joint_is_seen_through(const struct joint_node *node)
     return way == WAY_VIEW || way == WAY_ALIAS;
 }
 
+bool joint_is_over_dim(const struct joint_node *node)
+{
+    const enum joint_way way = joint_way(node);
+    return way == WAY_REDUCTION || way == WAY_SEARCH;
+}
+
 bool joint_is_many(const struct joint_node *node)
 {
     return node->name == JOINT_SPLIT || node->name == JOINT_SPLIT_BY ||
@@ -205,6 +211,18 @@ uint32_t joint_view(struct joint *joint, uint32_t x, struct shape shape)
     return one_view(joint, x, shape);
 }
 
+/* Rows (t, h) of (b, s, h) as a model's own code asks for them: view(-1, h), which to the
+ * partitioner's CSE is another function than nn.Linear's view(t, h). */
+static uint32_t own_rows(struct joint *joint, uint32_t x, struct shape rows)
+{
+    return joint_node(joint, &(struct joint_want){.name = JOINT_VIEW,
+                                                  .dtype = (enum dtype)joint->nodes[x].dtype,
+                                                  .shape = rows,
+                                                  .args = 1,
+                                                  .arg = {x},
+                                                  .detail = JOINT_ROWS_ASKED});
+}
+
 uint32_t joint_transposed(struct joint *joint, uint32_t x)
 {
     const struct joint_node node = joint->nodes[x];
@@ -263,8 +281,12 @@ uint32_t joint_value(struct joint *joint, uint32_t buffer, struct shape shape, e
 static uint64_t row_of(const struct operand *operand)
 {
     const struct shape *shape = &operand->shape;
-    return shape->rank == 5 ? (uint64_t)shape->dim[3] * shape->dim[4]
-                            : shape_row(shape, operand->pitch);
+    const struct strides *layout = operand->layout;
+    if (shape->rank == 5)
+        return (uint64_t)shape->dim[3] * shape->dim[4];
+    const bool last = shape->rank == 4 && layout && !layout_is_unknown(layout) &&
+                      layout->of[2] == operand->pitch && layout->of[3] == 1;
+    return last ? shape->dim[3] : shape_row(shape, operand->pitch);
 }
 
 /* The whole of which an operand is a part of each row: seen as it, with rows `pitch` wide. */
@@ -290,10 +312,12 @@ static bool heads_of(const struct operand *operand, struct operand *part, uint32
     const struct shape *s = &operand->shape;
     const struct strides *layout = operand->layout;
     if (s->rank != 4 || !layout || layout_is_unknown(layout) || layout->of[3] != 1 ||
-        layout->of[2] != operand->pitch || layout->of[1] == 0 || layout->of[1] >= operand->pitch)
+        layout->of[1] == 0 || layout->of[1] >= layout->of[2] ||
+        (operand->pitch != layout->of[1] && operand->pitch != layout->of[2]))
         return false;
     *width = (uint32_t)layout->of[1];
     *part = *operand;
+    part->pitch = (uint32_t)layout->of[2];
     part->layout = NULL;
     part->offset -= operand->offset % *width;
     part->shape = SHAPE(s->dim[0], s->dim[2], s->dim[1] * *width);
@@ -380,9 +404,11 @@ static uint32_t step_of(const struct operand *operand)
 {
     const struct strides *layout = operand->layout;
     const struct shape *s = &operand->shape;
-    if (!layout || layout_is_unknown(layout) || s->rank < 3)
+    if (!layout || layout_is_unknown(layout) || s->rank < 2)
         return 1;
     const uint64_t own = (uint64_t)layout->of[s->rank - 1];
+    if (s->rank == 2 && own >= layout->of[0]) /* columns one after the other */
+        return 1;
     uint64_t inner = 1;
     for (uint32_t d = 0; d + 1 < s->rank; d++)
         if (layout->of[d] > 0 && (uint64_t)layout->of[d] < own)
@@ -420,7 +446,9 @@ static uint32_t pitch_of(const struct operand *operand, uint64_t all)
     const struct shape *s = &operand->shape;
     if (!layout || layout_is_unknown(layout) || s->rank < 2 || layout->of[s->rank - 1] != 1)
         return 0;
-    const uint64_t pitch = (uint64_t)layout->of[s->rank - 2], row = s->dim[s->rank - 1];
+    const bool heads = s->rank == 5 && layout->of[3] == s->dim[4]; /* all that row_of has of them */
+    const uint64_t pitch = layout->of[s->rank - (heads ? 3 : 2)];
+    const uint64_t row = heads ? (uint64_t)s->dim[3] * s->dim[4] : s->dim[s->rank - 1];
     return pitch > row && shape_elements(s) / row * pitch == all ? (uint32_t)pitch : 0;
 }
 
@@ -441,14 +469,38 @@ static uint32_t one_of_each(struct joint *joint, const struct operand *operand, 
     return one_view(joint, part, operand->shape);
 }
 
-enum err_code joint_operand(struct joint *joint, const struct operand *operand, uint32_t *out,
-                            struct err *err)
+/* Heads (b, s, a, d) that are one, which a row has a part for: without being repeated. */
+static bool is_one_head(const struct operand *operand, struct operand *one)
+{
+    const struct strides *layout = operand->layout;
+    *one = *operand;
+    if (operand->shape.rank != 4 || !layout || layout_is_unknown(layout) || !operand->pitch ||
+        operand->shape.dim[2] == 1 || layout->of[2] != 0)
+        return false;
+    one->shape.dim[2] = 1;
+    const struct strides rows = layout_of_rows(&one->shape, one->pitch);
+    one->layout = NULL;
+    return layout_same(&one->shape, layout, &rows);
+}
+
+enum err_code joint_operand( // NOLINT(misc-no-recursion): once, of what is repeated
+    struct joint *joint, const struct operand *operand, uint32_t *out, struct err *err)
 {
     const struct value *value = find_value(joint, operand->place);
     const bool turned = is_turned(operand);
     const struct shape *s = &operand->shape;
     const struct shape rows = turned ? SHAPE(s->dim[1], s->dim[0]) : *s; /* as it lies in memory */
+    struct operand part = *operand;
     uint32_t base;
+    if (is_one_head(operand, &part)) {
+        TRY(joint_operand(joint, &part, &base, err));
+        *out = joint_node(joint, &(struct joint_want){.name = JOINT_EXPAND,
+                                                      .dtype = (enum dtype)operand->dtype,
+                                                      .shape = *s,
+                                                      .args = 1,
+                                                      .arg = {base}});
+        return ERR_OK;
+    }
     if (value) {
         base = value->turned ? joint_transposed(joint, value->node) : value->node;
     } else if ((operand->place & PLACE_MASK) == PLACE_BUFFER) {
@@ -462,7 +514,7 @@ enum err_code joint_operand(struct joint *joint, const struct operand *operand, 
         set_value(joint, operand->place, base);
     }
     const uint64_t all = shape_elements(&joint->nodes[base].shape);
-    struct operand part = *operand;
+    part = *operand;
     if (operand->offset && !operand->pitch && !operand->layout && s->rank == 1 && s->dim[0] < all) {
         part.pitch = (uint32_t)all; /* of the only row */
         return slice_of(joint, &part, base, out, err);
@@ -481,6 +533,8 @@ enum err_code joint_operand(struct joint *joint, const struct operand *operand, 
         *out = base; /* a gradient that stands for a wider one */
         return ERR_OK;
     }
+    if (rows.rank == 2 && joint->nodes[base].shape.rank == 3)
+        base = own_rows(joint, base, rows);
     *out = as_seen(joint, base, (enum dtype)operand->dtype, rows);
     if (turned)
         *out = joint_transposed(joint, *out);
@@ -578,6 +632,15 @@ static bool computes_the_same(const struct joint_node *x, const struct joint_nod
            same_shape(&x->shape, &y->shape);
 }
 
+/* Whether Python's hash takes the one for the other: hash(-1) is hash(-2). The partitioner's CSE
+ * keeps the first of those that have one hash. */
+static bool hashes_the_same(const struct joint_node *x, const struct joint_node *y)
+{
+    return x->name == JOINT_FULL && y->name == JOINT_FULL && x->dtype == y->dtype &&
+           same_shape(&x->shape, &y->shape) && x->number < 0 && y->number < 0 &&
+           x->number + y->number == -3 && x->number * y->number == 2;
+}
+
 /* Equal for those that compute the same. */
 static uint32_t mixed_of(const struct joint_node *node)
 {
@@ -634,11 +697,14 @@ void joint_merge(struct joint *joint, uint32_t result_count, const uint32_t *res
             is_call((enum joint_name)node->name) || given[memory_of(joint, i)])
             continue;
         uint32_t *slot = &first[mixed_of(node) % slots], k = *slot;
+        bool hashed = false;
         while (k != JOINT_NONE &&
-               (behind[k] != behind[i] || !computes_the_same(&joint->nodes[k], node)))
+               (behind[k] != behind[i] || !computes_the_same(&joint->nodes[k], node))) {
+            hashed |= behind[k] == behind[i] && hashes_the_same(&joint->nodes[k], node);
             k = next[k];
-        if (k != JOINT_NONE) {
-            same[i] = k;
+        }
+        if (k != JOINT_NONE || hashed) {
+            same[i] = k != JOINT_NONE ? k : i;
             continue;
         }
         next[i] = *slot;

@@ -24,6 +24,7 @@ enum joint_way {
     WAY_VIEW,      /* gives no memory of its own; fuses; is never forbidden to run again */
     WAY_ELEMENT,   /* of its list of what may run again, and fuses */
     WAY_REDUCTION, /* likewise, over a dim */
+    WAY_SEARCH,    /* over a dim, and Inductor fuses it, but it is not on that list: max with places */
     WAY_JOIN,      /* may not run again, and what fuses may fuse into it: cat */
     WAY_ALIAS,     /* no memory of its own either, but not known as a view: it may not run again */
     WAY_CALL,      /* a kernel of a library, or one that the partitioner does not know: may not run
@@ -49,6 +50,9 @@ enum joint_way {
     X(NEG, ELEMENT)                                                                                \
     X(EXP, ELEMENT)                                                                                \
     X(LOG, ELEMENT)                                                                                \
+    X(EXPM1, ELEMENT)                                                                              \
+    X(LOG1P, ELEMENT)                                                                              \
+    X(MINIMUM, ELEMENT)                                                                            \
     X(POW, ELEMENT)                                                                                \
     X(RSQRT, ELEMENT)                                                                              \
     X(ERF, ELEMENT)                                                                                \
@@ -64,6 +68,7 @@ enum joint_way {
     X(AT_LEAST, ELEMENT) /* clamp_min, of a number */                                              \
     X(AT_MOST, ELEMENT)                                                                            \
     X(LESS, ELEMENT)                                                                               \
+    X(GREATER, ELEMENT)                                                                            \
     X(LESS_EQUAL, ELEMENT)                                                                         \
     X(AND, ELEMENT)                                                                                \
     X(COS, ELEMENT)                                                                                \
@@ -89,6 +94,8 @@ enum joint_way {
     X(MEAN, REDUCTION)                                                                             \
     X(SUM, REDUCTION)                                                                              \
     X(LARGEST, REDUCTION)  /* max, amax */                                                         \
+    X(LARGEST_OF, SEARCH)  /* max(dim): of its two results, each a reduction, the one */           \
+    X(LARGEST_AT, SEARCH)  /* and the place */                                                     \
     X(VARIANCE, REDUCTION) /* several results */                                                   \
     X(CAT, JOIN)                                                                                   \
     X(AS_COMPLEX, ALIAS)                                                                           \
@@ -125,6 +132,7 @@ struct joint_node {
 };
 
 enum { JOINT_HEADS_FIRST = 1, JOINT_TRANSPOSED, JOINT_BATCHES_TURNED }; /* details of PERMUTE */
+enum { JOINT_ROWS_ASKED = 1 };                                          /* of VIEW */
 enum {
     JOINT_STEP = 1 << 24
 }; /* detail of SLICE and PUT_SLICE: where they begin, and with steps
@@ -138,6 +146,8 @@ void joint_free(struct joint *joint); /* NULL is allowed */
 uint32_t joint_count(const struct joint *joint);
 const struct joint_node *joint_at(const struct joint *joint, uint32_t node);
 enum joint_way joint_way(const struct joint_node *node);
+/* Whether it is computed over a dim. */
+bool joint_is_over_dim(const struct joint_node *node);
 /* Whether it is its argument's memory under another shape or name. */
 bool joint_is_seen_through(const struct joint_node *node);
 /* Whether two nodes are the same but for which buffer or kernel they are of. */

@@ -30,6 +30,14 @@ static void call_with_places(const struct works *w)
                     one_of(w, node, i, (enum dtype)result(w, i)->dtype, result(w, i)->shape));
 }
 
+static void largest_with_place(const struct works *w)
+{
+    made(w, JOINT_LARGEST_OF, w->in[0], JOINT_NONE, 0);
+    joint_write(w->joint, result(w, 1),
+                element(w, JOINT_LARGEST_AT, DTYPE_INT64, result(w, 1)->shape, w->in[0], JOINT_NONE,
+                        0));
+}
+
 /* Numbers and counts are int32 on a GPU, and as many bytes in fp32 elsewhere (moe.py: "CUDA only
  * supports int input"). */
 static void histogram(const struct works *w)
@@ -178,9 +186,6 @@ enum err_code joint_check_experts(const struct works *w, struct err *err)
             "--compile: experts' matrices that are copied for each token (batched_mm as "
             "experts_implementation) are not planned; grouped_mm, transformers' default, "
             "is");
-    if (kernel->work == WORK_TOPK && kernel->label != ATEN_TOPK)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--compile: the largest of a row and where it is (max) are not planned");
     const bool grouped = kernel->work == WORK_GROUPED_MM_NT || kernel->work == WORK_GROUPED_MM_NN;
     if (grouped && kernel->operands[1].dtype != DTYPE_BF16)
         return err_set(
@@ -196,6 +201,11 @@ static bool moves_rows(const struct works *w)
 {
     switch ((enum work_kind)w->kernel->work) {
     case WORK_TOPK:
+        if (w->kernel->label == ATEN_MAX_DIM)
+            largest_with_place(w);
+        else
+            call_with_places(w);
+        return true;
     case WORK_SORT:
         call_with_places(w);
         return true;

@@ -91,6 +91,12 @@ bool joint_mask(const struct works *w)
     case WORK_NOT_EQUAL_NUMBER:
         made(w, JOINT_NOT_EQUAL, w->in[0], JOINT_NONE, w->kernel->attr.p);
         return true;
+    case WORK_GREATER_NUMBER:
+        made(w, JOINT_GREATER, w->in[0], JOINT_NONE, w->kernel->attr.p);
+        return true;
+    case WORK_LESS_NUMBER:
+        made(w, JOINT_LESS, w->in[0], JOINT_NONE, w->kernel->attr.p);
+        return true;
     case WORK_EQUAL:
         made(w, JOINT_EQUAL, w->in[0], w->in[1], 0);
         return true;
@@ -126,9 +132,7 @@ bool joint_mask(const struct works *w)
         made(w, JOINT_SIN, w->in[0], JOINT_NONE, 0);
         return true;
     case WORK_LOG:
-        if (w->kernel->attr.p > 0) /* of a number that is added first */
-            return false;
-        made(w, JOINT_LOG, w->in[0], JOINT_NONE, 0);
+        made(w, w->kernel->attr.p > 0 ? JOINT_LOG1P : JOINT_LOG, w->in[0], JOINT_NONE, 0);
         return true;
     case WORK_PAD:
         made(w, JOINT_PAD, w->in[0], JOINT_NONE, w->kernel->attr.p);

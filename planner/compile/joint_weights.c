@@ -10,6 +10,7 @@
 #include "compile/joint_works.h"
 
 #include <assert.h>
+#include <math.h>
 
 /* Whether the columns of each lie one after the other. */
 static bool is_turned_batch(const struct operand *operand)
@@ -59,6 +60,29 @@ static void softmax(const struct works *w)
     write(w, 0, of_two(w, JOINT_DIV, e, over_row(w, JOINT_SUM, e)));
 }
 
+/* Rows that are masked whole are zeros (torch/_decomp: _safe_softmax). */
+static void safe_softmax(const struct works *w)
+{
+    const uint32_t x = w->in[0];
+    const enum dtype dtype = (enum dtype)result(w, 0)->dtype;
+    const struct shape shape = at(w, x)->shape;
+    softmax(w);
+    const uint32_t y =
+        joint_value(w->joint, result(w, 0)->place & ~(uint32_t)PLACE_MASK, shape, dtype);
+    const uint32_t masked =
+        element(w, JOINT_EQUAL, DTYPE_BOOL, shape, x, JOINT_NONE, -INFINITY);
+    const uint32_t seen = of_one(w, JOINT_NOT_EQUAL, masked, 1);
+    const uint32_t none = of_one(w, JOINT_NOT_EQUAL, over_row(w, JOINT_LARGEST, seen), 1);
+    const uint32_t zeros = joint_node(
+        w->joint, &(struct joint_want){.name = JOINT_FULL, .dtype = dtype, .shape = shape});
+    joint_write(w->joint, result(w, 0),
+                joint_node(w->joint, &(struct joint_want){.name = JOINT_WHERE,
+                                                          .dtype = dtype,
+                                                          .shape = shape,
+                                                          .args = 3,
+                                                          .arg = {none, zeros, y}}));
+}
+
 static void softmax_backward(const struct works *w)
 {
     const uint32_t y = wide(w, w->in[1]);
@@ -77,6 +101,9 @@ bool joint_weights(const struct works *w)
         return true;
     case WORK_SOFTMAX:
         softmax(w);
+        return true;
+    case WORK_SAFE_SOFTMAX:
+        safe_softmax(w);
         return true;
     case WORK_SOFTMAX_BACKWARD:
         softmax_backward(w);

@@ -322,17 +322,63 @@ static void tanh_backward(const struct works *w)
     write(w, 0, of_two(w, JOINT_MUL, wide(w, w->in[0]), slope));
 }
 
+static uint32_t chosen(const struct works *w, uint32_t condition, uint32_t x, uint32_t y)
+{
+    return joint_node(w->joint, &(struct joint_want){.name = JOINT_WHERE,
+                                                     .dtype = (enum dtype)at(w, x)->dtype,
+                                                     .shape = at(w, condition)->shape,
+                                                     .args = 3,
+                                                     .arg = {condition, x, y}});
+}
+
+/* In fp32, as all that has an "opmath"; what is no number of 16 bits is joint_float8's. */
+static bool limit(const struct works *w)
+{
+    const float p = w->kernel->attr.p;
+    const bool both = w->kernel->work == WORK_WITHIN;
+    if (both && dtype_bytes((enum dtype)at(w, w->in[0])->dtype) != 2)
+        return false;
+    const uint32_t x = wide(w, w->in[0]);
+    write(w, 0, of_one(w, JOINT_AT_MOST, both ? of_one(w, JOINT_AT_LEAST, x, -p) : x, p));
+    return true;
+}
+
+#define SOFTPLUS_THRESHOLD 20.0F
+
+static uint32_t is_line(const struct works *w, uint32_t x)
+{
+    return element(w, JOINT_GREATER, DTYPE_BOOL, at(w, x)->shape, x, JOINT_NONE, SOFTPLUS_THRESHOLD);
+}
+
+static void softplus(const struct works *w)
+{
+    const uint32_t x = wide(w, w->in[0]);
+    const uint32_t curve = of_one(w, JOINT_LOG1P, of_one(w, JOINT_EXP, x, 0), 0);
+    write(w, 0, chosen(w, is_line(w, x), x, curve));
+}
+
+static void softplus_backward(const struct works *w)
+{
+    const uint32_t dy = wide(w, w->in[0]), x = wide(w, w->in[1]);
+    const uint32_t e = of_one(w, JOINT_EXP, x, 0);
+    const uint32_t slope =
+        of_two(w, JOINT_DIV, of_two(w, JOINT_MUL, dy, e), of_one(w, JOINT_ADD, e, 1));
+    write(w, 0, chosen(w, is_line(w, x), dy, slope));
+}
+
 /* ---- shapes ---- */
 
+/* By expand and reshape, or by aten.repeat, which may not run again. */
 static void repeat(const struct works *w)
 {
+    const bool repeats = w->kernel->label == ATEN_REPEAT;
     const struct shape to = result(w, 0)->shape;
     struct shape one = to;
     one.dim[w->kernel->attr.dim] = 1;
     const uint32_t x = joint_view(w->joint, w->in[0], one);
     const uint32_t expanded =
         element(w, JOINT_EXPAND, (enum dtype)at(w, x)->dtype, to, x, JOINT_NONE, 0);
-    write(w, 0, of_one(w, JOINT_CLONE, expanded, 0));
+    write(w, 0, of_one(w, repeats ? JOINT_COPY : JOINT_CLONE, expanded, 0));
 }
 
 static void sum(const struct works *w)
@@ -545,6 +591,9 @@ static bool elementwise(const struct works *w)
     case WORK_POW:
         number(w, JOINT_POW);
         return true;
+    case WORK_POWER_OF:
+        number(w, JOINT_EXP2);
+        return true;
     case WORK_NEG:
         number(w, JOINT_NEG);
         return true;
@@ -554,11 +603,17 @@ static bool elementwise(const struct works *w)
     case WORK_TANH:
         number(w, JOINT_TANH);
         return true;
+    case WORK_EXPM1:
+        number(w, JOINT_EXPM1);
+        return true;
+    case WORK_MINIMUM:
+        two(w, JOINT_MINIMUM);
+        return true;
     case WORK_CAST:
         write(w, 0, w->in[0]);
         return true;
     case WORK_REORDER:
-        write(w, 0, of_one(w, JOINT_CLONE, w->in[0], 0));
+        write(w, 0, of_one(w, JOINT_CLONE, stretched(w, w->in[0]), 0));
         return true;
     default:
         return false;
@@ -641,6 +696,15 @@ static bool fused(const struct works *w)
     case WORK_TANH_BACKWARD:
         tanh_backward(w);
         return true;
+    case WORK_AT_MOST:
+    case WORK_WITHIN:
+        return limit(w);
+    case WORK_SOFTPLUS:
+        softplus(w);
+        return true;
+    case WORK_SOFTPLUS_BACKWARD:
+        softplus_backward(w);
+        return true;
     case WORK_DROPOUT:
         dropout(w);
         return true;
@@ -677,6 +741,10 @@ static bool fused(const struct works *w)
     case WORK_CONJUGATE:
         conjugate(w);
         return true;
+    case WORK_POLAR: /* of eager PyTorch */
+        joint_write(w->joint, result(w, 0),
+                    call_of(w, JOINT_CALL_OWN, 2, w->in, result(w, 0)->shape));
+        return true;
     default:
         return false;
     }
@@ -696,8 +764,8 @@ enum err_code joint_kernel(struct joint *joint, const struct kernel *kernel, uin
     TRY(joint_check_experts(&w, err));
     if (kernel->work == WORK_ADD_TO)
         add_to(&w);
-    else if (!joint_mask(&w) && !whole(&w) && !fused(&w) && !elementwise(&w) && !joint_loss(&w) &&
-             !joint_by_index(&w) && !joint_weights(&w) && !joint_experts(&w) &&
+    else if (!joint_by_index(&w) && !joint_mask(&w) && !whole(&w) && !fused(&w) &&
+             !elementwise(&w) && !joint_loss(&w) && !joint_weights(&w) && !joint_experts(&w) &&
              !joint_float8(joint, kernel, index, w.in))
         return err_set(err, ERR_UNSUPPORTED, "--compile: what Inductor makes of %s is not planned",
                        work_name((enum work_kind)kernel->work));

@@ -162,7 +162,7 @@ struct readings {
 static uint32_t written_out(const struct building *b, uint32_t node)
 {
     const struct joint_node *n = at(b, node);
-    if (joint_way(n) != WAY_REDUCTION || joint_is_many(n) || is_reduction(b->joint, node))
+    if (!joint_is_over_dim(n) || joint_is_many(n) || is_reduction(b->joint, node))
         return 0;
     return (uint32_t)(shape_elements(&at(b, n->arg[0])->shape) / shape_elements(&n->shape));
 }

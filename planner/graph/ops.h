@@ -223,8 +223,10 @@ void op_chunk_across(struct graph *graph, uint32_t x, uint32_t count, uint32_t *
  */
 void op_unbind(struct graph *graph, uint32_t x, uint32_t count, struct shape part, uint32_t *out);
 /* x in two parts of the last dim, the first `width` wide: views; out[2] receives both. Or in
- * `count` of such widths, which add up to it. */
+ * `count` of such widths, which add up to it: by torch.split of a list, or otherwise. */
 void op_split(struct graph *graph, uint32_t x, uint32_t width, uint32_t *out);
+void op_split_by(struct graph *graph, uint32_t x, uint32_t count, const uint32_t *widths,
+                 uint32_t *out);
 void op_parts(struct graph *graph, uint32_t x, uint32_t count, const uint32_t *widths,
               uint32_t *out);
 /* x as part of a tensor (..., width), from `first` on in the last dim, copied there: into `whole`,

@@ -75,12 +75,17 @@ void op_unbind(struct graph *graph, uint32_t x, uint32_t count, struct shape par
     }
 }
 
+void op_split_by(struct graph *graph, uint32_t x, uint32_t count, const uint32_t *widths,
+                 uint32_t *out)
+{
+    op_parts(graph, x, count, widths, out);
+    for (uint32_t i = 0; i < count; i++)
+        graph->tensors[out[i]].split = true;
+}
+
 void op_split(struct graph *graph, uint32_t x, uint32_t width, uint32_t *out)
 {
-    const uint32_t widths[] = {width, last_dim(shape_of(graph, x)) - width};
-    op_parts(graph, x, 2, widths, out);
-    for (uint32_t i = 0; i < 2; i++)
-        graph->tensors[out[i]].split = true;
+    op_split_by(graph, x, 2, (uint32_t[]){width, last_dim(shape_of(graph, x)) - width}, out);
 }
 
 /* Two dims of an operand change places: the same memory. */

@@ -51,7 +51,7 @@ static void cut_heads(struct graph *graph, const struct model_config *c,
     const uint32_t b = job->batch, s = job->seq, a = c->heads, k = c->kv_heads, d = c->head_dim;
     if (block->way->head_by_head && a == k) {
         const uint32_t heads = hf_heads(graph, qkv, SHAPE(b, s, a, 3 * d), true);
-        op_chunk(graph, graph_transpose(graph, heads, 1, 2), 3, part);
+        op_split_by(graph, graph_transpose(graph, heads, 1, 2), 3, (uint32_t[]){d, d, d}, part);
         for (uint32_t i = 0; i < 3; i++)
             part[i] = graph_transpose(graph, part[i], 1, 2);
         return;
@@ -59,8 +59,10 @@ static void cut_heads(struct graph *graph, const struct model_config *c,
     const uint32_t widths[] = {a * d, k * d, k * d};
     const bool copied = hf_copies_gradients(graph, c, masked);
     if (block->way->head_by_head) /* unsqueeze(1) */
-        qkv = graph_view(graph, qkv, SHAPE(b, 1, s, (a + 2 * k) * d));
-    op_parts(graph, qkv, 3, widths, part);
+        op_split_by(graph, graph_view(graph, qkv, SHAPE(b, 1, s, (a + 2 * k) * d)), 3, widths,
+                    part);
+    else
+        op_parts(graph, qkv, 3, widths, part);
     part[0] = hf_heads(graph, part[0], SHAPE(b, s, a, d),
                        a == k ? copied : hf_copies_query_gradient(graph, c, masked));
     for (uint32_t i = 1; i < 3; i++)

@@ -29,12 +29,27 @@ static uint32_t first_grid(struct graph *graph, uint32_t grids)
                       SHAPE(all.dim[1], all.dim[2], all.dim[3]));
 }
 
+/* Grids of height and width into places of the first: traced, each is a function of all three,
+ * select_scatter, which may not run again. */
+static uint32_t put_together(struct graph *graph, const uint32_t *sections, uint32_t grids)
+{
+    const struct shape all = graph->tensors[grids].shape;
+    const uint32_t count = all.dim[1] * all.dim[2] * all.dim[3];
+    uint32_t row = graph_view(graph, grids, SHAPE(HF_GRIDS * count));
+    for (uint32_t i = 1; i < HF_GRIDS; i++)
+        row = op_put_slice(graph, row, graph_slice(graph, row, i * count, sections[i]), 0,
+                           HF_GRIDS * count);
+    return graph_view(graph, row, all);
+}
+
 /* A table (3, b, s, d/2) as (b, s, d), which takes its place: parts of the grids one behind the
  * other, and all of them again; or two grids copied into places of the first, which births nothing.
  */
 static uint32_t joined(struct graph *graph, const uint32_t *sections, enum hf_grids_way way,
-                       uint32_t grids)
+                       bool traced, uint32_t grids)
 {
+    if (traced && way != HF_GRIDS_PARTS)
+        grids = put_together(graph, sections, grids);
     const uint32_t first = first_grid(graph, grids);
     struct shape shape = graph->tensors[first].shape;
     uint32_t half = first;
@@ -60,8 +75,8 @@ struct hf_rope hf_rope_grids(struct graph *graph, const struct model_config *c,
     const float factor = c->rope.attention_factor;
     const uint32_t cosines = hf_rope_table(graph, WORK_COS, ATEN_COS, angles, factor);
     const uint32_t sines = hf_rope_table(graph, WORK_SIN, ATEN_SIN, angles, factor);
-    const uint32_t sin = joined(graph, c->rope_sections, way, sines);
-    const uint32_t cos = joined(graph, c->rope_sections, way, cosines);
+    const uint32_t sin = joined(graph, c->rope_sections, way, job->traced, sines);
+    const uint32_t cos = joined(graph, c->rope_sections, way, job->traced, cosines);
     const struct hf_rope rope = {.cos = op_to(graph, cos, graph->compute),
                                  .sin = op_to(graph, sin, graph->compute)};
     graph_drop(graph, angles);

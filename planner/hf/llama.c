@@ -151,7 +151,14 @@ static void make_traced_masks(struct graph *graph, const struct model_config *c,
         in->window_mask = hf_traced_mask(graph, job, in->positions, c->sliding_window, added);
 }
 
-/* Sinks are never asked whether sequences are packed. The package flash-attn has no masks. */
+/* Whether the masks' function is given positions, which it asks whether sequences are packed; of
+ * sinks it is not asked. */
+static bool asks(const struct model_config *c, const struct hf_decoder *way)
+{
+    return !c->sinks && !way->unplaced && !way->unasked;
+}
+
+/* The package flash-attn has no masks. */
 static void make_masks(struct graph *graph, const struct model_config *c,
                        const struct model_job *job, struct inputs *in)
 {
@@ -161,8 +168,7 @@ static void make_masks(struct graph *graph, const struct model_config *c,
                none = graph->attention == ATTENTION_FLASH_ATTN;
     const bool one_mask = windows && !any_layer(c, false) && !way->masks_by_layer &&
                           !way->both_masks && !way->eager && !c->sinks;
-    const bool asks = !c->sinks && !way->unplaced && !way->unasked;
-    if (asks && (any_layer(c, false) || !way->masks_of_types))
+    if (asks(c, way) && (any_layer(c, false) || !way->masks_of_types))
         hf_packed_test(graph, job, in->positions);
     if (added && !one_mask)
         in->mask = hf_eager_mask(graph, job, hf_window_mask(graph, job, HF_NO_WINDOW));
@@ -170,7 +176,7 @@ static void make_masks(struct graph *graph, const struct model_config *c,
         in->mask = hf_window_mask(graph, job, HF_NO_WINDOW);
     if (c->alibi)
         in->mask = hf_alibi_mask(graph, c, job, in->alibi, in->mask);
-    if (windows && way->masks_by_layer && asks)
+    if (windows && way->masks_by_layer && asks(c, way))
         hf_packed_test(graph, job, in->positions);
     if (none)
         return;
@@ -242,7 +248,7 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
                    : way->encoder || way->uncounted ? op_arange(graph, job->seq)
                                                     : hf_positions(graph, job);
     graph_call_end(graph);
-    if (!way->encoder && job->traced)
+    if (!way->encoder && job->traced && asks(c, way))
         make_traced_masks(graph, c, job, &in);
     else if (!way->encoder)
         make_masks(graph, c, job, &in);
