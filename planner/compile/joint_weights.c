@@ -52,10 +52,47 @@ static void product_of_batches(const struct works *w)
     write(w, 0, call(w, 2, arg, result(w, 0)->shape));
 }
 
+static bool is_scaled(const struct works *w, uint32_t x)
+{
+    const struct joint_node *n = at(w, x);
+    return (n->name == JOINT_MUL || n->name == JOINT_DIV) && n->args == 1;
+}
+
+static uint32_t less_largest(const struct works *w, uint32_t x)
+{
+    return of_two(w, JOINT_SUB, x, over_row(w, JOINT_LARGEST, x));
+}
+
+/* Of scores times a number the largest is found before that, but of rows that have what is not
+ * finite in them (joint_graph.py: div_softmax_pattern, mul_softmax_pattern). */
+static uint32_t less_largest_scaled(const struct works *w, uint32_t scaled, uint32_t x)
+{
+    const struct joint_node n = *at(w, scaled);
+    const uint32_t inner = cast(w, n.arg[0], (enum dtype)at(w, x)->dtype);
+    const uint32_t stable = of_one(w, (enum joint_name)n.name,
+                                   less_largest(w, of_one(w, JOINT_MUL, inner, 1)), n.number);
+    const uint32_t own = less_largest(w, x);
+    const struct shape shape = at(w, x)->shape;
+    const uint32_t finite = element(w, JOINT_NOT_EQUAL, DTYPE_BOOL, shape,
+                                    of_one(w, JOINT_ABS, x, 0), JOINT_NONE, INFINITY);
+    const uint32_t number = element(w, JOINT_EQUAL, DTYPE_BOOL, shape, x, x, 0);
+    const uint32_t both = element(w, JOINT_MUL, DTYPE_BOOL, shape, number, finite, 0);
+    const uint32_t any = over_row(w, JOINT_LARGEST, of_one(w, JOINT_NOT_EQUAL, both, 1));
+    return joint_node(w->joint,
+                      &(struct joint_want){
+                          .name = JOINT_WHERE,
+                          .dtype = (enum dtype)at(w, x)->dtype,
+                          .shape = shape,
+                          .args = 3,
+                          .arg = {of_one(w, JOINT_NOT_EQUAL, any, 1), stable, own},
+                      });
+}
+
 static void softmax(const struct works *w)
 {
     const uint32_t x = wide(w, w->in[0]);
-    const uint32_t less = of_two(w, JOINT_SUB, x, over_row(w, JOINT_LARGEST, x));
+    const uint32_t less = is_scaled(w, w->in[0]) ? less_largest_scaled(w, w->in[0], x)
+                                                 : less_largest(w, x);
     const uint32_t e = of_one(w, JOINT_EXP, less, 0);
     write(w, 0, of_two(w, JOINT_DIV, e, over_row(w, JOINT_SUM, e)));
 }

@@ -161,8 +161,12 @@ static void build(struct graph *graph, const struct model_config *c, const struc
     const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t embedded = hf_wte(graph, c, tokens, &wte);
+    graph_mark(graph, MARK_FRAME);
     const uint32_t bias = alibi(graph, c);
+    graph_mark(graph, MARK_FRAME_END);
+    graph_mark(graph, MARK_FRAME);
     const uint32_t added = hf_eager_mask(graph, job, hf_window_mask(graph, job, HF_NO_WINDOW));
+    graph_mark(graph, MARK_FRAME_END);
     const struct hf_scored_inputs in = {
         .mask = op_no_grad(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_BOOL, graph->tensors[added].shape,
                            1, &added),
@@ -240,6 +244,7 @@ const struct family family_mpt = {
     .learned_positions = true,
     .check = check,
     .parameters = parameters,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -194,12 +194,18 @@ static uint32_t *find_given(const struct tape *tape, uint32_t first)
     return given;
 }
 
-/* Between parts go the views that are used behind: they have gradients of their own. */
+/* Between parts go the views that are used behind: they have gradients of their own. So has what
+ * was written in place before a function is called with it. */
 static uint32_t as_given(const struct tape *tape, const struct tape_region *region,
                          const uint32_t *given, uint32_t tensor)
 {
-    const uint32_t other = given[tape->graph->tensors[tensor].storage];
-    return region->is_part && other != GRAPH_NONE ? other : tensor;
+    const struct graph_tensor *tensors = tape->graph->tensors;
+    const uint32_t other = given[tensors[tensor].storage];
+    if (other == GRAPH_NONE || !(region->is_part || region->is_frame))
+        return tensor;
+    const bool whole =
+        shape_elements(&tensors[other].shape) == shape_elements(&tensors[tensor].shape);
+    return region->is_part || whole ? other : tensor;
 }
 
 /* The first tensor of each storage that Python has now. */

@@ -419,6 +419,7 @@ static uint32_t parts_of_layers(struct graph *graph, const struct model_config *
     const struct norm norm =
         build_norm(graph, "model.", "per_layer_projection_norm", n, false, c->norm_eps);
     const uint32_t rows = hf_embedded_rows(graph, tokens, table, scale, c->padding);
+    graph_mark(graph, MARK_FRAME); /* project_per_layer_inputs */
     const uint32_t product = apply_linear(graph, embedded, projection);
     const uint32_t scaled = op_scalar(graph, OP_MUL_SCALAR, product, 1 / sqrtf((float)c->hidden));
     graph_drop(graph, product);
@@ -427,6 +428,7 @@ static uint32_t parts_of_layers(struct graph *graph, const struct model_config *
     const uint32_t out = op_scalar(graph, OP_MUL_SCALAR, sum, 0.70710678F); /* 1 / sqrt(2) */
     graph_drop(graph, sum);
     graph_drop(graph, even);
+    graph_mark(graph, MARK_FRAME_END);
     graph_drop(graph, rows);
     return out;
 }

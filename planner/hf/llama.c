@@ -110,12 +110,16 @@ static void make_tables(struct graph *graph, const struct model_config *c,
     if (c->unturned)
         return;
     if (way->complex_table) {
+        graph_mark(graph, MARK_FRAME);
         in->rope.cos = in->window_rope.cos = hf_complex_rope_table(graph, c, full);
+        graph_mark(graph, MARK_FRAME_END);
         return;
     }
     if (way->grids != HF_GRIDS_NONE) {
+        graph_mark(graph, MARK_FRAME);
         hf_rope_update(graph, &frequencies->full, in->positions);
         in->rope = in->window_rope = hf_rope_grids(graph, c, job, full, way->grids);
+        graph_mark(graph, MARK_FRAME_END);
         return;
     }
     if (!way->tables_by_layer || any_layer(c, false)) {
@@ -151,6 +155,18 @@ static void make_traced_masks(struct graph *graph, const struct model_config *c,
         in->window_mask = hf_traced_mask(graph, job, in->positions, c->sliding_window, added);
 }
 
+/* A mask, by a function of its own. */
+static uint32_t mask_of(struct graph *graph, const struct model_job *job, uint32_t window,
+                        bool chunks, bool added)
+{
+    graph_mark(graph, MARK_FRAME);
+    uint32_t mask = chunks ? hf_chunk_mask(graph, job, window) : hf_window_mask(graph, job, window);
+    if (added)
+        mask = hf_eager_mask(graph, job, mask);
+    graph_mark(graph, MARK_FRAME_END);
+    return mask;
+}
+
 /* Whether the masks' function is given positions, which it asks whether sequences are packed; of
  * sinks it is not asked. */
 static bool asks(const struct model_config *c, const struct hf_decoder *way)
@@ -171,21 +187,17 @@ static void make_masks(struct graph *graph, const struct model_config *c,
     if (asks(c, way) && (any_layer(c, false) || !way->masks_of_types))
         hf_packed_test(graph, job, in->positions);
     if (added && !one_mask)
-        in->mask = hf_eager_mask(graph, job, hf_window_mask(graph, job, HF_NO_WINDOW));
+        in->mask = mask_of(graph, job, HF_NO_WINDOW, false, true);
     else if (way->masked && !none)
-        in->mask = hf_window_mask(graph, job, HF_NO_WINDOW);
+        in->mask = mask_of(graph, job, HF_NO_WINDOW, false, false);
     if (c->alibi)
         in->mask = hf_alibi_mask(graph, c, job, in->alibi, in->mask);
     if (windows && way->masks_by_layer && asks(c, way))
         hf_packed_test(graph, job, in->positions);
     if (none)
         return;
-    if (way->chunks)
-        in->window_mask = hf_chunk_mask(graph, job, c->sliding_window);
-    else if (windows && (added || way->both_masks || job->seq >= c->sliding_window))
-        in->window_mask = hf_window_mask(graph, job, c->sliding_window);
-    if (windows && added)
-        in->window_mask = hf_eager_mask(graph, job, in->window_mask);
+    if (way->chunks || (windows && (added || way->both_masks || job->seq >= c->sliding_window)))
+        in->window_mask = mask_of(graph, job, c->sliding_window, way->chunks, added && windows);
 }
 
 /* Rows of the embedding times a number, which take their place. */
@@ -241,8 +253,11 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
     struct inputs in = {
         .way = way, .mask = GRAPH_NONE, .window_mask = GRAPH_NONE, .output = GRAPH_NONE};
     in.alibi = (struct hf_alibi){GRAPH_NONE, GRAPH_NONE};
-    if (c->alibi)
+    if (c->alibi) {
+        graph_mark(graph, MARK_FRAME);
         in.alibi = hf_alibi(graph, c, job, (enum dtype)graph->tensors[embedded].dtype);
+        graph_mark(graph, MARK_FRAME_END);
+    }
     graph_call_begin(graph, "%s", model_of(way));
     in.positions = job->sample_tokens               ? positions_of_samples(graph, c, job)
                    : way->encoder || way->uncounted ? op_arange(graph, job->seq)
@@ -402,9 +417,13 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
         graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "%s.%s.weight", model, name);
     if (way->nested)
         graph->apart = graph->modules[module].name;
+    if (way->nested) /* what its outer model does before it calls it */
+        graph_mark(graph, MARK_FRAME);
     graph_enter(graph, module, tokens);
     const uint32_t rows = hf_embedded_rows(graph, tokens, *table, scale, c->padding);
     graph_exit(graph, module, rows);
+    if (way->nested)
+        graph_mark(graph, MARK_FRAME_END);
     return way->late_scale ? rows : multiplied(graph, c, rows);
 }
 

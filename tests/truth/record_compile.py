@@ -25,6 +25,7 @@ import contextlib
 import fnmatch
 import functools
 import importlib.util
+import inspect
 import json
 import os
 import pathlib
@@ -32,6 +33,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 import types
 import unittest.mock
 
@@ -559,9 +561,24 @@ def number(value, **kwargs):
     return torch.full((), value, **kwargs) if isinstance(value, (int, float)) else TENSOR(value, **kwargs)
 
 
+def lists_as_tensors(m):
+    """Of a model that indexes by lists of one number, which are tensors made of real ones first: full ones, as the
+    compiler folds those."""
+    if m.get("model_type") != "falcon":
+        return contextlib.nullcontext()
+    from transformers.models.falcon import modeling_falcon
+    attention = modeling_falcon.FalconAttention
+    text = textwrap.dedent(inspect.getsource(attention._split_heads))
+    for number_ in (-1, -2):
+        text = text.replace(f"[{number_}]", f'torch.full((1,), {number_}, dtype=torch.int64, device="cuda:0")')
+    scope = vars(modeling_falcon).copy()
+    exec(compile(text, "split_heads", "exec"), scope)
+    return unittest.mock.patch.object(attention, "_split_heads", scope["_split_heads"])
+
+
 def masks_of_numbers(m):
     """Of a model that adds its masks: they are made of numbers, outside of its blocks."""
-    return unittest.mock.patch("torch.tensor", number) if m.get("model_type") == "gemma2" else contextlib.nullcontext()
+    return unittest.mock.patch("torch.tensor", number) if m.get("model_type") in ("gemma2", "gpt_neo") else contextlib.nullcontext()
 
 
 def record(name, m, s, joint=None):

@@ -20,6 +20,7 @@ With --inside, of models whose forward computes the loss, too, as one graph: nam
     kernels     [of forward, of backward]
 """
 import argparse
+import contextlib
 import fnmatch
 import json
 import math
@@ -276,14 +277,22 @@ def part_of(forward, backward):
     return row
 
 
+def numbers_of(m):
+    """GPT-Neo's least number is a tensor made while it is traced."""
+    return record_compile.masks_of_numbers(m) if m.get("model_type") == "gpt_neo" else contextlib.nullcontext()
+
+
 def record(name, m, s, texts=None):
     torch._dynamo.reset()
     recorder = Recorder()
     models.RMSNorm = lambda dim: torch.nn.RMSNorm(dim, eps=1e-5)
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cuda:0"), models.as_on_cuda():
+        with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cuda:0"), models.as_on_cuda(), \
+                record_compile.lists_as_tensors(m), numbers_of(m):
             with unittest.mock.patch("torch.tensor", record_compile.number):
                 model, blocks = models.make(m, s)
+            if s["store_dtype"] == "bf16" and not s.get("lora_dtype"):
+                record_compile.all_alike(model)
             for p in recorder_of.matching(model, s.get("freeze")):
                 p.requires_grad_(False)
             if s.get("ac"):

@@ -571,11 +571,20 @@ def without_modes(call):
     return converted
 
 
+def out_of_dynamo(implement):
+    """CUDA's lists of autocast, which stand in for the CPU's here, are Python: no frames that Dynamo sees on a GPU."""
+    def implemented(self, op, call, *args, **kwargs):
+        own = call is torch.library.fallthrough_kernel
+        return implement(self, op, call if own else torch._dynamo.disable(call), *args, **kwargs)
+    return implemented
+
+
 def prepare():
     """What lets torch.compile run on what has no data, once a process."""
     unfilled.Unfilled.collective = noting(unfilled.Unfilled.collective)
     recorder.Log.clear = cleared(recorder.Log.clear)
     CatchErrorsWrapper.__call__ = without_modes(CatchErrorsWrapper.__call__)
+    torch.library.Library.impl = out_of_dynamo(torch.library.Library.impl)
     # patterns of attention written out, and matrices that are padded: neither is in these models
     fuse_attention._sfdp_init = pad_mm._pad_mm_init = lambda *_, **__: None
     aot_config.enable_autograd_cache = False
