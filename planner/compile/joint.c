@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "base/layout.h"
+#include "compile/operand_parts.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -277,53 +278,6 @@ uint32_t joint_value(struct joint *joint, uint32_t buffer, struct shape shape, e
 
 /* ---- operands ---- */
 
-/* Of (b, s, n, a, d) a row is of each of n: its heads. */
-static uint64_t row_of(const struct operand *operand)
-{
-    const struct shape *shape = &operand->shape;
-    const struct strides *layout = operand->layout;
-    if (shape->rank == 5)
-        return (uint64_t)shape->dim[3] * shape->dim[4];
-    const bool last = shape->rank == 4 && layout && !layout_is_unknown(layout) &&
-                      layout->of[2] == operand->pitch && layout->of[3] == 1;
-    return last ? shape->dim[3] : shape_row(shape, operand->pitch);
-}
-
-/* The whole of which an operand is a part of each row: seen as it, with rows `pitch` wide. */
-static bool whole_of(const struct operand *operand, uint64_t row, struct shape *out)
-{
-    const struct shape *shape = &operand->shape;
-    *out = *shape;
-    if (shape->rank > 0 && row == shape->dim[shape->rank - 1]) {
-        out->dim[out->rank - 1] = operand->pitch;
-        return true;
-    }
-    if (shape->rank < 4 ||
-        row != (uint64_t)shape->dim[shape->rank - 2] * shape->dim[shape->rank - 1])
-        return false;
-    out->dim[--out->rank - 1] = operand->pitch;
-    return true;
-}
-
-/* Heads (b, a, s, d) that are part of each row of a wider product, or a part of each of them: the
- * part of the row that has them, as heads. */
-static bool heads_of(const struct operand *operand, struct operand *part, uint32_t *width)
-{
-    const struct shape *s = &operand->shape;
-    const struct strides *layout = operand->layout;
-    if (s->rank != 4 || !layout || layout_is_unknown(layout) || layout->of[3] != 1 ||
-        layout->of[1] == 0 || layout->of[1] >= layout->of[2] ||
-        (operand->pitch != layout->of[1] && operand->pitch != layout->of[2]))
-        return false;
-    *width = (uint32_t)layout->of[1];
-    *part = *operand;
-    part->pitch = (uint32_t)layout->of[2];
-    part->layout = NULL;
-    part->offset -= operand->offset % *width;
-    part->shape = SHAPE(s->dim[0], s->dim[2], s->dim[1] * *width);
-    return true;
-}
-
 /* `width` of each row from `first` on: of all that a split gives, or a slice. */
 static uint32_t cut(struct joint *joint, const struct operand *operand, uint32_t from,
                     struct shape part, uint32_t first)
@@ -361,16 +315,16 @@ static enum err_code slice_of( // NOLINT(misc-no-recursion): once, of the part t
     struct err *err)
 {
     const enum dtype dtype = (enum dtype)joint->nodes[base].dtype;
-    const uint64_t row = row_of(operand);
+    const uint64_t row = part_row(operand);
     struct operand heads;
     struct shape wide;
     uint32_t width;
-    if (heads_of(operand, &heads, &width)) {
+    if (part_heads(operand, &heads, &width)) {
         TRY(slice_of(joint, &heads, base, out, err));
         *out = part_of_heads(joint, operand, *out, width);
         return ERR_OK;
     }
-    if (row == 0 || !whole_of(operand, row, &wide) ||
+    if (row == 0 || !part_whole(operand, row, &wide) ||
         shape_elements(&wide) != shape_elements(&joint->nodes[base].shape))
         return err_set(
             err, ERR_UNSUPPORTED,
@@ -398,24 +352,6 @@ static enum err_code slice_of( // NOLINT(misc-no-recursion): once, of the part t
     return ERR_OK;
 }
 
-/* Of every element of the last dim of a row how many places are to the next one: of what dims that
- * lie further in (a gradient of what was transposed) make up, one each. */
-static uint32_t step_of(const struct operand *operand)
-{
-    const struct strides *layout = operand->layout;
-    const struct shape *s = &operand->shape;
-    if (!layout || layout_is_unknown(layout) || s->rank < 2)
-        return 1;
-    const uint64_t own = (uint64_t)layout->of[s->rank - 1];
-    if (s->rank == 2 && own >= layout->of[0]) /* columns one after the other */
-        return 1;
-    uint64_t inner = 1;
-    for (uint32_t d = 0; d + 1 < s->rank; d++)
-        if (layout->of[d] > 0 && (uint64_t)layout->of[d] < own)
-            inner *= s->dim[d];
-    return (uint32_t)(own % inner == 0 ? own / inner : own);
-}
-
 /* Every step-th element of each row, or of the part of it that these are of. */
 static enum err_code steps_of(struct joint *joint, const struct operand *operand, uint32_t base,
                               uint32_t step, uint32_t *out, struct err *err)
@@ -438,20 +374,6 @@ static enum err_code steps_of(struct joint *joint, const struct operand *operand
     return ERR_OK;
 }
 
-/* Part of each row whose pitch the layout alone says: of what no gradient is computed of. 0: it is
- * none. */
-static uint32_t pitch_of(const struct operand *operand, uint64_t all)
-{
-    const struct strides *layout = operand->layout;
-    const struct shape *s = &operand->shape;
-    if (!layout || layout_is_unknown(layout) || s->rank < 2 || layout->of[s->rank - 1] != 1)
-        return 0;
-    const bool heads = s->rank == 5 && layout->of[3] == s->dim[4]; /* all that row_of has of them */
-    const uint64_t pitch = layout->of[s->rank - (heads ? 3 : 2)];
-    const uint64_t row = heads ? (uint64_t)s->dim[3] * s->dim[4] : s->dim[s->rank - 1];
-    return pitch > row && shape_elements(s) / row * pitch == all ? (uint32_t)pitch : 0;
-}
-
 /* One of each group of `step` elements that lie together, (..., d, step): (..., d). */
 static uint32_t one_of_each(struct joint *joint, const struct operand *operand, uint32_t base,
                             uint32_t step)
@@ -469,20 +391,6 @@ static uint32_t one_of_each(struct joint *joint, const struct operand *operand, 
     return one_view(joint, part, operand->shape);
 }
 
-/* Heads (b, s, a, d) that are one, which a row has a part for: without being repeated. */
-static bool is_one_head(const struct operand *operand, struct operand *one)
-{
-    const struct strides *layout = operand->layout;
-    *one = *operand;
-    if (operand->shape.rank != 4 || !layout || layout_is_unknown(layout) || !operand->pitch ||
-        operand->shape.dim[2] == 1 || layout->of[2] != 0)
-        return false;
-    one->shape.dim[2] = 1;
-    const struct strides rows = layout_of_rows(&one->shape, one->pitch);
-    one->layout = NULL;
-    return layout_same(&one->shape, layout, &rows);
-}
-
 enum err_code joint_operand( // NOLINT(misc-no-recursion): once, of what is repeated
     struct joint *joint, const struct operand *operand, uint32_t *out, struct err *err)
 {
@@ -492,7 +400,14 @@ enum err_code joint_operand( // NOLINT(misc-no-recursion): once, of what is repe
     const struct shape rows = turned ? SHAPE(s->dim[1], s->dim[0]) : *s; /* as it lies in memory */
     struct operand part = *operand;
     uint32_t base;
-    if (is_one_head(operand, &part)) {
+    struct strides strides;
+    if (part_is_one_sequence(operand, &part, &strides)) {
+        TRY(joint_operand(joint, &part, &base, err));
+        const struct shape *h = &part.shape;
+        *out = one_view(joint, base, SHAPE(h->dim[1], h->dim[2], h->dim[3]));
+        return ERR_OK;
+    }
+    if (part_is_one_head(operand, &part)) {
         TRY(joint_operand(joint, &part, &base, err));
         *out = joint_node(joint, &(struct joint_want){.name = JOINT_EXPAND,
                                                       .dtype = (enum dtype)operand->dtype,
@@ -519,14 +434,14 @@ enum err_code joint_operand( // NOLINT(misc-no-recursion): once, of what is repe
         part.pitch = (uint32_t)all; /* of the only row */
         return slice_of(joint, &part, base, out, err);
     }
-    const uint32_t step = step_of(operand);
+    const uint32_t step = part_step(operand);
     if (step > 1 && operand->pitch > step)
         return steps_of(joint, operand, base, step, out, err);
     if (step > 1 && operand->pitch == step && shape_elements(s) * step == all) {
         *out = one_of_each(joint, operand, base, step);
         return ERR_OK;
     }
-    part.pitch = part.pitch ? part.pitch : pitch_of(operand, all);
+    part.pitch = part.pitch ? part.pitch : part_pitch(operand, all);
     if (part.pitch && (part.offset || shape_elements(s) < all))
         return slice_of(joint, &part, base, out, err);
     if (joint->nodes[base].dtype == operand->dtype && shape_elements(&operand->shape) != all) {

@@ -24,11 +24,11 @@ enum joint_way {
     WAY_VIEW,      /* gives no memory of its own; fuses; is never forbidden to run again */
     WAY_ELEMENT,   /* of its list of what may run again, and fuses */
     WAY_REDUCTION, /* likewise, over a dim */
-    WAY_SEARCH,    /* over a dim, and Inductor fuses it, but it is not on that list: max with places */
-    WAY_JOIN,      /* may not run again, and what fuses may fuse into it: cat */
-    WAY_ALIAS,     /* no memory of its own either, but not known as a view: it may not run again */
-    WAY_CALL,      /* a kernel of a library, or one that the partitioner does not know: may not run
-                      again, and nothing fuses with it there */
+    WAY_SEARCH, /* over a dim, and Inductor fuses it, but it is not on that list: max with places */
+    WAY_JOIN,   /* may not run again, and what fuses may fuse into it: cat */
+    WAY_ALIAS,  /* no memory of its own either, but not known as a view: it may not run again */
+    WAY_CALL,   /* a kernel of a library, or one that the partitioner does not know: may not run
+                   again, and nothing fuses with it there */
 };
 
 /* X(NAME, way) */

@@ -33,9 +33,9 @@ static void call_with_places(const struct works *w)
 static void largest_with_place(const struct works *w)
 {
     made(w, JOINT_LARGEST_OF, w->in[0], JOINT_NONE, 0);
-    joint_write(w->joint, result(w, 1),
-                element(w, JOINT_LARGEST_AT, DTYPE_INT64, result(w, 1)->shape, w->in[0], JOINT_NONE,
-                        0));
+    joint_write(
+        w->joint, result(w, 1),
+        element(w, JOINT_LARGEST_AT, DTYPE_INT64, result(w, 1)->shape, w->in[0], JOINT_NONE, 0));
 }
 
 /* Numbers and counts are int32 on a GPU, and as many bytes in fp32 elsewhere (moe.py: "CUDA only

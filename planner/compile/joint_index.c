@@ -8,26 +8,38 @@
  * range is computed where it is used, of ids alone, and left out. */
 #include "compile/joint_works.h"
 
+/* Numbers of one sequence for all: (b, s), which are as many as there are rows. */
+static uint32_t for_all(const struct works *w, uint32_t ids, const struct shape *rows)
+{
+    struct shape all = *rows;
+    all.rank--;
+    if (rows->rank < 2 || shape_elements(&at(w, ids)->shape) >= shape_elements(&all))
+        return ids;
+    return element(w, JOINT_EXPAND, (enum dtype)at(w, ids)->dtype, all, ids, JOINT_NONE, 0);
+}
+
 /* Rows of a table that are gathered, or indexed, may be so again, which an embedding may not. */
 static void embedding(const struct works *w)
 {
     const bool gathers = w->kernel->label == ATEN_GATHER || w->kernel->label == ATEN_INDEX;
+    const uint32_t ids = gathers ? w->in[0] : for_all(w, w->in[0], &result(w, 0)->shape);
     joint_write(w->joint, result(w, 0),
                 element(w, gathers ? JOINT_GATHER : JOINT_ROWS, (enum dtype)result(w, 0)->dtype,
-                        result(w, 0)->shape, w->in[1], w->in[0], 0));
+                        result(w, 0)->shape, w->in[1], ids, 0));
 }
 
 static void embedding_backward(const struct works *w)
 {
     const struct shape shape = result(w, 0)->shape;
     const uint32_t dy = wide(w, w->in[0]);
+    const uint32_t ids = for_all(w, w->in[1], &w->kernel->operands[0].shape);
     const uint32_t zeros = joint_node(
         w->joint, &(struct joint_want){.name = JOINT_ZEROS, .dtype = DTYPE_FP32, .shape = shape});
     const uint32_t sum = joint_node(w->joint, &(struct joint_want){.name = JOINT_PUT_ROWS,
                                                                    .dtype = DTYPE_FP32,
                                                                    .shape = shape,
                                                                    .args = 3,
-                                                                   .arg = {zeros, dy, w->in[1]}});
+                                                                   .arg = {zeros, dy, ids}});
     write(w, 0, sum);
 }
 
@@ -68,9 +80,8 @@ static void pick(const struct works *w)
     const struct operand *out = result(w, 0);
     const uint32_t list = list_of(w, last_of(&at(w, w->in[0])->shape));
     const uint32_t x = straight(w, w->in[0]);
-    joint_write(
-        w->joint, out,
-        element(w, JOINT_PICK, (enum dtype)out->dtype, turned(&out->shape), x, list, 0));
+    joint_write(w->joint, out,
+                element(w, JOINT_PICK, (enum dtype)out->dtype, turned(&out->shape), x, list, 0));
 }
 
 static bool is_put_by(const struct works *w, uint32_t list)
@@ -104,12 +115,11 @@ static void put(const struct works *w)
     const uint32_t list = list_again(w, last_of(&out->shape));
     joint_write(
         w->joint, out,
-        joint_node(w->joint,
-                   &(struct joint_want){.name = JOINT_PUT_ROWS,
-                                        .dtype = dtype,
-                                        .shape = shape,
-                                        .args = 3,
-                                        .arg = {zeros, straight(w, w->in[0]), list}}));
+        joint_node(w->joint, &(struct joint_want){.name = JOINT_PUT_ROWS,
+                                                  .dtype = dtype,
+                                                  .shape = shape,
+                                                  .args = 3,
+                                                  .arg = {zeros, straight(w, w->in[0]), list}}));
 }
 
 static void arange(const struct works *w)

@@ -75,8 +75,9 @@ static void nll_loss(const struct works *w)
     const uint32_t picked =
         element(w, JOINT_GATHER, (enum dtype)at(w, y)->dtype, at(w, index)->shape, y, index, 0);
     const uint32_t losses = where(w, counts, of_one(w, JOINT_NEG, flat(w, picked), 0));
-    const uint32_t number = cast(w, sum_of_all(w, counts, DTYPE_INT64), DTYPE_FP32);
-    const uint32_t sum = sum_of_all(w, losses, DTYPE_FP32);
+    const enum dtype dtype = (enum dtype)at(w, y)->dtype;
+    const uint32_t number = cast(w, sum_of_all(w, counts, DTYPE_INT64), dtype);
+    const uint32_t sum = sum_of_all(w, losses, dtype);
     joint_write(w->joint, result(w, 0), of_two(w, JOINT_DIV, sum, number));
     joint_write(w->joint, result(w, 1), number);
 }
@@ -97,6 +98,7 @@ static void nll_loss_backward(const struct works *w)
 {
     const uint32_t column = rows_and_one(w, flat(w, w->in[1])), number = find_number(w);
     const struct shape shape = result(w, 0)->shape;
+    const enum dtype dtype = (enum dtype)result(w, 0)->dtype;
     const uint32_t each = of_two(w, JOINT_DIV, w->in[0], number);
     const uint32_t counts = is_counted(w, column);
     const uint32_t index = where(w, counts, column);
@@ -107,10 +109,10 @@ static void nll_loss_backward(const struct works *w)
     const uint32_t target = element(w, JOINT_EQUAL, DTYPE_BOOL, shape, index, places, 0);
     const uint32_t minus =
         joint_node(w->joint, &(struct joint_want){.name = JOINT_WHERE,
-                                                  .dtype = DTYPE_FP32,
+                                                  .dtype = dtype,
                                                   .shape = shape,
                                                   .args = 2,
-                                                  .arg = {target, full(w, DTYPE_FP32)}});
+                                                  .arg = {target, full(w, dtype)}});
     write(w, 0, of_two(w, JOINT_MUL, minus, where(w, counts, each)));
 }
 

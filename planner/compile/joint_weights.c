@@ -78,21 +78,20 @@ static uint32_t less_largest_scaled(const struct works *w, uint32_t scaled, uint
     const uint32_t number = element(w, JOINT_EQUAL, DTYPE_BOOL, shape, x, x, 0);
     const uint32_t both = element(w, JOINT_MUL, DTYPE_BOOL, shape, number, finite, 0);
     const uint32_t any = over_row(w, JOINT_LARGEST, of_one(w, JOINT_NOT_EQUAL, both, 1));
-    return joint_node(w->joint,
-                      &(struct joint_want){
-                          .name = JOINT_WHERE,
-                          .dtype = (enum dtype)at(w, x)->dtype,
-                          .shape = shape,
-                          .args = 3,
-                          .arg = {of_one(w, JOINT_NOT_EQUAL, any, 1), stable, own},
-                      });
+    return joint_node(w->joint, &(struct joint_want){
+                                    .name = JOINT_WHERE,
+                                    .dtype = (enum dtype)at(w, x)->dtype,
+                                    .shape = shape,
+                                    .args = 3,
+                                    .arg = {of_one(w, JOINT_NOT_EQUAL, any, 1), stable, own},
+                                });
 }
 
 static void softmax(const struct works *w)
 {
     const uint32_t x = wide(w, w->in[0]);
-    const uint32_t less = is_scaled(w, w->in[0]) ? less_largest_scaled(w, w->in[0], x)
-                                                 : less_largest(w, x);
+    const uint32_t less =
+        is_scaled(w, w->in[0]) ? less_largest_scaled(w, w->in[0], x) : less_largest(w, x);
     const uint32_t e = of_one(w, JOINT_EXP, less, 0);
     write(w, 0, of_two(w, JOINT_DIV, e, over_row(w, JOINT_SUM, e)));
 }
@@ -106,8 +105,7 @@ static void safe_softmax(const struct works *w)
     softmax(w);
     const uint32_t y =
         joint_value(w->joint, result(w, 0)->place & ~(uint32_t)PLACE_MASK, shape, dtype);
-    const uint32_t masked =
-        element(w, JOINT_EQUAL, DTYPE_BOOL, shape, x, JOINT_NONE, -INFINITY);
+    const uint32_t masked = element(w, JOINT_EQUAL, DTYPE_BOOL, shape, x, JOINT_NONE, -INFINITY);
     const uint32_t seen = of_one(w, JOINT_NOT_EQUAL, masked, 1);
     const uint32_t none = of_one(w, JOINT_NOT_EQUAL, over_row(w, JOINT_LARGEST, seen), 1);
     const uint32_t zeros = joint_node(

@@ -347,7 +347,8 @@ static bool limit(const struct works *w)
 
 static uint32_t is_line(const struct works *w, uint32_t x)
 {
-    return element(w, JOINT_GREATER, DTYPE_BOOL, at(w, x)->shape, x, JOINT_NONE, SOFTPLUS_THRESHOLD);
+    return element(w, JOINT_GREATER, DTYPE_BOOL, at(w, x)->shape, x, JOINT_NONE,
+                   SOFTPLUS_THRESHOLD);
 }
 
 static void softplus(const struct works *w)

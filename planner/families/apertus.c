@@ -76,6 +76,7 @@ const struct family family_apertus = {
                    "\"original_max_position_embeddings\": 8192}",
     .parameters = parameters,
     .padding = 3 + 1,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -53,6 +53,7 @@ const struct family family_bert = {
     .learned_positions = true,
     .parameters = count_bert,
     .padding = 0 + 1,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -67,7 +67,7 @@ static enum err_code check_torchtitan(const struct family *family, const struct 
     return ERR_OK;
 }
 
-enum { RECORDED_TEXT = 800 }; /* a row of names in an error */
+enum { RECORDED_TEXT = 1200 }; /* a row of names in an error */
 
 /* The families whose whole is recorded, by name. */
 static const char *recorded(char *text, size_t size)

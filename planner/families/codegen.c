@@ -174,6 +174,7 @@ const struct family family_codegen = {
     .check = check,
     .parameters = parameters,
     .newer = GPTJ_NEWER,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

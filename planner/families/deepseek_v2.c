@@ -76,6 +76,7 @@ const struct family family_deepseek_v2 = {
     .heads_divide_hidden = true,
     .check = mla_check_experts,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_TORCHTITAN] = build_deepseek_v3, [CODE_HF] = build},
 };

@@ -95,6 +95,7 @@ const struct family family_ernie4_5_moe = {
     .padding = 0 + 1,
     .check = check,
     .parameters = parameters,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

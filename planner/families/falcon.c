@@ -356,6 +356,7 @@ const struct family family_falcon = {
     .parameters = parameters,
     .settle = settle,
     .check = check,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

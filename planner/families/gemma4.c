@@ -292,6 +292,7 @@ const struct family family_gemma4 = {
     .padding = 0 + 1,
     .read = read_own,
     .check = check,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_gemma4},
 };

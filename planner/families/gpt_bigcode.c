@@ -68,6 +68,7 @@ const struct family family_gpt_bigcode = {
     .heads_divide_hidden = true,
     .learned_positions = true,
     .parameters = parameters,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -204,6 +204,7 @@ const struct family family_gpt_neo = {
     .learned_positions = true,
     .settle = settle,
     .parameters = parameters,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

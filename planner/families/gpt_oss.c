@@ -96,6 +96,7 @@ const struct family family_gpt_oss = {
                    "\"truncate\": false, \"original_max_position_embeddings\": 4096}",
     .check = check,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

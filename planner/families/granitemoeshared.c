@@ -39,6 +39,7 @@ const struct family family_granitemoeshared = {
     .rope = true,
     .check = experts_check,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

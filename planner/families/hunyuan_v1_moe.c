@@ -62,6 +62,7 @@ const struct family family_hunyuan_v1_moe = {
     .padding = 0 + 1,
     .check = experts_check,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -106,6 +106,7 @@ const struct family family_llama4 = {
     .rope = true,
     .check = experts_check,
     .parameters = parameters,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_TORCHTITAN] = build_llama4, [CODE_HF] = build},
 };

@@ -54,6 +54,7 @@ const struct family family_qwen3_vl = {
     .rope_lacks = "{\"mrope_section\": [24, 20, 20]}",
     .woven_grids = true,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

@@ -68,6 +68,7 @@ const struct family family_qwen3_vl_moe = {
     .woven_grids = true,
     .check = experts_check,
     .parameters = count_llama,
+    .traced = true,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

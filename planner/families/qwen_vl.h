@@ -33,7 +33,7 @@
 
 /* All of a row but its names. */
 #define QWEN2_VL_ROW                                                                               \
-    .keys = KEY_TABLE(keys), PRESETS(presets), .rope = true,                                       \
+    .traced = true, .keys = KEY_TABLE(keys), PRESETS(presets), .rope = true,                       \
     .rope_lacks = "{\"mrope_section\": [16, 24, 24]}", .parameters = count_llama, .code = CODE_HF, \
     .builder = {[CODE_HF] = build_hf_qwen2_vl}
 

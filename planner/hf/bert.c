@@ -120,6 +120,7 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
     const uint32_t position_ids = graph_buffer(graph, DTYPE_INT64, ids_shape, &range);
     const uint32_t type_ids = graph_buffer(graph, DTYPE_INT64, ids_shape, &zeros);
     graph_call_begin(graph, "%s.embeddings", way->root);
+    graph_mark(graph, MARK_FRAME);
     const uint32_t ids = way->counted_positions ? count_positions(graph, c, tokens)
                                                 : graph_view(graph, position_ids, SHAPE(1, s));
     const uint32_t types =
@@ -146,6 +147,7 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
     graph_drop(graph, type);
     graph_drop(graph, kind);
     graph_drop(graph, place);
+    graph_mark(graph, MARK_FRAME_END);
     return x;
 }
 
@@ -319,9 +321,11 @@ void bert_build(struct graph *graph, const struct model_config *c, const struct 
     graph_drop(graph, embedded);
     if (!way->head_first)
         head = declare_head(graph, c, way, e.words);
+    graph_mark(graph, MARK_FRAME); /* the rest of the root module's forward, behind its model's */
     const uint32_t logits = run_head(graph, c, way, &head, x);
     const uint32_t flat = graph_view(graph, logits, SHAPE(job->batch * job->seq, c->vocab));
     graph->loss = build_cross_entropy(graph, flat, labels);
+    graph_mark(graph, MARK_FRAME_END);
     graph_drop(graph, x);
     hf_return(graph, logits, GRAPH_NONE);
 }

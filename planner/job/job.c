@@ -353,6 +353,22 @@ static bool copies_others(const struct job *job)
     return system_copies_outputs(&job->strategy) && job->model.code != CODE_HF;
 }
 
+/* Of functions between hooks what was recorded and is otherwise than planned
+ * (tests/data/truth/README.md); NULL: nothing. */
+static const char *recorded_otherwise(const struct job *job)
+{
+    const struct model_config *c = &job->config;
+    const bool single_ops =
+        c->arch == ARCH_CODEGEN || (c->arch == ARCH_FALCON && c->one_kv_head && !c->grouped_qkv);
+    if (job->model.code != CODE_HF || job_tape(job).compiled != COMPILED_FRAMES)
+        return NULL;
+    if (single_ops && job->model.autocast)
+        return "--autocast, of a model whose attention is in single ops,";
+    if (c->embedding_multiplier > 0 && job->strategy.units == UNITS_TORCHTITAN)
+        return "--units torchtitan, of an embedding whose rows are multiplied,";
+    return NULL;
+}
+
 /* Which modules size_based_auto_wrap_policy wraps is not known before there is a graph: blocks, or
  * what is before or behind them alone, where one graph is left. Of the rest, what was recorded. */
 static enum err_code check_compiled_model(const struct job *job, struct err *err)
@@ -372,7 +388,7 @@ static enum err_code check_compiled_model(const struct job *job, struct err *err
                        "embedding's) was not recorded");
     const char *what = job->model.float8    ? "--float8"
                        : copies_others(job) ? "--find-unused-parameters"
-                                            : NULL;
+                                            : recorded_otherwise(job);
     if (what)
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile model with %s: what torch.compile makes of it was not recorded, "

@@ -30,7 +30,7 @@ import unittest.mock
 
 import record_compile       # which runs this script again under no_gpu.c
 from record_compile import GLM4_MOE, MIXTRAL, OLMOE, QWEN2_MOE, QWEN3_MOE
-from record_compile import BIG, BF16, GPT2, HF_GPT2, HF_LLAMA, HFB, LLAMA, AUTOCAST, Program, Recorder
+from record_compile import BIG, BF16, GPT2, HF, HF_GPT2, HF_LLAMA, HFB, LLAMA, AUTOCAST, Program, Recorder
 
 import torch
 import torch._functorch.partitioners as partitioners
@@ -188,6 +188,64 @@ WIDER_MOE_CASES = (
     ("model-moe-mellum", {**HF_EXPERTS, "model_type": "mellum", "head_dim": 32, **WINDOWED}, HF_WHOLE),
     ("model-moe-minimax_m2", {**HF_EXPERTS, "model_type": "minimax_m2", "head_dim": 32}, HF_WHOLE),
     ("model-moe-solar_open", {**GLM4_MOE, "model_type": "solar_open", "first_k_dense_replace": 1}, HF_WHOLE),
+)
+HF_FALCON = {**HF, "model_type": "falcon", "vocab_size": 251, "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8,
+             "ffn_hidden_size": 1024, "multi_query": True, "parallel_attn": True, "new_decoder_architecture": False, "bias": False,
+             "alibi": False, "max_position_embeddings": 128}
+FALCON_RW = {**HF_FALCON, "multi_query": False, "parallel_attn": False, "bias": True, "alibi": True}
+HF_CODEGEN = {**HF_GPTJ, "model_type": "codegen"}
+HF_BIGCODE = {**HF_GPTJ, "model_type": "gpt_bigcode", "multi_query": True}
+del HF_BIGCODE["rotary_dim"]
+HF_MPT = {**HF, "model_type": "mpt", "vocab_size": 251, "d_model": 256, "n_layers": 2, "n_heads": 8, "max_seq_len": 128}
+HF_NEO = {**HF, "model_type": "gpt_neo", "vocab_size": 251, "hidden_size": 256, "num_layers": 2, "num_heads": 8,
+          "max_position_embeddings": 128, "attention_types": [[["global", "local"], 1]], "window_size": 64, "attention_dropout": 0.0,
+          "embed_dropout": 0.0, "resid_dropout": 0.0}
+HF_BERT = {**HF, "model_type": "bert", "vocab_size": 251, "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8,
+           "intermediate_size": 1024, "max_position_embeddings": 128, "type_vocab_size": 2, "hidden_dropout_prob": 0.0,
+           "attention_probs_dropout_prob": 0.0}
+HF_GEMMA4 = {**HF_GQA, "model_type": "gemma4_text", "head_dim": 32, "global_head_dim": 64, "num_global_key_value_heads": 1,
+             "attention_k_eq_v": True, "hidden_size_per_layer_input": 0, **WINDOWED}
+HF_QWEN2_VL = {**HF_GQA, "model_type": "qwen2_vl_text",
+               "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 6, 6]}}
+REST_CASES = (          # what was refused the longest
+    ("model-hf-falcon", HF_FALCON, HF_WHOLE),
+    ("model-hf-falcon-full", HF_FALCON, {**HF_WHOLE, "ac": "full"}),
+    ("model-hf-falcon-new", {**HF_FALCON, "new_decoder_architecture": True, "num_kv_heads": 2}, HF_WHOLE),
+    ("model-hf-falcon-rw", FALCON_RW, HF_WHOLE),
+    ("model-hf-gpt_bigcode", HF_BIGCODE, HF_WHOLE),
+    ("model-hf-gpt_bigcode-mha", {**HF_BIGCODE, "multi_query": False}, HF_WHOLE),
+    ("model-hf-gpt_bigcode-full", HF_BIGCODE, {**HF_WHOLE, "ac": "full"}),
+    ("model-hf-mpt", HF_MPT, HF_WHOLE),
+    ("model-hf-mpt-one", {**HF_MPT, "batch": 1}, HF_WHOLE),
+    ("model-hf-bert", HF_BERT, HF_WHOLE),
+    ("model-hf-codegen", HF_CODEGEN, HF_WHOLE),
+    ("model-hf-gpt_neo", HF_NEO, HF_WHOLE),
+    ("model-hf-apertus", {**HF_GQA, "model_type": "apertus", "hidden_act": "xielu"}, HF_WHOLE),
+    ("model-hf-gemma4", HF_GEMMA4, HF_WHOLE),
+    ("model-hf-gemma4-parts", {**HF_GEMMA4, "hidden_size_per_layer_input": 64, "vocab_size_per_layer_input": 251}, HF_WHOLE),
+    ("model-hf-qwen2_vl", HF_QWEN2_VL, HF_WHOLE),
+    ("model-hf-qwen2_5_vl", {**HF_QWEN2_VL, "model_type": "qwen2_5_vl_text"}, HF_WHOLE),
+    ("model-hf-qwen3_vl", {**HF_GQA, "model_type": "qwen3_vl_text", "head_dim": 32}, HF_WHOLE),
+)
+HF_HUNYUAN = {**HF_EXPERTS, "model_type": "hunyuan_v1_moe", "head_dim": 32, "moe_topk": 4, "intermediate_size": 192,
+              "num_shared_expert": 1}
+del HF_HUNYUAN["num_experts_per_tok"]
+HF_GPT_OSS = {**HF_EXPERTS, "model_type": "gpt_oss", "head_dim": 32, "intermediate_size": 192, **WINDOWED}
+REST_MOE_CASES = (
+    ("model-moe-gemma4", {**HF_GEMMA4, "enable_moe_block": True, "num_experts": 8, "top_k_experts": 4, "moe_intermediate_size": 192},
+     HF_WHOLE),
+    ("model-moe-granitemoeshared", {**HF_EXPERTS, "model_type": "granitemoeshared", "intermediate_size": 192,
+                                    "shared_intermediate_size": 320}, HF_WHOLE),
+    ("model-moe-ernie4_5", {**HF_EXPERTS, "model_type": "ernie4_5_moe", "moe_num_experts": 8, "moe_k": 4, "moe_num_shared_experts": 1,
+                            "moe_layer_start_index": 0, "moe_layer_end_index": 1}, HF_WHOLE),
+    ("model-moe-hunyuan_v1", HF_HUNYUAN, HF_WHOLE),
+    ("model-moe-qwen3_vl", {**HF_EXPERTS, "model_type": "qwen3_vl_moe_text", "head_dim": 32}, HF_WHOLE),
+    ("model-moe-gpt_oss", HF_GPT_OSS, HF_WHOLE),
+    ("model-moe-llama4", {**HF_EXPERTS, "model_type": "llama4_text", "head_dim": 32, "intermediate_size": 192, "intermediate_size_mlp": 320,
+                          "num_experts_per_tok": 1, "attention_chunk_size": 64, "interleave_moe_layer_step": 1,
+                          "no_rope_layers": [1, 0], "use_qk_norm": True}, HF_WHOLE),
+    ("model-moe-deepseek-v2", {**record_compile.DEEPSEEK, **record_compile.MLA, "model_type": "deepseek_v2", "q_lora_rank": None,
+                               "topk_method": "greedy", "norm_topk_prob": False, "first_k_dense_replace": 1}, HF_WHOLE),
 )
 PARTS_CASES = (
     ("parts-llama", DEEP, {**WHOLE, **ONE}),
@@ -370,6 +428,7 @@ def main():
     parser.add_argument("--parts", action="store_true", help="models that DDPOptimizer splits")
     parser.add_argument("--hf", action="store_true", help="models of transformers, which return logits and loss")
     parser.add_argument("--wider", action="store_true", help="likewise more families, with experts and without")
+    parser.add_argument("--rest", action="store_true", help="likewise what was refused the longest")
     parser.add_argument("--moe", action="store_true", help="likewise mixtures of experts")
     parser.add_argument("--frozen", action="store_true", help="models with adapters and frozen parameters, which need peft")
     parser.add_argument("--inside", action="store_true", help="models with their loss inside")
@@ -392,7 +451,7 @@ def main():
             print(row["name"], "same" if is_same else "DIFFERS")
         return not all(same)
     rows = []
-    for case in PARTS_CASES if args.parts else HF_CASES if args.hf else MOE_CASES if args.moe else WIDER_CASES + WIDER_MOE_CASES if args.wider else FROZEN_CASES if args.frozen else CASES:
+    for case in PARTS_CASES if args.parts else HF_CASES if args.hf else MOE_CASES if args.moe else WIDER_CASES + WIDER_MOE_CASES if args.wider else REST_CASES + REST_MOE_CASES if args.rest else FROZEN_CASES if args.frozen else CASES:
         if fnmatch.fnmatch(case[0], args.only):
             try:
                 made = record(*case, args.texts)

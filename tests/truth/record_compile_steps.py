@@ -404,6 +404,52 @@ WIDER_CASES = tuple((f"frames-hf-fsdp2-{name}", m, HF_FRAMES) for name, m in WID
     ("accelerate-fsdp2-nemotron", HF_NEMOTRON, {**HF_FRAMES, "units": "torchtitan"}),
     ("blocks-fsdp2-gptj", HF_GPTJ, {"world": 4, "code": "hf", **BF16}),
 )
+HF_FALCON = {**HF, "model_type": "falcon", "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8,
+             "ffn_hidden_size": 1024, "multi_query": True, "parallel_attn": True, "new_decoder_architecture": False, "bias": False,
+             "alibi": False, "max_position_embeddings": 128}
+FALCON_NEW = {**HF_FALCON, "new_decoder_architecture": True, "num_kv_heads": 2}
+FALCON_RW = {**HF_FALCON, "multi_query": False, "parallel_attn": False, "bias": True, "alibi": True}
+HF_CODEGEN = {**HF_GPTJ, "model_type": "codegen"}
+HF_BIGCODE = {**HF_GPTJ, "model_type": "gpt_bigcode", "multi_query": True}
+del HF_BIGCODE["rotary_dim"]
+HF_MPT = {**HF, "model_type": "mpt", "d_model": 256, "n_layers": 2, "n_heads": 8, "max_seq_len": 128}
+HF_NEO = {**HF, "model_type": "gpt_neo", "hidden_size": 256, "num_layers": 2, "num_heads": 8, "max_position_embeddings": 128,
+          "attention_types": [[["global", "local"], 1]], "window_size": 64, "attention_dropout": 0.0, "embed_dropout": 0.0,
+          "resid_dropout": 0.0}
+HF_BERT = {**HF, "model_type": "bert", "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8, "intermediate_size": 1024,
+           "max_position_embeddings": 128, "type_vocab_size": 2, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+WINDOWED = {"sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"]}
+HF_GEMMA4 = {**HF_GQA, "model_type": "gemma4_text", "head_dim": 32, "global_head_dim": 64, "num_global_key_value_heads": 1,
+             "attention_k_eq_v": True, "hidden_size_per_layer_input": 0, **WINDOWED}
+HF_QWEN2_VL = {**HF_GQA, "model_type": "qwen2_vl_text",
+               "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 6, 6]}}
+HF_APERTUS = {**HF_GQA, "model_type": "apertus", "hidden_act": "xielu"}
+HF_EXPERTS = {**HF_MOE, "num_local_experts": 8, "intermediate_size": 192}
+HF_HUNYUAN = {**HF_EXPERTS, "model_type": "hunyuan_v1_moe", "head_dim": 32, "moe_topk": 4, "num_shared_expert": 1}
+del HF_HUNYUAN["num_experts_per_tok"]
+HF_GPT_OSS = {**HF_EXPERTS, "model_type": "gpt_oss", "head_dim": 32, **WINDOWED}
+REST = (("gpt_bigcode", HF_BIGCODE), ("falcon-new", FALCON_NEW), ("falcon-rw", FALCON_RW), ("mpt", HF_MPT), ("gpt_neo", HF_NEO),
+        ("falcon", HF_FALCON), ("bert", HF_BERT), ("codegen", HF_CODEGEN), ("apertus", HF_APERTUS), ("gemma4", HF_GEMMA4), ("qwen2_vl", HF_QWEN2_VL),
+        ("qwen3_vl", {**HF_GQA, "model_type": "qwen3_vl_text", "head_dim": 32}), ("gpt_oss", HF_GPT_OSS),
+        ("gemma4-moe", {**HF_GEMMA4, "enable_moe_block": True, "num_experts": 8, "top_k_experts": 4, "moe_intermediate_size": 192}),
+        ("qwen3_vl_moe", {**HF_MOE, "model_type": "qwen3_vl_moe_text", "head_dim": 32, "num_local_experts": 8}),
+        ("granitemoeshared", {**HF_EXPERTS, "model_type": "granitemoeshared", "shared_intermediate_size": 320}),
+        ("llama4", {**HF_EXPERTS, "model_type": "llama4_text", "head_dim": 32, "intermediate_size_mlp": 320, "num_experts_per_tok": 1,
+                    "attention_chunk_size": 64, "interleave_moe_layer_step": 1, "no_rope_layers": [1, 0], "use_qk_norm": True}),
+        ("deepseek_v2", {**DEEPSEEK_V3, "model_type": "deepseek_v2", "q_lora_rank": None, "n_group": 2, "topk_group": 1,
+                         "topk_method": "greedy", "norm_topk_prob": False, "routed_scaling_factor": 2.5}),
+        ("ernie4_5_moe", {**HF_EXPERTS, "intermediate_size": 704, "model_type": "ernie4_5_moe", "moe_num_experts": 8, "moe_k": 4, "moe_num_shared_experts": 1,
+                          "moe_layer_start_index": 0, "moe_layer_end_index": 1}), ("hunyuan_v1_moe", HF_HUNYUAN))
+REST_OF = dict(REST)
+REST_CASES = tuple((f"frames-hf-fsdp2-{name}", m, HF_FRAMES) for name, m in REST) + tuple(
+    (f"model-hf-ddp-{name}", m, {**HF_MODEL, "around": True}) for name, m in REST[:-2] if name not in ("apertus", "gpt_oss")) + tuple(
+    (f"accelerate-fsdp1-{name}", m, {**FSDP1, **HF_FRAMES, **NATIVE_AMP})
+    for name, m in (*REST[:2], *REST[3:5], ("gptj", HF_GPTJ), ("gpt_neox", HF_NEOX))) + tuple(
+    (f"accelerate-ddp-{name}", {**m, key: 4}, {**ACCELERATE, "bucket_cap_mb": 1, "ac": "full"})
+    for name, m, key in (("gpt_bigcode", HF_BIGCODE, "n_layer"), ("mpt", HF_MPT, "n_layers"))) + tuple(
+    (f"accelerate-fsdp2-{name}", REST_OF[name], {**HF_FRAMES, "units": "torchtitan"}) for name in ("apertus", "gpt_oss", "deepseek_v2")
+    ) + tuple((f"blocks-fsdp2-{name}", REST_OF[name], {"world": 4, "code": "hf", **BF16})
+              for name in ("falcon", "mpt", "gpt_neo", "codegen", "gpt_oss"))
 PEFT = {**FSDP1, "world": 4, **ALL_LINEAR, **BF16, "wrap": "peft", "autocast": "bf16"}  # blocks without fullgraph, as accelerate compiles regions
 PEFT_CASES = (          # adapters' Linears are units: hooks within blocks
     ("peft-fsdp1", HF_GQA, PEFT),
@@ -606,6 +652,7 @@ def main():
     parser.add_argument("--families", action="store_true", help="likewise of families whose heads are turned or capped otherwise")
     parser.add_argument("--wider", action="store_true", help="likewise of GPT-J, Nemotron and others")
     parser.add_argument("--peft", action="store_true", help="adapters' Linears as units of FSDP1")
+    parser.add_argument("--rest", action="store_true", help="likewise of what was refused the longest")
     parser.add_argument("--more", action="store_true", help="likewise of GPT-2 and other families")
     parser.add_argument("--float8", action="store_true", help="the cases in float8, which need torchao")
     parser.add_argument("--frozen", action="store_true", help="adapters and frozen parameters, which need peft")
@@ -622,7 +669,7 @@ def main():
     rows = []
     cases = (FLOAT8_CASES if args.float8 else MOE_CASES if args.moe else MODEL_CASES if args.model else FRAMES_CASES if args.frames else
              PARTS_CASES if args.parts else FROZEN_CASES if args.frozen else ZERO_CASES if args.zero else HF_CASES if args.hf else
-             ACCELERATE_CASES if args.accelerate else MORE_CASES if args.more else PEFT_CASES if args.peft else WIDER_CASES if args.wider else FAMILIES_CASES if args.families else HF_FRAMES_CASES if args.hf_frames else CASES)
+             ACCELERATE_CASES if args.accelerate else MORE_CASES if args.more else PEFT_CASES if args.peft else WIDER_CASES if args.wider else REST_CASES if args.rest else FAMILIES_CASES if args.families else HF_FRAMES_CASES if args.hf_frames else CASES)
     for case in cases:
         if fnmatch.fnmatch(case[0], args.only):
             rows.append(record_case(*case))
