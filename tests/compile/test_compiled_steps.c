@@ -318,7 +318,7 @@ static void steps_are_as_recorded(void **state)
         compare_file(own ? own : paths[i], &count);
     print_message("%zu steps, %zu events, %zu differ\n", count.rows, count.events, count.wrong);
     assert_int_equal(count.wrong, 0);
-    assert_true(own || count.rows >= 356);
+    assert_true(own || count.rows >= 360);
 }
 
 int main(void)

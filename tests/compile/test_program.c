@@ -202,9 +202,9 @@ static void programs_are_inductors(void **state)
     print_message("%u of %u forward programs of transformers' models have as many kernels\n",
                   count.whole_fused, count.whole);
     /* Of the others six forward ones lack what dropouts' seeds take, 8 bytes each. */
-    assert_true(count.programs >= 776 && count.exact + 69 >= count.programs);
+    assert_true(count.programs >= 780 && count.exact + 70 >= count.programs);
     assert_true(2 * (count.forward + 15) >= count.programs);
-    assert_true(count.whole_fused >= 90);
+    assert_true(count.whole_fused >= 91);
     /* lora-qwen3's two blocks, whose heads are normed, gemma2's, whose scores are capped, and
      * deepseek-v3's, where q and k are turned in one kernel here */
     assert_true(count.otherwise <= 6);
