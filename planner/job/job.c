@@ -353,19 +353,21 @@ static bool copies_others(const struct job *job)
     return system_copies_outputs(&job->strategy) && job->model.code != CODE_HF;
 }
 
-/* Of functions between hooks what was recorded and is otherwise than planned
- * (tests/data/truth/README.md); NULL: nothing. */
+/* What was recorded, and is otherwise than planned (tests/data/truth/README.md); NULL: nothing. All
+ * but the first are of functions between hooks. */
 static const char *recorded_otherwise(const struct job *job)
 {
     const struct model_config *c = &job->config;
     const bool single_ops =
         c->arch == ARCH_CODEGEN || (c->arch == ARCH_FALCON && c->one_kv_head && !c->grouped_qkv);
+    if (c->arch == ARCH_GPT_OSS && job->tape.checkpointing != CHECKPOINTING_NONE)
+        return "--checkpointing, of gpt-oss";
     if (job->model.code != CODE_HF || job_tape(job).compiled != COMPILED_FRAMES)
         return NULL;
     if (single_ops && job->model.autocast)
-        return "--autocast, of a model whose attention is in single ops,";
+        return "--autocast, of a model whose attention is in single ops";
     if (c->embedding_multiplier > 0 && job->strategy.units == UNITS_TORCHTITAN)
-        return "--units torchtitan, of an embedding whose rows are multiplied,";
+        return "--units torchtitan, of an embedding whose rows are multiplied";
     return NULL;
 }
 
@@ -391,8 +393,8 @@ static enum err_code check_compiled_model(const struct job *job, struct err *err
                                             : recorded_otherwise(job);
     if (what)
         return err_set(err, ERR_UNSUPPORTED,
-                       "--compile model with %s: what torch.compile makes of it was not recorded, "
-                       "and is not planned",
+                       "--compile model with %s: what torch.compile makes of it was not recorded "
+                       "or is not as recorded, and not planned",
                        what);
     return ERR_OK;
 }
