@@ -253,6 +253,9 @@
     X(LOG_PROBS_BACKWARD, "_backward_kernel")                                                      \
     X(MASKED_SCATTER, "masked_scatter")                                                            \
     X(MASKED_SCATTER_BACKWARD, "masked_scatter_backward")                                          \
+    X(LOG_SIGMOID, "log_sigmoid_forward")                                                          \
+    X(LOG_SIGMOID_BACKWARD, "log_sigmoid_backward")                                                \
+    X(LOCAL_SCALAR, "_local_scalar_dense")                                                         \
     X(SORT_STABLE, "sort.stable")                                                                  \
     X(NONZERO, "nonzero")                                                                          \
     X(NEW_FULL, "new_full")                                                                        \

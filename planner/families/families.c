@@ -11,6 +11,7 @@
 #include "families/per_token.h"
 #include "model/bits4.h"
 #include "model/build.h"
+#include "model/dpo.h"
 #include "model/lora.h"
 
 #include <assert.h>
@@ -150,7 +151,10 @@ enum err_code model_build(const struct model_config *config, const struct model_
     graph->torch = job->torch;
     if (job->autocast)
         graph_autocast(graph, DTYPE_BF16);
-    family->builder[job->code](graph, config, job);
+    if (job->loss == CROSS_ENTROPY_DPO)
+        dpo_build(graph, family->builder[job->code], config, job);
+    else
+        family->builder[job->code](graph, config, job);
     graph_list_groups(graph);
     rc = check_frozen(graph, err);
     if (rc == ERR_OK)

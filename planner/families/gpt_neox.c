@@ -169,7 +169,7 @@ static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
     const struct linear head = c->tied
                                    ? (struct linear){table, GRAPH_NONE}
                                    : build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);
-    if (graph->cross_entropy == CROSS_ENTROPY_LM_HEAD) {
+    if (loss_is_of_trl(graph->cross_entropy)) {
         hf_lm_head_loss(graph, normed, head.weight, head.bias, labels);
         return;
     }

@@ -18,26 +18,43 @@ const char *lm_head_has(const struct model_config *config)
     return causal && family->builder[CODE_HF] && !fails(family) ? family->name : NULL;
 }
 
+static enum err_code check_preferences(const struct model_job *job, struct err *err)
+{
+    const char *other = job->lora_kernels ? "--lora-kernels" : NULL;
+    if (job->batch % 2)
+        return err_set(err, ERR_INVALID,
+                       "--loss dpo --micro-batch %u: a pair is two sequences, chosen and rejected",
+                       job->batch);
+    if (job->sample_tokens)
+        return err_set(err, ERR_INVALID,
+                       "--loss dpo --sample-tokens: TRL's trainer of preferences joins no samples");
+    if (other)
+        return err_set(err, ERR_UNSUPPORTED, "--loss dpo with %s is not planned", other);
+    return ERR_OK;
+}
+
 enum err_code lm_head_check(const struct family *family, const struct model_job *job,
                             struct err *err)
 {
-    if (job->loss != CROSS_ENTROPY_LM_HEAD)
+    if (!loss_is_of_trl(job->loss))
         return ERR_OK;
     if (job->code == CODE_HF && fails(family))
         return err_set(err, ERR_UNSUPPORTED,
-                       "--loss fused-lm-head: TRL 1.16.0 fails with %s (its output \"has no "
-                       "attribute 'last_hidden_state'\")",
-                       family->name);
-    return head_loss_check(job, "TRL", err);
+                       "--loss %s: TRL 1.16.0 fails with %s (its output \"has no attribute "
+                       "'last_hidden_state'\")",
+                       cross_entropy_name(job->loss), family->name);
+    TRY(head_loss_check(job, "TRL", err));
+    return job->loss == CROSS_ENTROPY_DPO ? check_preferences(job, err) : ERR_OK;
 }
 
 enum err_code lm_head_check_built(const struct family *family, const struct graph *graph,
                                   struct err *err)
 {
-    if (graph->cross_entropy != CROSS_ENTROPY_LM_HEAD)
+    if (!loss_is_of_trl(graph->cross_entropy))
         return ERR_OK;
     for (uint32_t i = graph->op_count; i-- > 0;)
         if (graph->ops[i].kind == OP_LOG_PROBS)
             return ERR_OK;
-    return err_set(err, ERR_UNSUPPORTED, "--loss fused-lm-head of %s is not planned", family->name);
+    return err_set(err, ERR_UNSUPPORTED, "--loss %s of %s is not planned",
+                   cross_entropy_name(graph->cross_entropy), family->name);
 }

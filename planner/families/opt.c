@@ -192,7 +192,7 @@ static void build_hf_opt(struct graph *graph, const struct model_config *c,
     struct linear head = {table, GRAPH_NONE};
     if (!c->tied)
         head = build_linear(graph, "", "lm_head", c->vocab, c->word_embed, false);
-    if (graph->cross_entropy == CROSS_ENTROPY_LM_HEAD) {
+    if (loss_is_of_trl(graph->cross_entropy)) {
         hf_lm_head_loss(graph, x, head.weight, head.bias, labels);
         return;
     }

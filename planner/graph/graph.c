@@ -90,6 +90,8 @@ static uint32_t add_tensor(struct graph *graph, uint32_t storage, enum dtype dty
 
 static void add_item(struct graph *graph, enum item_kind kind, uint32_t arg)
 {
+    if (graph->again.on && kind >= ITEM_ENTER)
+        kind += ITEM_ENTER_AGAIN - ITEM_ENTER;
     ARRAY_GROW(graph->items, graph->item_count, graph->item_cap);
     graph->items[graph->item_count++] =
         (struct graph_item){.kind = kind & 0xfU, .arg = arg & 0xfffffffU};
@@ -105,6 +107,16 @@ static struct param_init first_values(const struct graph *graph, enum param_role
     return role == PARAM_WEIGHT && graph->own_init ? graph->weights : inits[role];
 }
 
+static uint32_t add_buffer(struct graph *graph, enum dtype dtype, struct shape shape,
+                           const struct buffer_values *values);
+
+/* One of another model, in the place of this. */
+static uint32_t other_param(struct graph *graph, const struct graph_param *like)
+{
+    static const struct buffer_values values = {.unlisted = true, .weight = true};
+    return add_buffer(graph, (enum dtype)graph->tensors[like->tensor].dtype, like->shape, &values);
+}
+
 uint32_t graph_param(struct graph *graph, enum param_role role, struct shape shape, const char *fmt,
                      ...)
 {
@@ -113,6 +125,11 @@ uint32_t graph_param(struct graph *graph, enum param_role role, struct shape sha
     va_start(args, fmt);
     vsnprintf(name, sizeof name, fmt, args);
     va_end(args);
+    if (graph->again.on) {
+        const struct graph_param *before = &graph->params[graph->again.param++];
+        assert(strcmp(before->name, name) == 0);
+        return graph->again.other ? other_param(graph, before) : before->tensor;
+    }
 
     const bool trainable = !graph->all_frozen && !names_match(graph->frozen, name);
     const enum dtype dtype = trainable && graph->wide_trained ? DTYPE_FP32 : graph->compute;
@@ -163,20 +180,47 @@ void graph_init_weights(struct graph *graph, struct param_init init)
 void graph_init_param(struct graph *graph, uint32_t tensor, struct param_init init)
 {
     const struct graph_storage *storage = &graph->storages[graph->tensors[tensor].storage];
-    assert(storage->kind == STORAGE_PARAM);
-    if (graph->own_init)
+    if (graph->own_init && storage->kind == STORAGE_PARAM)
         graph->params[storage->index].init = init;
 }
 
 void graph_read_around(struct graph *graph, uint32_t tensor)
 {
-    graph->params[graph->storages[graph->tensors[tensor].storage].index].read_around = true;
+    if (!graph->again.on)
+        graph->params[graph->storages[graph->tensors[tensor].storage].index].read_around = true;
 }
 
 void graph_read_by_model(struct graph *graph, uint32_t tensor)
 {
-    graph->params[graph->storages[graph->tensors[tensor].storage].index].read_by_model = true;
+    if (!graph->again.on)
+        graph->params[graph->storages[graph->tensors[tensor].storage].index].read_by_model = true;
     graph->ops[graph->op_count - 1].of_model = true;
+}
+
+void graph_begin_again(struct graph *graph, bool other)
+{
+    assert(!graph->again.on);
+    graph->again = (struct graph_again){.on = true, .other = other, .embedded = graph->embedded};
+    graph->bits4_table = false;
+}
+
+void graph_end_again(struct graph *graph)
+{
+    assert(graph->again.on && graph->again.param == graph->param_count);
+    graph->again.on = false;
+    graph->embedded = graph->again.embedded;
+}
+
+/* Storages and their first tensors are made together. */
+static uint32_t given_before(struct graph *graph, enum storage_kind kind)
+{
+    while (graph->storages[graph->given[graph->again.given]].kind != kind)
+        graph->again.given++;
+    const uint32_t storage = graph->given[graph->again.given++];
+    uint32_t tensor = 0;
+    while (graph->tensors[tensor].storage != storage)
+        tensor++;
+    return tensor;
 }
 
 /* What is there before the step, and after it. */
@@ -191,18 +235,37 @@ static uint32_t add_given(struct graph *graph, enum storage_kind kind, uint32_t 
 
 uint32_t graph_input(struct graph *graph, struct shape shape, struct input_values values)
 {
+    return graph_input_of(graph, DTYPE_INT64, shape, values);
+}
+
+uint32_t graph_input_of(struct graph *graph, enum dtype dtype, struct shape shape,
+                        struct input_values values)
+{
+    if (graph->again.on)
+        return given_before(graph, STORAGE_INPUT);
     ARRAY_GROW(graph->inputs, graph->input_count, graph->input_cap);
     graph->inputs[graph->input_count] = values;
-    return add_given(graph, STORAGE_INPUT, graph->input_count++, DTYPE_INT64, shape);
+    return add_given(graph, STORAGE_INPUT, graph->input_count++, dtype, shape);
 }
 
 uint32_t graph_buffer(struct graph *graph, enum dtype dtype, struct shape shape,
                       const struct buffer_values *values)
 {
+    struct buffer_values beside = *values;
+    if (graph->again.on && !graph->again.other)
+        return given_before(graph, STORAGE_BUFFER);
+    beside.unlisted |= graph->again.on;
+    return add_buffer(graph, dtype, shape, &beside);
+}
+
+static uint32_t add_buffer(struct graph *graph, enum dtype dtype, struct shape shape,
+                           const struct buffer_values *values)
+{
     ARRAY_GROW(graph->buffers, graph->buffer_count, graph->buffer_cap);
     graph->buffers[graph->buffer_count] = *values;
     const uint32_t tensor = add_given(graph, STORAGE_BUFFER, graph->buffer_count++, dtype, shape);
-    graph->storages[graph->tensors[tensor].storage].module = graph->current_module;
+    graph->storages[graph->tensors[tensor].storage].module =
+        graph->again.on ? GRAPH_NONE : graph->current_module;
     return tensor;
 }
 
@@ -212,6 +275,7 @@ uint32_t graph_op_new(struct graph *graph, int kind)
     const uint32_t depth = graph->calling_depth;
     graph->ops[graph->op_count] = (struct graph_op){
         .kind = (uint16_t)kind,
+        .no_grad = graph->again.on,
         .call = depth ? graph->calling[depth - 1] : NULL,
         .called_again = graph->calling_again,
     };
@@ -258,6 +322,8 @@ void graph_leave_autocast(struct graph *graph)
 /* An op needs a gradient when something that goes into it does. */
 static void need_gradient(struct graph *graph, struct graph_op *o)
 {
+    if (o->no_grad)
+        return;
     for (uint32_t i = 0; i < o->ins; i++)
         if (o->in[i] != GRAPH_NONE && graph->tensors[o->in[i]].requires_grad)
             o->requires_grad = true;
@@ -322,7 +388,7 @@ static void need_gradients_of_views(struct graph *graph, const struct graph_op *
 static void spread_gradients(struct graph *graph)
 {
     for (uint32_t i = 0; i < graph->op_count; i++) {
-        if (graph->ops[i].kind == OP_NO_GRAD)
+        if (graph->ops[i].kind == OP_NO_GRAD || graph->ops[i].no_grad)
             continue;
         need_gradients_of_views(graph, &graph->ops[i]);
         need_gradient(graph, &graph->ops[i]);
@@ -505,6 +571,7 @@ const char *cross_entropy_name(enum cross_entropy loss)
         [CROSS_ENTROPY_LM_HEAD] = "fused-lm-head",
         [CROSS_ENTROPY_PER_TOKEN] = "per-token",
         [CROSS_ENTROPY_PER_TOKEN_LIGER] = "per-token-liger",
+        [CROSS_ENTROPY_DPO] = "dpo",
     };
     return names[loss];
 }
@@ -525,6 +592,8 @@ void graph_output(struct graph *graph, uint32_t tensor)
 
 void graph_hand_on(struct graph *graph, const uint32_t tensors[HANDED_PAIR])
 {
+    if (graph->again.on) /* for blocks that run again */
+        return;
     assert(graph->handed_count < HANDED_MOST && graph->op_count > 0);
     graph->handed[graph->handed_count++] =
         (struct graph_handed){.op = graph->op_count - 1, .tensor = {tensors[0], tensors[1]}};
@@ -532,6 +601,8 @@ void graph_hand_on(struct graph *graph, const uint32_t tensors[HANDED_PAIR])
 
 void graph_keeps(struct graph *graph, uint32_t tensor, uint32_t kept)
 {
+    if (graph->again.on) /* no node saves anything */
+        return;
     const uint32_t owner = graph->tensors[tensor].storage, other = graph->tensors[kept].storage;
     graph->storages[owner].keeps = other;
     graph->storages[other].kept_by = owner;
@@ -564,6 +635,8 @@ void graph_leaf(struct graph *graph, const char *class_name, const char *fmt, ..
 {
     char name[256];
     va_list args;
+    if (graph->again.on)
+        return;
     va_start(args, fmt);
     vsnprintf(name, sizeof name, fmt, args);
     va_end(args);
@@ -617,6 +690,14 @@ uint32_t graph_module(struct graph *graph, enum module_role role, const char *fm
     va_start(args, fmt);
     vsnprintf(name, sizeof name, fmt, args);
     va_end(args);
+    if (graph->again.on) {
+        while (graph->again.other && role != ROLE_TABLE &&
+               graph->modules[graph->again.module].role == ROLE_TABLE)
+            graph->again.module++; /* op_embedding's own */
+        graph->current_module = graph->again.module++;
+        assert(strcmp(graph->modules[graph->current_module].name, name) == 0);
+        return graph->current_module;
+    }
     ARRAY_GROW(graph->modules, graph->module_count, graph->module_cap);
     graph->modules[graph->module_count] = (struct graph_module){
         .name = arena_strdup(&graph->arena, name),
@@ -630,7 +711,7 @@ uint32_t graph_module(struct graph *graph, enum module_role role, const char *fm
 void graph_also_input(struct graph *graph, uint32_t module, uint32_t input)
 {
     struct graph_module *m = &graph->modules[module];
-    if (m->inputs < sizeof m->input / sizeof m->input[0])
+    if (!graph->again.on && m->inputs < sizeof m->input / sizeof m->input[0])
         m->input[m->inputs++] = input;
 }
 
@@ -642,7 +723,8 @@ void graph_enter(struct graph *graph, uint32_t module, uint32_t input)
 
 void graph_exit(struct graph *graph, uint32_t module, uint32_t output)
 {
-    graph->modules[module].output = output;
+    if (!graph->again.on)
+        graph->modules[module].output = output;
     graph->current_module = GRAPH_NONE;
     add_item(graph, ITEM_EXIT, module);
 }
@@ -656,6 +738,7 @@ void graph_mark(struct graph *graph, enum graph_mark mark)
 {
     if (mark == MARK_ROOT_EXIT)
         graph_leave_autocast(graph);
+    graph->enters_root |= mark == MARK_ROOT_ENTER;
     add_item(graph, ITEM_MARK, mark);
 }
 

@@ -77,20 +77,32 @@ struct graph_op {
     uint32_t in[GRAPH_OPERANDS]; /* tensors; GRAPH_NONE for an absent optional operand */
     uint32_t out[GRAPH_OUTPUTS];
     struct kernel_attr attr;
+    bool no_grad;     /* under torch.no_grad: it is no node, whatever goes into it */
     const char *call; /* module whose forward it is; NULL: that of the parameters that it uses, if
                          any */
 };
 
-enum item_kind { ITEM_OP, ITEM_DROP, ITEM_ENTER, ITEM_EXIT, ITEM_MARK };
+/* AGAIN: of the model's second call, without gradients (graph_begin_again). */
+enum item_kind {
+    ITEM_OP,
+    ITEM_DROP,
+    ITEM_ENTER,
+    ITEM_EXIT,
+    ITEM_MARK,
+    ITEM_ENTER_AGAIN,
+    ITEM_EXIT_AGAIN,
+    ITEM_MARK_AGAIN,
+};
 struct graph_item {
     uint32_t kind : 4; /* enum item_kind */
     uint32_t arg : 28; /* op, tensor, module or enum graph_mark */
 };
 
 enum graph_mark {
-    MARK_ROOT_EXIT, /* the root module's forward returns here */
-    MARK_LOGITS,    /* the logits exist */
-    MARK_LOSS,      /* the loss exists: the forward pass ends */
+    MARK_ROOT_ENTER, /* the root module is called here; without: where the script begins */
+    MARK_ROOT_EXIT,  /* the root module's forward returns here */
+    MARK_LOGITS,     /* the logits exist */
+    MARK_LOSS,       /* the loss exists: the forward pass ends */
     MARK_FRAME, /* a function of the model's own code begins, outside of blocks: what Dynamo sees
                    as a frame (torch's own modules are none) */
     MARK_FRAME_END, /* ... and returns */
@@ -156,7 +168,8 @@ enum autograd { AUTOGRAD_GPU, AUTOGRAD_RECORDED };
  * logits as they are (planner/compile); or Liger's loop over chunks, or its
  * cross-entropy of logits in fp32 (ops_liger_loss.c); or cut cross entropy, which has no logits
  * (ops_cut_loss.c); or TRL's, which has a tile of them (ops_log_probs.c); or the model's own and
- * a trainer's, of each token, on a second copy in fp32 (hf/loss.c). */
+ * a trainer's, of each token, on a second copy in fp32 (hf/loss.c); or that of
+ * TRL's trainer of preferences (model/dpo.h). */
 enum cross_entropy {
     CROSS_ENTROPY_EAGER,
     CROSS_ENTROPY_DIRECT,
@@ -169,6 +182,7 @@ enum cross_entropy {
     CROSS_ENTROPY_LM_HEAD,
     CROSS_ENTROPY_PER_TOKEN,
     CROSS_ENTROPY_PER_TOKEN_LIGER, /* ... both Liger's */
+    CROSS_ENTROPY_DPO,
 };
 static inline bool loss_is_per_token(enum cross_entropy loss)
 {
@@ -176,11 +190,15 @@ static inline bool loss_is_per_token(enum cross_entropy loss)
 }
 /* What `--loss` calls it. */
 const char *cross_entropy_name(enum cross_entropy loss);
+/* The model has TRL's fused LM head. */
+static inline bool loss_is_of_trl(enum cross_entropy loss)
+{
+    return loss == CROSS_ENTROPY_LM_HEAD || loss == CROSS_ENTROPY_DPO;
+}
 /* The model's forward reads the head's weight for its loss, and calls no module that has it. */
 static inline bool loss_has_head(enum cross_entropy loss)
 {
-    return loss == CROSS_ENTROPY_LIGER || loss == CROSS_ENTROPY_CUT ||
-           loss == CROSS_ENTROPY_LM_HEAD;
+    return loss == CROSS_ENTROPY_LIGER || loss == CROSS_ENTROPY_CUT || loss_is_of_trl(loss);
 }
 
 /* How long the training script has a name for what the model returned: until the loss is known;
@@ -260,6 +278,26 @@ struct graph_bits4 {
     bool experts;       /* experts' parameters, too, as bitsandbytes' parametrizations */
 };
 
+/* What a model with TRL's fused LM head returns; GRAPH_NONE: it was not asked for. */
+struct graph_scores {
+    uint32_t loss, log_probs, entropy, mean_logits, is_top1, mask;
+    uint32_t count; /* that the loss's node keeps */
+};
+
+/* Of --loss dpo: inputs, and what the last call of the model returned. */
+struct graph_preferences {
+    bool precomputed; /* the reference's log-probabilities are columns of the batch */
+    uint32_t tokens, mask, labels;
+    struct graph_scores scores;
+};
+
+/* How far a second call of the builder has come (graph_begin_again). */
+struct graph_again {
+    bool on, other;
+    uint32_t param, module, given;
+    uint32_t embedded; /* the first call's */
+};
+
 /* What a block puts into a dictionary that all blocks are called with: a tuple of two, in the order
  * in which it lets go of them. */
 enum { HANDED_MOST = 2, HANDED_PAIR = 2 };
@@ -305,6 +343,9 @@ struct graph {
     enum float8 float8;
     enum float8_gather float8_gather;
     struct graph_autocast autocast;
+    struct graph_preferences preferences;
+    struct graph_again again;
+    bool enters_root; /* MARK_ROOT_ENTER is there */
     struct graph_handed handed[HANDED_MOST];
     uint32_t handed_count;
     uint32_t current_module; /* while building: where new params belong */
@@ -391,9 +432,18 @@ void graph_read_around(struct graph *graph, uint32_t tensor);
 /* The last op is of the model's own forward, which reads this parameter of a module in it. */
 void graph_read_by_model(struct graph *graph, uint32_t tensor);
 
+/* The builder is called once more, for a forward pass of the same model under torch.no_grad: what
+ * it declares is what it declared before, in the same order, and ops are no nodes. Adapters are
+ * disabled (model/lora.h). `other`: of another model like it, whose parameters and buffers are
+ * always there and which nothing wraps. */
+void graph_begin_again(struct graph *graph, bool other);
+void graph_end_again(struct graph *graph);
+
 /* A batch input (int64 token ids) or a module buffer that exists before the step; returns its
  * tensor. `values` is copied. */
 uint32_t graph_input(struct graph *graph, struct shape shape, struct input_values values);
+uint32_t graph_input_of(struct graph *graph, enum dtype dtype, struct shape shape,
+                        struct input_values values);
 uint32_t graph_buffer(struct graph *graph, enum dtype dtype, struct shape shape,
                       const struct buffer_values *values);
 

@@ -123,6 +123,10 @@
     X(MASKED_SCATTER, masked_scatter, NONE)                                                        \
     X(NEGATIVE_SUM, negative_sum, NONE)                                                            \
     X(DIV_COUNT, div_count, NONE)                                                                  \
+    X(SUM_TOKENS, sum_tokens, NONE)                                                                \
+    X(MEAN_ALL, mean_all, NONE)                                                                    \
+    X(LOG_SIGMOID, log_sigmoid, NONE)                                                              \
+    X(READ, read, NONE)                                                                            \
     X(NO_GRAD, no_grad, NONE)
 
 enum op_kind {
@@ -511,13 +515,17 @@ uint32_t op_cut_cross_entropy(struct graph *graph, uint32_t x, uint32_t weight, 
                               float softcap);
 
 /* What TRL's fused LM head is made of: log-probabilities (n) in fp32 of the targets (n), int64,
- * from rows (n, h) and a head's weight (v, h) and bias (v) or GRAPH_NONE; *entropy (n) in fp32,
- * *is_top1 (n) bool. */
+ * from rows (n, h) and a head's weight (v, h) and bias (v) or GRAPH_NONE; entropy (n) in fp32,
+ * is_top1 (n) bool. */
 struct log_probs {
     uint32_t rows, weight, bias, targets;
+    bool mean_logits; /* (n) in fp32, are wanted, too */
+    bool alone;       /* nothing is wanted beside log-probabilities */
 };
-uint32_t op_log_probs(struct graph *graph, const struct log_probs *of, uint32_t *entropy,
-                      uint32_t *is_top1);
+struct log_probs_found {
+    uint32_t log_probs, entropy, is_top1, mean_logits;
+};
+struct log_probs_found op_log_probs(struct graph *graph, const struct log_probs *of);
 /* What a mask (…) chooses of x (…, h) or (…), all of it: (n, h) or (n); and back into zeros. */
 uint32_t op_masked(struct graph *graph, uint32_t x, uint32_t mask);
 uint32_t op_masked_scatter(struct graph *graph, uint32_t x, uint32_t mask);
@@ -525,5 +533,14 @@ uint32_t op_masked_scatter(struct graph *graph, uint32_t x, uint32_t mask);
 uint32_t op_negative_sum(struct graph *graph, uint32_t x, uint32_t *negative);
 /* x by a count () of int64, which has no gradient. */
 uint32_t op_div_count(struct graph *graph, uint32_t x, uint32_t count);
+
+/* ---- the loss of preferences: ops_preferences.c ---- */
+
+/* x (b, s) summed over s: (b). The mean () of all that x has. */
+uint32_t op_sum_tokens(struct graph *graph, uint32_t x);
+uint32_t op_mean_all(struct graph *graph, uint32_t x);
+uint32_t op_log_sigmoid(struct graph *graph, uint32_t x);
+/* The host waits for a number x () and reads it: item(). */
+void op_read(struct graph *graph, uint32_t x);
 
 #endif

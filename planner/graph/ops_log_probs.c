@@ -18,30 +18,36 @@
 /* TOKEN_CHUNK_SIZE; _CHUNKED_LOGPROB_CHUNK_SIZE */
 enum { TILE_ROWS = 4096, TILE_COLUMNS = 32768 };
 enum { ROWS, WEIGHT, TARGETS, BIAS };
-/* What it returns and saves. TILE is never born: it says in which shape and dtype a tile is. */
-enum { LOG_PROBS, ENTROPY, IS_TOP1, LOG_Z, TILE };
+/* What it returns and saves; mean logits where op.attr.first says so,
+ * log-probabilities alone where op.attr.dim does. TILE is never born: it says
+ * in which shape and dtype a tile is. */
+enum { LOG_PROBS, ENTROPY, IS_TOP1, MEAN_LOGITS, LOG_Z, TILE };
 
 static uint32_t least(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
 
-uint32_t op_log_probs(struct graph *graph, const struct log_probs *of, uint32_t *entropy,
-                      uint32_t *is_top1)
+struct log_probs_found op_log_probs(struct graph *graph, const struct log_probs *of)
 {
     const struct shape n = *shape_of(graph, of->targets);
     const enum dtype product =
         graph->autocast.on ? graph->autocast.dtype : dtype_of(graph, of->rows);
     const uint32_t op =
         begin(graph, OP_LOG_PROBS, 4, (uint32_t[]){of->rows, of->weight, of->targets, of->bias});
-    const uint32_t log_probs = graph_op_birth(graph, op, ATEN_SUB, DTYPE_FP32, n);
-    *entropy = graph_op_birth(graph, op, ATEN_SUB, DTYPE_FP32, n);
-    *is_top1 = graph_op_birth(graph, op, ATEN_BITWISE_AND, DTYPE_BOOL, n);
+    struct log_probs_found found;
+    graph->ops[op].attr.first = of->mean_logits;
+    graph->ops[op].attr.dim = of->alone;
+    found.log_probs = graph_op_birth(graph, op, ATEN_SUB, DTYPE_FP32, n);
+    found.entropy = graph_op_birth(graph, op, ATEN_SUB, DTYPE_FP32, n);
+    found.is_top1 = graph_op_birth(graph, op, ATEN_BITWISE_AND, DTYPE_BOOL, n);
+    found.mean_logits = graph_op_birth(graph, op, ATEN_DIV, DTYPE_FP32, n);
     graph_op_birth(graph, op, ATEN_ADD, DTYPE_FP32, n);
     graph_op_birth(graph, op, ATEN_EMPTY, product, SHAPE(least(n.dim[0], TILE_ROWS), TILE_COLUMNS));
     graph->ops[op].hidden = 2;
     graph_op_done(graph, op);
-    return log_probs;
+    graph->tensors[found.mean_logits].requires_grad = false;
+    return found;
 }
 
 OP_SAVED(log_probs)
@@ -187,11 +193,17 @@ static void finish(struct tape *tape, const struct graph_op *op, const struct op
     const struct operand log_probs = tape_birth_output(tape, op, LOG_PROBS);
     tape_kernel(tape, WORK_SUB, ATEN_SUB, -1.0, 2, (struct operand[]){of_rows[TARGET_LOGIT], log_z},
                 1, &log_probs);
+    if (op->attr.dim)
+        return;
     const struct operand mean =
         call2(tape, WORK_DIV, ATEN_DIV, of_rows[X_SUM_EXP], of_rows[SUM_EXP]);
     const struct operand entropy = tape_birth_output(tape, op, ENTROPY);
     tape_kernel(tape, WORK_SUB, ATEN_SUB, -1.0, 2, (struct operand[]){log_z, mean}, 1, &entropy);
     tape_death(tape, mean);
+    if (op->attr.first) {
+        const struct operand mean_logits = tape_birth_output(tape, op, MEAN_LOGITS);
+        tape_kernel(tape, WORK_DIV_NUMBER, ATEN_DIV, -1.0, 1, &of_rows[Z_SUM], 1, &mean_logits);
+    }
     const struct operand largest =
         tape_call(tape, WORK_OTHER, ATEN_GE, DTYPE_BOOL, log_z.shape, -1.0, 2,
                   (struct operand[]){of_rows[TARGET_LOGIT], of_rows[LARGEST]});

@@ -24,9 +24,10 @@ uint32_t graph_packed(struct graph *graph, struct shape whole, enum dtype storag
     const struct graph_bits4 *bits4 = &graph->bits4;
     const uint64_t elements = shape_elements(&whole);
     const uint32_t blocks = blocks_of(elements, BLOCK);
-    const uint32_t index = graph->param_count, packed = 2 * dtype_bytes(storage);
+    const uint32_t packed = 2 * dtype_bytes(storage);
     const uint32_t weight =
         graph_param(graph, PARAM_WEIGHT, shape_column((elements + 1) / packed), "%s", name);
+    const uint32_t index = graph->storages[graph->tensors[weight].storage].index;
     graph_own_dtype(graph, weight, storage);
     graph->params[index].packed = packed;
     graph->params[index].whole = whole;
@@ -47,8 +48,8 @@ uint32_t graph_packed(struct graph *graph, struct shape whole, enum dtype storag
 
 uint32_t graph_in_8bit(struct graph *graph, uint32_t out, uint32_t in, const char *name)
 {
-    const uint32_t index = graph->param_count;
     const uint32_t weight = graph_param(graph, PARAM_WEIGHT, SHAPE(out, in), "%s", name);
+    const uint32_t index = graph->storages[graph->tensors[weight].storage].index;
     graph_own_dtype(graph, weight, DTYPE_INT8);
     graph->params[index].whole = SHAPE(out, in);
     graph->params[index].scales[0] = graph_buffer(graph, DTYPE_FP32, SHAPE(out), &zeros);

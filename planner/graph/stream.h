@@ -37,6 +37,8 @@ enum step_kind {
     STEP_FINAL,         /* autograd's final callback */
     STEP_MARK,          /* arg: enum stream_mark */
     STEP_READ,          /* the host waits for what the last kernel computed, and reads it */
+    STEP_NO_GRAD,       /* arg: whether the model is called under torch.no_grad from here on: the
+                           hooks of a forward, which nothing is followed by in backward */
     /* With tape_options.saved_on: copies between host and device, and who waits for them. The
        copying stream waits for what the compute stream has so far before STEP_TO_HOST; the compute
        stream for it behind STEP_FROM_HOST. */

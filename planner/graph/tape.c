@@ -25,6 +25,40 @@ static bool is_wrapped(const struct tape *tape, uint32_t module)
     return tape_is_checkpointed(tape, module) && !tape->options->reentrant;
 }
 
+static void enter_root(struct tape *tape)
+{
+    tape_step(tape, STEP_PRE_FORWARD, MODULE_ROOT);
+    if (tape->calls)
+        tape_enter_call(tape, tape->calls->model);
+}
+
+static void leave_root(struct tape *tape)
+{
+    if (tape->calls)
+        tape_leave_call(tape, CALL_ROOT);
+    tape_step(tape, STEP_POST_FORWARD, MODULE_ROOT);
+}
+
+/* The model's second call, without gradients: hooks see its modules, and nothing else does. */
+static void again_item(struct tape *tape, struct graph_item item)
+{
+    if (item.kind == ITEM_ENTER_AGAIN) {
+        tape_step(tape, STEP_PRE_FORWARD, item.arg);
+        tape_enter_module(tape, item.arg, is_wrapped(tape, item.arg));
+    } else if (item.kind == ITEM_EXIT_AGAIN) {
+        tape_step(tape, STEP_POST_FORWARD, item.arg);
+        tape_leave_module(tape, item.arg, is_wrapped(tape, item.arg));
+    } else if (item.arg == MARK_ROOT_ENTER) {
+        tape->without_grad = true;
+        tape_step(tape, STEP_NO_GRAD, true);
+        enter_root(tape);
+    } else if (item.arg == MARK_ROOT_EXIT) {
+        leave_root(tape);
+        tape_step(tape, STEP_NO_GRAD, false);
+        tape->without_grad = false;
+    }
+}
+
 void tape_forward_item(struct tape *tape, struct graph_item item)
 {
     static const enum stream_mark marks[] = {
@@ -55,11 +89,16 @@ void tape_forward_item(struct tape *tape, struct graph_item item)
         tape_step(tape, STEP_POST_FORWARD, item.arg);
         tape_leave_module(tape, item.arg, is_wrapped(tape, item.arg));
         break;
+    case ITEM_ENTER_AGAIN:
+    case ITEM_EXIT_AGAIN:
+    case ITEM_MARK_AGAIN:
+        again_item(tape, item);
+        break;
     default:
-        if (item.arg == MARK_ROOT_EXIT && tape->calls)
-            tape_leave_call(tape, CALL_ROOT);
-        if (item.arg == MARK_ROOT_EXIT)
-            tape_step(tape, STEP_POST_FORWARD, MODULE_ROOT);
+        if (item.arg == MARK_ROOT_ENTER)
+            enter_root(tape);
+        else if (item.arg == MARK_ROOT_EXIT)
+            leave_root(tape);
         else if (item.arg == MARK_LOGITS || item.arg == MARK_LOSS)
             tape_step(tape, STEP_MARK, marks[item.arg]);
         break;
@@ -202,11 +241,10 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
     tape_find_regions(tape);
     tape_host_open(tape);
     tape_find_handed(tape);
-    tape_step(tape, STEP_PRE_FORWARD, MODULE_ROOT);
-    if (options->call_hooks) {
+    if (options->call_hooks)
         tape->calls = graph_calls_new(graph);
-        tape_enter_call(tape, tape->calls->model);
-    }
+    if (!graph->enters_root)
+        enter_root(tape);
 }
 
 struct stream *tape_close(struct tape *tape)

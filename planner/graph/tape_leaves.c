@@ -5,7 +5,7 @@
 
 bool tape_is_without_grad(const struct tape *tape)
 {
-    return tape->options->reentrant && tape->entered != GRAPH_NONE;
+    return tape->without_grad || (tape->options->reentrant && tape->entered != GRAPH_NONE);
 }
 
 bool tape_repeats(struct tape *tape, uint32_t op)

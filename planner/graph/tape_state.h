@@ -157,7 +157,8 @@ struct tape {
     uint32_t seed;            /* the gradient of the loss, while backward() has it; NO_BUFFER */
     uint32_t divided, scaled; /* scaled_loss: the loss as the engine has it; NO_BUFFER */
     bool backward, recomputing;
-    bool in_blocks; /* backward has reached the blocks */
+    bool without_grad; /* forward: under torch.no_grad */
+    bool in_blocks;    /* backward has reached the blocks */
 };
 
 /* Whether an op is there at all under this tape's options. */

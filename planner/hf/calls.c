@@ -15,9 +15,22 @@ static size_t outer_length(const char *name, uint32_t parts)
     return length;
 }
 
+/* What is no parameter is one of a model beside, where nobody asks for calls. */
 static const char *name_of(const struct graph *graph, uint32_t param)
 {
+    if (graph->storages[graph->tensors[param].storage].kind != STORAGE_PARAM)
+        return "reference.module.weight";
     return graph->params[graph->storages[graph->tensors[param].storage].index].name;
+}
+
+/* The length of the name of what a parameter's module is in: of one with an adapter, what the layer
+ * is in that has both. */
+static size_t around_length(const char *name)
+{
+    static const char base[] = ".base_layer";
+    const size_t own = outer_length(name, 1), tail = sizeof base - 1;
+    const bool adapted = own > tail && strncmp(name + own - tail, base, tail) == 0;
+    return outer_length(name, adapted ? 3 : 2);
 }
 
 void hf_call(struct graph *graph, uint32_t param)
@@ -29,13 +42,13 @@ void hf_call(struct graph *graph, uint32_t param)
 void hf_call_outer(struct graph *graph, uint32_t param)
 {
     const char *name = name_of(graph, param);
-    graph_call_begin(graph, "%.*s", (int)outer_length(name, 2), name);
+    graph_call_begin(graph, "%.*s", (int)around_length(name), name);
 }
 
 void hf_call_beside(struct graph *graph, uint32_t param, const char *module)
 {
     const char *name = name_of(graph, param);
-    graph_call_begin(graph, "%.*s.%s", (int)outer_length(name, 2), name, module);
+    graph_call_begin(graph, "%.*s.%s", (int)around_length(name), name, module);
 }
 
 uint32_t hf_activation_beside(struct graph *graph, const char *name, uint32_t x, uint32_t param,

@@ -406,17 +406,25 @@ uint32_t hf_dropout(struct graph *graph, uint32_t x, float p)
     return out;
 }
 
+/* Whether autograd has a gradient of it, who knows of no operator that is written without here. */
+static bool is_tracked(const struct graph *graph, uint32_t field)
+{
+    return graph->tensors[field].dtype != DTYPE_BOOL &&
+           (graph->cross_entropy != CROSS_ENTROPY_DPO ||
+            field != graph->preferences.scores.mean_logits);
+}
+
 /* DDP copies all that is returned, and hands on what has no gradient as it was. */
 static void copy_fields(struct graph *graph, uint32_t count, uint32_t *fields)
 {
     uint32_t copies[HF_FIELDS];
     for (uint32_t i = 0; i < count; i++)
         copies[i] = build_returned(graph, fields[i]);
-    for (uint32_t i = 0; i < count; i++)
-        if (copies[i] != fields[i] && graph->tensors[fields[i]].dtype == DTYPE_BOOL)
+    for (uint32_t i = count; i-- > 0;)
+        if (copies[i] != fields[i] && !is_tracked(graph, fields[i]))
             graph_drop(graph, copies[i]);
     for (uint32_t i = 0; i < count; i++)
-        if (copies[i] != fields[i] && graph->tensors[fields[i]].dtype != DTYPE_BOOL) {
+        if (copies[i] != fields[i] && is_tracked(graph, fields[i])) {
             graph_drop(graph, fields[i]);
             fields[i] = copies[i];
         }
@@ -442,7 +450,7 @@ void hf_leave(struct graph *graph, uint32_t count, uint32_t *fields)
             graph_drop(graph, fields[i]);
         fields[i] = wide[i];
     }
-    if (graph->copies_outputs) {
+    if (graph->copies_outputs && !graph->again.on) { /* a reference is called past what wraps it */
         graph_mark(graph, MARK_RETURN);
         copy_fields(graph, count, fields);
     }

@@ -273,7 +273,7 @@ void hf_drop_shifted(struct graph *graph, struct hf_shifted targets);
 
 /* The forward of transformers' root module returns these fields of its output, up to HF_FIELDS,
  * widened and copied where its caller has them so: *fields are what he gets. */
-enum { HF_FIELDS = 5 };
+enum { HF_FIELDS = 6 };
 void hf_leave(struct graph *graph, uint32_t count, uint32_t *fields);
 
 /* The forward of transformers' root module returns graph->loss, logits, and `other` (GRAPH_NONE:

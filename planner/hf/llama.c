@@ -552,7 +552,7 @@ static void loss_with_head(struct graph *graph, const struct model_config *c,
                            const struct hf_decoder *way, uint32_t hidden, uint32_t table,
                            uint32_t labels)
 {
-    const bool trl = graph->cross_entropy == CROSS_ENTROPY_LM_HEAD;
+    const bool trl = loss_is_of_trl(graph->cross_entropy);
     const uint32_t x = trl ? hidden : hf_logits_kept(graph, hidden);
     graph_module(graph, ROLE_HEAD, "lm_head");
     const struct linear head = declare_head(graph, c, way, table);

@@ -1,6 +1,7 @@
 /* lm_head.c - the head of a decoder that has it as a module of its own; and the loss of a model
  * that TRL (1.16.0) has given its fused LM head: what add_fused_lm_head's forward does behind the
- * model's backbone (trainer/utils.py), and SFTTrainer.compute_loss with what that returns.
+ * model's backbone (trainer/utils.py), and SFTTrainer.compute_loss with what that returns, unless
+ * it is DPOTrainer's (model/dpo.h).
  *
  * Each token but the last of a sequence has a target. The output has a loss of its own, which
  * SFTTrainer takes no notice of; what the trainer logs (entropy, accuracy) is not planned. */
@@ -60,6 +61,63 @@ static uint32_t trainer_loss(struct graph *graph, uint32_t log_probs, uint32_t m
     return loss;
 }
 
+/* What the model's fused head finds, spread over the tokens again; *count is its loss's. */
+static struct graph_scores score(struct graph *graph, const struct log_probs *of, uint32_t mask)
+{
+    struct graph_scores s = {
+        .mask = mask, .entropy = GRAPH_NONE, .mean_logits = GRAPH_NONE, .is_top1 = GRAPH_NONE};
+    const struct log_probs_found found = op_log_probs(graph, of);
+    graph_read_by_model(graph, of->weight);
+    graph_drop(graph, of->rows);
+    graph_drop(graph, of->targets);
+    s.log_probs = op_masked_scatter(graph, found.log_probs, mask);
+    if (!of->alone)
+        s.entropy = spread(graph, found.entropy, mask);
+    if (of->mean_logits)
+        s.mean_logits = spread(graph, found.mean_logits, mask);
+    if (!of->alone)
+        s.is_top1 = spread(graph, found.is_top1, mask);
+    if (of->mean_logits)
+        graph_drop(graph, found.mean_logits);
+    if (!of->alone)
+        graph_drop(graph, found.entropy);
+    graph_drop(graph, found.log_probs);
+    if (!of->alone)
+        graph_drop(graph, found.is_top1);
+    s.loss = output_loss(graph, s.log_probs, mask, &s.count);
+    if (graph->again.on) /* no node has it */
+        graph_drop(graph, s.count);
+    return s;
+}
+
+/* The root module's forward returns these, as fields of its output. */
+static void leave(struct graph *graph, struct graph_scores *s)
+{
+    uint32_t *const all[HF_FIELDS] = {&s->loss,        &s->log_probs, &s->entropy,
+                                      &s->mean_logits, &s->is_top1,   &s->mask};
+    uint32_t fields[HF_FIELDS], count = 0;
+    for (uint32_t i = 0; i < HF_FIELDS; i++)
+        if (*all[i] != GRAPH_NONE)
+            fields[count++] = *all[i];
+    hf_leave(graph, count, fields);
+    for (uint32_t i = HF_FIELDS; i-- > 0;)
+        if (*all[i] != GRAPH_NONE)
+            *all[i] = fields[--count];
+}
+
+static void answers_loss(struct graph *graph, const struct graph_scores *s)
+{
+    graph_mark(graph, MARK_LOGITS);
+    graph->loss = trainer_loss(graph, s->log_probs, s->mask);
+    graph_drop(graph, s->count);
+    graph_drop(graph, s->loss);
+    graph_drop(graph, s->log_probs);
+    graph_drop(graph, s->entropy);
+    graph_drop(graph, s->is_top1);
+    graph_drop(graph, s->mask);
+    graph_mark(graph, MARK_LOSS);
+}
+
 void hf_lm_head_loss(struct graph *graph, uint32_t hidden, uint32_t weight, uint32_t bias,
                      uint32_t labels)
 {
@@ -69,40 +127,26 @@ void hf_lm_head_loss(struct graph *graph, uint32_t hidden, uint32_t weight, uint
                    x = op_slice_dim(graph, hidden, 1, 0, s.dim[1] - 1);
     const uint32_t mask = op_number(graph, WORK_NOT_EQUAL_NUMBER, ATEN_NE, DTYPE_BOOL,
                                     graph->tensors[next].shape, next, -100.0F);
+    const bool other = graph->again.on && graph->again.other;
     const struct log_probs of = {.rows = op_masked(graph, x, mask),
                                  .weight = weight,
                                  .bias = bias,
-                                 .targets = op_masked(graph, next, mask)};
-    uint32_t entropy, is_top1, count;
-    const uint32_t found = op_log_probs(graph, &of, &entropy, &is_top1);
-    graph_read_by_model(graph, weight);
-    graph_drop(graph, of.rows);
-    graph_drop(graph, of.targets);
-    uint32_t fields[HF_FIELDS];
-    fields[1] = op_masked_scatter(graph, found, mask);
-    fields[2] = spread(graph, entropy, mask);
-    fields[3] = spread(graph, is_top1, mask);
-    graph_drop(graph, found);
-    graph_drop(graph, entropy);
-    graph_drop(graph, is_top1);
-    fields[0] = output_loss(graph, fields[1], mask, &count);
-    fields[4] = mask;
+                                 .targets = op_masked(graph, next, mask),
+                                 .mean_logits = graph->cross_entropy == CROSS_ENTROPY_DPO && !other,
+                                 .alone = other};
+    const struct graph_scores scores = score(graph, &of, mask);
     graph_mark(graph, MARK_FRAME_END);
     graph_drop(graph, hidden);
-    hf_leave(graph, HF_FIELDS, fields);
-
-    graph_mark(graph, MARK_LOGITS);
-    graph->loss = trainer_loss(graph, fields[1], fields[4]);
-    graph_drop(graph, count);
-    for (uint32_t i = 0; i < HF_FIELDS; i++)
-        graph_drop(graph, fields[i]);
-    graph_mark(graph, MARK_LOSS);
+    graph->preferences.scores = scores;
+    leave(graph, &graph->preferences.scores);
+    if (graph->cross_entropy != CROSS_ENTROPY_DPO)
+        answers_loss(graph, &graph->preferences.scores);
 }
 
 void hf_head(struct graph *graph, uint32_t module, uint32_t hidden, struct linear head,
              uint32_t labels)
 {
-    if (graph->cross_entropy == CROSS_ENTROPY_LM_HEAD) {
+    if (loss_is_of_trl(graph->cross_entropy)) {
         hf_lm_head_loss(graph, hidden, head.weight, head.bias, labels);
         return;
     }

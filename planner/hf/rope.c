@@ -20,7 +20,7 @@ struct hf_frequencies hf_rope_buffers(struct graph *graph, const struct model_co
     f.original = frequencies_of(graph, c, changes ? 1 : job->seq, d); /* original_inv_freq */
     if (changes) { /* long_inv_freq, which the first step makes */
         f.longer = frequencies_of(graph, c, c->rope.original_positions + 1, d);
-        graph->buffers[graph->buffer_count - 1].unlisted = true;
+        graph->buffers[graph->storages[graph->tensors[f.longer].storage].index].unlisted = true;
     }
     if (f.asks && job->seq > original) /* max_seq_len_cached; no plan follows from what it holds */
         f.longest = graph_buffer(graph, DTYPE_INT64, (struct shape){.rank = 0},

@@ -6,6 +6,7 @@
 #include "compile/compile.h"
 #include "families/families.h"
 #include "job/offloading.h"
+#include "job/preferences.h"
 #include "job/recorded_under.h"
 #include "job/reentrant.h"
 #include "model/bits4.h"
@@ -619,6 +620,7 @@ enum err_code job_check(const struct job *job, struct err *err)
     TRY(check_early_stop(job, err));
     TRY(reentrant_check(job, err));
     TRY(offloading_check(job, err));
+    TRY(preferences_check(job, err));
     if (job->model.autocast && job->strategy.ignore)
         return err_set(err, ERR_UNSUPPORTED, "--ignore with --autocast is not planned");
     if (job->model.lora_kernels && strcmp(job->model.lora_kernels, "off") != 0 &&

@@ -67,6 +67,11 @@ static bool has_lm_head(const struct job *job)
     return job->model.loss == CROSS_ENTROPY_LM_HEAD;
 }
 
+static bool has_preferences(const struct job *job)
+{
+    return job->model.loss == CROSS_ENTROPY_DPO;
+}
+
 static bool needs_inputs(const struct job *job)
 {
     return job->model.input_grads;
@@ -163,6 +168,7 @@ static const struct recorded_under rows[] = {
     {"--loss cut-cross-entropy", 14, 14, has_cut, false, "cut_events.jsonl"},
     {"--loss fused-lm-head", 14, 14, has_lm_head, false, "lm_head_events.jsonl"},
     {"--loss per-token", 14, 14, is_per_token, true, "llama_factory_events.jsonl"},
+    {"--loss dpo", 14, 14, has_preferences, false, "dpo_events.jsonl"},
     {"--float8", 14, 15, is_float8, false, "float8_events.jsonl, version_real_events.jsonl"},
     {"--autocast", 14, 15, autocasts, false, "systems_events.jsonl, version_systems_events.jsonl"},
     {"--lora", 14, 15, adapts, false, "lora_events.jsonl"},

@@ -65,7 +65,7 @@ static uint32_t shared_block(const struct graph *graph, const uint32_t *of_op, u
                              uint32_t *users)
 {
     const struct graph_op *op = &graph->ops[index];
-    for (uint32_t i = 0; i < op->ins; i++) {
+    for (uint32_t i = 0; i < op->ins && !op->no_grad; i++) {
         if (op->in[i] == GRAPH_NONE)
             continue;
         const uint32_t storage = graph->tensors[op->in[i]].storage;

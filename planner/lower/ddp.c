@@ -462,14 +462,20 @@ static void broadcast_buffers(struct lowering *low)
         finish_broadcast(low, &flights[i]);
 }
 
-/* Buffers are sent when the forward before this one synchronised (require_forward_param_sync): a
- * step's last one always does. */
 static void begin(struct lowering *low)
 {
     struct ddp *d = low->state;
     d->next = 0;
     for (uint32_t b = 0; b < d->bucket_count; b++)
         d->buckets[b].pending = d->buckets[b].count;
+}
+
+/* Buffers are sent when the forward before this one synchronised (require_forward_param_sync): a
+ * step's last one always does. A reference is the model that is wrapped, called by itself. */
+static void pre_forward(struct lowering *low, uint32_t module)
+{
+    if (module != MODULE_ROOT || low->no_grad)
+        return;
     if (low->strategy->keep_buffers || (low->micro_batch > 0 && !low->strategy->accumulate_sync))
         return;
     const uint32_t before = enter_scope(low, "ddp_pre_forward", PLAN_NO_UNIT, false);
@@ -577,6 +583,7 @@ const struct system system_ddp = {
     .check = check,
     .set_up = set_up,
     .begin = begin,
+    .pre_forward = pre_forward,
     .gradient = gradient,
     .final = final,
     .before_step = gradients_are_whole,

@@ -57,9 +57,11 @@ static void declare_inputs(struct lowering *low)
     for (uint32_t i = 0; i < graph->given_count; i++) {
         const struct graph_storage *storage = &graph->storages[graph->given[i]];
         const bool is_input = storage->kind == STORAGE_INPUT;
-        const uint32_t buffer =
-            new_resident(low, is_input ? CATEGORY_INPUT : CATEGORY_BUFFER, LANE_COMPUTE, ATEN_EMPTY,
-                         (enum dtype)storage->dtype, storage->shape);
+        const enum category category = is_input                                ? CATEGORY_INPUT
+                                       : graph->buffers[storage->index].weight ? CATEGORY_PARAM
+                                                                               : CATEGORY_BUFFER;
+        const uint32_t buffer = new_resident(low, category, LANE_COMPUTE, ATEN_EMPTY,
+                                             (enum dtype)storage->dtype, storage->shape);
         if (is_input)
             plan->inputs[storage->index] =
                 (struct plan_input){buffer, graph->inputs[storage->index]};
@@ -273,6 +275,9 @@ static void run_step(struct lowering *low, struct stream_step step)
         break;
     case STEP_READ:
         emit_sync(low, LANE_HOST, LANE_COMPUTE);
+        break;
+    case STEP_NO_GRAD:
+        low->no_grad = step.arg;
         break;
     case STEP_CALL_FORWARD:
     case STEP_RETURN_FORWARD:

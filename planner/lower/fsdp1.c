@@ -28,8 +28,7 @@
 
 /* ---- forward hooks ---- */
 
-/* _root_pre_forward. */
-static void begin(struct lowering *low)
+static void root_pre_forward(struct lowering *low)
 {
     struct fsdp1 *f = low->state;
     for (uint32_t u = 0; u < f->handle_count && low->strategy->forward_prefetch; u++) {
@@ -43,6 +42,14 @@ static void begin(struct lowering *low)
     fsdp1_drop_gradients(low);
 }
 
+/* Of a script that does not say where the root is called: what it is called with may be cast before
+ * its own hooks. */
+static void begin(struct lowering *low)
+{
+    if (!low->graph->enters_root)
+        root_pre_forward(low);
+}
+
 static bool is_again(const struct fsdp1 *f, uint32_t module)
 {
     return module != MODULE_ROOT && f->again[module];
@@ -53,6 +60,8 @@ static void pre_forward(struct lowering *low, uint32_t module)
     const struct fsdp1 *f = fsdp1_of(low);
     struct handle *handle = fsdp1_handle_at(low, module);
     const bool again = low->here.phase == PLAN_BACKWARD;
+    if (module == MODULE_ROOT && low->graph->enters_root)
+        root_pre_forward(low);
     if (!handle || (again && handle->ran_pre_backward))
         return;
     if (!handle->prefetched) {
@@ -79,13 +88,14 @@ static void post_forward(struct lowering *low, uint32_t module)
     const bool again = low->here.phase == PLAN_BACKWARD;
     if (!handle || (again && handle->ran_pre_backward))
         return;
-    if (!again || handle->backward_index == 0) /* which record_post_forward takes for none */
+    if (handle->backward_index == NONE || handle->backward_index == 0) /* taken for none */
         handle->backward_index = f->backward_count;
     f->backward_order[f->backward_count++] = handle->unit;
     fsdp1_reshard(low, handle, f->reshards && handle->unit != 0);
     fsdp1_expose_host(low, handle);
     handle->viewed = f->sharded && !f->reshards && low->strategy->use_orig_params;
-    handle->needs_pre_backward = needs_gradient(low, module) && (again || !is_again(f, module));
+    if (!low->no_grad)
+        handle->needs_pre_backward = needs_gradient(low, module) && (again || !is_again(f, module));
 }
 
 /* ---- backward hooks ---- */

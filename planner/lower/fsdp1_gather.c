@@ -129,6 +129,8 @@ void fsdp1_unshard(struct lowering *low, struct handle *handle)
 void fsdp1_make_views(struct lowering *low, struct handle *handle, uint32_t under)
 {
     struct fsdp1 *f = low->state;
+    if (low->no_grad)
+        return;
     f->views[f->view_count++] = (struct views){handle, under};
 }
 

@@ -77,6 +77,8 @@ static uint32_t strayed_param(const struct graph *graph, const struct wrapping *
             inside = around[--depth];
         }
         const struct graph_op *op = item.kind == ITEM_OP ? &graph->ops[item.arg] : NULL;
+        if (op && op->no_grad) /* a second call of the same modules */
+            continue;
         for (uint32_t in = 0; op && in < op->ins; in++) {
             if (op->in[in] == GRAPH_NONE)
                 continue;
@@ -97,7 +99,7 @@ static uint32_t shared_table(const struct graph *graph, struct arena *arena)
     uint8_t *uses = arena_alloc(arena, 2 * (size_t)graph->param_count + 1);
     for (uint32_t i = 0; i < graph->op_count; i++) {
         const struct graph_op *op = &graph->ops[i];
-        for (uint32_t in = 0; in < op->ins; in++) {
+        for (uint32_t in = 0; in < op->ins && !op->no_grad; in++) {
             if (op->in[in] == GRAPH_NONE)
                 continue;
             const struct graph_storage *s = &graph->storages[graph->tensors[op->in[in]].storage];
@@ -552,7 +554,8 @@ void fsdp1_set_up(struct lowering *low)
     f->handle_count = f->wrapping.units;
     f->handles = arena_alloc(&low->scratch, f->handle_count * sizeof *f->handles);
     f->forward_order = none_array(low, f->handle_count);
-    f->backward_order = none_array(low, 2 * f->handle_count); /* units in checkpoints twice */
+    f->backward_order = none_array(low, 3 * f->handle_count); /* units in checkpoints twice,
+                                                                     those called again */
     f->views = arena_alloc(&low->scratch, f->handle_count * sizeof *f->views);
     f->free_events = none_array(low, 4 * f->handle_count + 16);
     for (uint32_t u = 0; u < f->handle_count; u++) {

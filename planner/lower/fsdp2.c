@@ -30,11 +30,19 @@ static struct unit *unit_at(const struct lowering *low, uint32_t module, bool fi
 
 /* ---- forward hooks ---- */
 
-static void begin(struct lowering *low)
+static void root_pre_forward(struct lowering *low)
 {
     if (low->strategy->offload) /* shards are read where the host's optimizer wrote them */
         emit_sync(low, LANE_COMPUTE, LANE_HOST);
     release_gather(low, emit_record(low, LANE_COMPUTE));
+}
+
+/* Of a script that does not say where the root is called: what it is called with may be cast before
+ * its own hooks. */
+static void begin(struct lowering *low)
+{
+    if (!low->graph->enters_root)
+        root_pre_forward(low);
 }
 
 /* A checkpoint's forward within backward, of which the unit is the root: what it gathers waits for
@@ -58,6 +66,8 @@ static void drop_previous_gather(struct lowering *low)
 static void pre_forward(struct lowering *low, uint32_t module)
 {
     struct unit *unit = unit_at(low, module, true);
+    if (module == MODULE_ROOT && low->graph->enters_root)
+        root_pre_forward(low);
     if (!unit || unit->in_pre_backward)
         return;
     unit->open = !runs_again(low);

@@ -168,6 +168,7 @@ struct lowering {
     uint32_t *used;    /* (stream's buffers) event behind who uses it; NONE */
     uint32_t micro_batch;
     bool sync;          /* this micro-batch reduces */
+    bool no_grad;       /* the model is called once more, under torch.no_grad (STEP_NO_GRAD) */
     uint8_t norm_group; /* over which clipping sums norms; PLAN_NO_GROUP: a rank has all. The
                            system's set_up says */
     struct optimized *optimized; /* in the optimizer's order: one a parameter, unless set_up made

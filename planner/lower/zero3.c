@@ -113,7 +113,8 @@ static void mark_persistent(struct lowering *low)
     }
 }
 
-/* What a module reads of others' is its own, too, unless it is always there (ZeROOrderedDict). */
+/* What a module reads of others' is its own, too, as it is not there when that is called first
+ * (ZeROOrderedDict). */
 static void list_external(struct lowering *low)
 {
     struct zero3 *z = low->state;
@@ -121,16 +122,11 @@ static void list_external(struct lowering *low)
     for (uint32_t c = 0; c < z->calls->count; c++) {
         struct graph_call *call = &z->calls->at[c];
         uint32_t *params = &z->calls->params[call->first_param];
-        uint32_t n = call->params - call->external;
         all += call->params;
         if (call->external == 0)
             continue;
-        for (uint32_t i = n; i < call->params; i++)
-            if (!z->params[params[i]].persistent)
-                params[n++] = params[i];
-        call->params = n;
         call->external = 0;
-        qsort(params, n, sizeof *params, zero3_by_index);
+        qsort(params, call->params, sizeof *params, zero3_by_index);
     }
     z->in_use = arena_alloc(&low->scratch, all + 1);
 }
@@ -294,6 +290,7 @@ static void set_up(struct lowering *low)
     z->reduce_lane = overlap ? plan_add_lane(plan, "reduce_scatter", false) : LANE_COMPUTE;
     z->nccl_lane = s->world > 1 ? plan_add_lane(plan, "nccl", false) : LANE_COMPUTE;
     z->calls = graph_calls_new(low->graph);
+    z->again = arena_alloc(&low->scratch, (z->calls->count + 1) * sizeof *z->again);
     z->params = arena_alloc(&low->scratch, (plan->param_count + 1) * sizeof *z->params);
     z->in = none_array(low, plan->param_count);
     z->normed = none_array(low, plan->param_count);
@@ -336,13 +333,17 @@ static void gradient(struct lowering *low, uint32_t p)
 
 /* ---- hooks ---- */
 
-static void begin(struct lowering *low)
-{
-    zero3_reset(low);
-}
-
 static void called(struct lowering *low, enum step_kind kind, uint32_t call)
 {
+    struct zero3 *z = low->state;
+    if (zero3_calls_root(kind, call)) {
+        zero3_reset(low);
+        memset(z->again, 0, z->calls->count * sizeof *z->again);
+    }
+    if (kind == STEP_CALL_FORWARD)
+        z->again[call] = low->no_grad;
+    if (kind == STEP_RETURN_BACKWARD && z->again[call])
+        return;
     switch (kind) {
     case STEP_CALL_FORWARD:
     case STEP_CALL_BACKWARD:
@@ -383,7 +384,6 @@ const struct system system_zero3 = {
     .prepare = zero3_prepare,
     .check = check,
     .set_up = set_up,
-    .begin = begin,
     .called = called,
     .saved = zero3_save,
     .unsaved = zero3_unsave,

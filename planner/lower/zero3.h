@@ -2,6 +2,7 @@
  *
  *     zero3.c          what there is, hooks, gradients
  *     zero3_fetch.c    the coordinator: gathers and releases by its trace
+ *     zero3_trace.c    ... that trace
  *     zero3_quantize.c what is gathered in 8 bits
  *     zero3_qgz.c      what is reduced in 4 bits
  *     zero3_leaf.c     modules that are fetched as one
@@ -36,6 +37,7 @@ struct zero3_param {
     uint32_t owner; /* frozen, fetched in a recomputation: the call in whose backward that was, and
                        which releases it. NONE */
     struct zero3_handle *handle; /* in flight */
+    uint32_t flight;             /* ... since so many others were */
     uint32_t secondary; /* hpZ: a piece of fewer ranks, from its first release to the step; frozen:
                            always. NONE */
     uint32_t group;     /* of the update; NONE: it is not trained, */
@@ -67,7 +69,9 @@ struct zero3 {
     } fetches, reductions;
     uint32_t ranks;
     struct graph_calls *calls;
-    bool *in_use;               /* (calls' params) fetched for that call, and not released */
+    bool *again;  /* (calls) called last without gradients, which set the count of what its hook
+                     behind backward waits for to 0 (ds_grads_remaining): that hook never comes */
+    bool *in_use; /* (calls' params) fetched for that call, and not released */
     struct zero3_param *params; /* (params) */
     uint32_t *trained, trained_count;
     struct zero3_group *groups;
@@ -81,7 +85,8 @@ struct zero3 {
     uint64_t filled;
     bool *copied; /* (params) .grad is a view of the bucket */
     bool *waits;  /* (params) .grad is there, and its leaf module has not returned */
-    /* the trace of one micro-batch */
+    /* the trace of one micro-batch: zero3_trace.c */
+    enum { ZERO3_TRACE_NONE, ZERO3_TRACE_RECORDED, ZERO3_TRACE_COMPLETE } tracing;
     uint32_t *trace, trace_count; /* calls in order */
     struct zero3_use {            /* a parameter of a call */
         uint32_t param, call;     /* index into trace */
@@ -90,6 +95,7 @@ struct zero3 {
     uint64_t *whole;         /* (calls) elements of its parameters and of those of modules in it */
     uint32_t *home_call;     /* (params) the first call that has it */
     uint32_t step, next_use; /* where it is */
+    uint32_t flights;        /* parameters that were in flight so far */
     uint64_t available;      /* elements that are gathered, or about to be */
     uint32_t *active, active_count; /* calls that backward is in */
     uint32_t persistent_count;
@@ -178,8 +184,14 @@ void zero3_reduce_whole(struct lowering *low);
 
 /* ---- the coordinator ---- */
 
-/* Follows the stream once: which modules are called in which order. */
+/* Follows the stream: which modules are called in which order, and what is known of it where a
+ * micro-batch begins. */
 void zero3_trace(struct lowering *low);
+/* Whether the root is called: before that, reset_step. */
+bool zero3_calls_root(enum step_kind kind, uint32_t call);
+void zero3_trace_restarts(struct zero3 *z);
+/* A module is called: whether that is not what the trace has next (trace_prologue). */
+bool zero3_trace_breaks(struct zero3 *z, uint32_t call);
 /* reset_step: before a forward. */
 void zero3_reset(struct lowering *low);
 void zero3_fetch(struct lowering *low, uint32_t call, bool forward);

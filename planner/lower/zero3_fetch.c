@@ -1,7 +1,8 @@
 /* zero3_fetch.c - the coordinator of ZeRO stage 3 (partitioned_param_coordinator.py): which
  * parameters are whole, when.
  *
- * From the second step on it knows the order of all calls of a micro-batch, the trace. At a call:
+ * From the second step on it knows the order of all calls of a micro-batch, the trace
+ * (zero3_trace.c says when it does not). At a call:
  *
  *     fetch     what the module needs and is not there is gathered; then waited for, which copies
  *               gathers of several parameters apart; then what the calls to come need is gathered
@@ -21,59 +22,6 @@
 #include "lower/zero3.h"
 
 #include <assert.h>
-
-/* ---- the trace ---- */
-
-static bool is_call(const struct stream_step *step)
-{
-    return step->kind == STEP_CALL_FORWARD || step->kind == STEP_CALL_BACKWARD;
-}
-
-/* Elements of every call's parameters and of those in it, each counted once. */
-static void count_whole(struct lowering *low)
-{
-    struct zero3 *z = low->state;
-    z->whole = arena_alloc(&low->scratch, (z->calls->count + 1) * sizeof *z->whole);
-    z->home_call = none_array(low, low->plan->param_count);
-    for (uint32_t c = 0; c < z->calls->count; c++) {
-        const struct graph_call *call = &z->calls->at[c];
-        for (uint32_t i = 0; i < call->params; i++) {
-            const uint32_t p = z->calls->params[call->first_param + i];
-            const uint32_t home = z->home_call[p];
-            for (uint32_t a = c;
-                 a != GRAPH_NONE && !(home != NONE && graph_call_within(z->calls, home, a));
-                 a = z->calls->at[a].parent)
-                z->whole[a] += zero3_elements(low, p);
-            if (home == NONE)
-                z->home_call[p] = c;
-        }
-    }
-}
-
-void zero3_trace(struct lowering *low)
-{
-    struct zero3 *z = low->state;
-    count_whole(low);
-    uint32_t calls = 0, uses = 0;
-    for (uint32_t i = 0; i < low->hook_count; i++)
-        if (is_call(&low->hooks[i])) {
-            calls++;
-            uses += z->calls->at[low->hooks[i].arg].params;
-        }
-    z->trace = arena_alloc(&low->scratch, (calls + 1) * sizeof *z->trace);
-    z->uses = arena_alloc(&low->scratch, (uses + 1) * sizeof *z->uses);
-    z->active = arena_alloc(&low->scratch, (calls + 1) * sizeof *z->active);
-    z->owned = none_array(low, low->plan->param_count);
-    for (uint32_t i = 0; i < low->hook_count; i++) {
-        if (!is_call(&low->hooks[i]))
-            continue;
-        const struct graph_call *call = &z->calls->at[low->hooks[i].arg];
-        for (uint32_t p = 0; p < call->params; p++)
-            z->uses[z->use_count++] =
-                (struct zero3_use){z->calls->params[call->first_param + p], z->trace_count};
-        z->trace[z->trace_count++] = low->hooks[i].arg;
-    }
-}
 
 /* ---- gathers ---- */
 
@@ -207,6 +155,7 @@ static void gather_in(struct lowering *low, uint8_t group, const uint32_t *param
         z->available += zero3_elements(low, params[i]);
         param->status = zero3_brings(low) ? ZERO3_IN_FLIGHT : ZERO3_AVAILABLE;
         param->handle = handle;
+        param->flight = z->flights++;
     }
     if (!zero3_brings(low)) /* what a rank keeps is the parameter */
         for (uint32_t i = 0; i < count; i++)
@@ -257,8 +206,18 @@ static void copy_apart(struct lowering *low, const struct zero3_handle *handle)
                  &flat_in, handle->count, out);
 }
 
-/* `lane` waits. */
-static void wait_for(struct lowering *low, uint32_t p, uint8_t lane)
+static void end_handle(struct lowering *low, const struct zero3_handle *handle)
+{
+    if (handle->left > 0)
+        return;
+    if (handle->quantized != NONE)
+        zero3_drop_quantized(low, handle);
+    else if (handle->flat != NONE)
+        emit_free(low, handle->flat);
+}
+
+/* `lane` waits; the handle is the caller's still. */
+static struct zero3_handle *take(struct lowering *low, uint32_t p, uint8_t lane)
 {
     struct zero3 *z = low->state;
     struct zero3_handle *handle = z->params[p].handle;
@@ -275,12 +234,13 @@ static void wait_for(struct lowering *low, uint32_t p, uint8_t lane)
     }
     handle->complete = true;
     z->params[p].handle = NULL;
-    if (--handle->left > 0)
-        return;
-    if (handle->quantized != NONE)
-        zero3_drop_quantized(low, handle);
-    else if (handle->flat != NONE)
-        emit_free(low, handle->flat);
+    handle->left--;
+    return handle;
+}
+
+static void wait_for(struct lowering *low, uint32_t p, uint8_t lane)
+{
+    end_handle(low, take(low, p, lane));
 }
 
 /* ---- partitioning ---- */
@@ -477,17 +437,41 @@ static void release_owned(struct lowering *low, uint32_t call)
 
 /* ---- hooks ---- */
 
+/* The parameter that has been in flight for longest; NONE: none is. */
+static uint32_t first_in_flight(const struct lowering *low)
+{
+    const struct zero3 *z = zero3_of(low);
+    uint32_t first = NONE;
+    for (uint32_t p = 0; p < low->plan->param_count; p++)
+        if (z->params[p].handle && (first == NONE || z->params[p].flight < z->params[first].flight))
+            first = p;
+    return first;
+}
+
+/* _clean_inflight_param_registry, which has the handles until all are released. */
+static void clean_in_flight(struct lowering *low)
+{
+    struct zero3_handle **handles =
+        arena_alloc(&low->scratch, (low->plan->param_count + 1) * sizeof(struct zero3_handle *));
+    uint32_t count = 0;
+    for (uint32_t p = first_in_flight(low); p != NONE; p = first_in_flight(low)) {
+        struct zero3_handle *handle = take(low, p, LANE_COMPUTE);
+        partition(low, p);
+        if (handle->left == 0)
+            handles[count++] = handle;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        end_handle(low, handles[i]);
+}
+
 void zero3_reset(struct lowering *low)
 {
     struct zero3 *z = low->state;
-    for (uint32_t p = 0; p < low->plan->param_count; p++)
-        if (z->params[p].handle) {
-            wait_for(low, p, LANE_COMPUTE);
-            partition(low, p);
-        }
+    clean_in_flight(low);
+    zero3_trace_restarts(z);
     for (uint32_t p = 0; p < low->plan->param_count; p++)
         z->params[p].fetched = -1;
-    z->step = z->next_use = z->active_count = 0;
+    z->next_use = z->active_count = 0;
     z->available = 0;
     if (z->gather_lane != LANE_COMPUTE) /* shards are what the update wrote */
         emit_sync(low, z->gather_lane, LANE_COMPUTE);
@@ -538,7 +522,11 @@ void zero3_fetch(struct lowering *low, uint32_t index, bool forward)
     struct zero3 *z = low->state;
     const struct graph_call *call = &z->calls->at[index];
     uint32_t *missing = none_array(low, call->params), count = 0;
-    assert(z->trace[z->step] == index);
+    if (zero3_trace_breaks(z, index)) {
+        for (uint32_t p = 0; p < low->plan->param_count; p++)
+            z->params[p].fetched = -1;
+        clean_in_flight(low);
+    }
     if (!forward)
         z->active[z->active_count++] = index;
     const uint32_t before = enter_named_scope(low, "ds_fetch", call->name);
@@ -562,8 +550,10 @@ void zero3_fetch(struct lowering *low, uint32_t index, bool forward)
     }
     if (z->gather_lane != LANE_COMPUTE)
         emit_sync(low, LANE_COMPUTE, z->gather_lane);
-    take_from_queue(z, call);
-    prefetch(low);
+    if (z->tracing == ZERO3_TRACE_COMPLETE) {
+        take_from_queue(z, call);
+        prefetch(low);
+    }
     z->step++;
     leave_scope(low, before);
 }
@@ -586,8 +576,9 @@ void zero3_release(struct lowering *low, uint32_t index, bool forward)
         param->users -= z->in_use[call->first_param + i];
         z->in_use[call->first_param + i] = false;
         const bool owned = !forward && disown(z, p, index); /* a set has its own but once, first */
+        const bool traced = z->tracing == ZERO3_TRACE_COMPLETE; /* else all that it uses goes */
         const bool is_last = param->fetched <= (int64_t)z->step && !is_reused(low, index, p);
-        if (!param->persistent && (owned || is_last))
+        if (!traced || (!param->persistent && (owned || is_last)))
             partition(low, p);
     }
     if (!forward)

@@ -3,6 +3,7 @@
 
 #include "model/bits4.h"
 #include "model/bits8.h"
+#include "model/dpo.h"
 #include "model/lora.h"
 
 #include <assert.h>
@@ -12,7 +13,9 @@
 uint32_t build_input(struct graph *graph, const struct model_config *config, enum input_kind kind,
                      struct shape shape)
 {
-    return graph_input(graph, shape, (struct input_values){(uint8_t)kind, config->vocab});
+    const struct input_values values = {(uint8_t)kind, config->vocab};
+    const uint32_t input = graph_input(graph, shape, values);
+    return graph->cross_entropy == CROSS_ENTROPY_DPO ? dpo_input(graph, kind, input) : input;
 }
 
 uint32_t build_rope(struct graph *graph, const struct model_config *config,
@@ -136,11 +139,12 @@ static bool is_float8(const struct graph *graph, uint32_t weight)
 {
     enum { WHOLE = 16 };
     const struct graph_tensor *w = &graph->tensors[weight];
+    if (!graph->float8)
+        return false;
     const struct graph_param *param = &graph->params[graph->storages[w->storage].index];
     const bool in_block =
         param->module != GRAPH_NONE && graph->modules[param->module].role == ROLE_BLOCK;
-    return graph->float8 && in_block && w->shape.dim[0] % WHOLE == 0 &&
-           w->shape.dim[1] % WHOLE == 0;
+    return in_block && w->shape.dim[0] % WHOLE == 0 && w->shape.dim[1] % WHOLE == 0;
 }
 
 uint32_t build_heads(struct graph *graph, uint32_t x, struct shape heads)

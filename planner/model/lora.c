@@ -87,7 +87,7 @@ bool lora_kernel_takes(const struct graph *graph, const char *prefix, const char
 void lora_declare(struct graph *graph, const char *prefix, const char *name, uint32_t weight,
                   uint32_t out, uint32_t in)
 {
-    const uint32_t r = graph->lora.rank, first = graph->param_count;
+    const uint32_t r = graph->lora.rank;
     graph->all_frozen = false;
     const uint32_t a =
         graph_param(graph, PARAM_WEIGHT, SHAPE(r, in), "%s%s.lora_A.default.weight", prefix, name);
@@ -96,7 +96,8 @@ void lora_declare(struct graph *graph, const char *prefix, const char *name, uin
     graph->all_frozen = true;
     graph_init_param(graph, a, init_uniform(1 / sqrt((double)in))); /* kaiming_uniform_(a=sqrt 5) */
     graph_init_param(graph, b, (struct param_init){.kind = INIT_ZEROS});
-    graph->params[graph->storages[graph->tensors[weight].storage].index].adapter = first;
+    graph->params[graph->storages[graph->tensors[weight].storage].index].adapter =
+        graph->storages[graph->tensors[a].storage].index;
 }
 
 static enum dtype dtype_of(const struct graph *graph, uint32_t tensor)
@@ -104,8 +105,11 @@ static enum dtype dtype_of(const struct graph *graph, uint32_t tensor)
     return (enum dtype)graph->tensors[tensor].dtype;
 }
 
+/* Of a layer that applies one: under PeftModel.disable_adapter none does. */
 static uint32_t adapter_of(const struct graph *graph, uint32_t weight)
 {
+    if (graph->again.on || !graph->lora.rank)
+        return GRAPH_NONE;
     return graph->params[graph->storages[graph->tensors[weight].storage].index].adapter;
 }
 

@@ -5,7 +5,7 @@ enum { LAYERS = 3 };
 
 static bool is_adapted(const struct graph *graph, struct linear linear)
 {
-    return graph_param_of(graph, linear.weight)->adapter != GRAPH_NONE;
+    return graph->lora.rank && graph_param_of(graph, linear.weight)->adapter != GRAPH_NONE;
 }
 
 static bool all_are_adapted(const struct graph *graph, const struct linear layers[LAYERS])

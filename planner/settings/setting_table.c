@@ -39,10 +39,9 @@ static const struct setting rows[] = {
      .words = WORDS(WORD("torchtitan", CODE_TORCHTITAN), WORD("nanogpt", CODE_NANOGPT),
                     WORD("hf", CODE_HF), WORD("recorded", CODE_RECORDED)), .commands = FOR_JOB},
     {.name = "init", .group = GROUP_MODEL, .arg = "NAME",
-     .help = "Initial parameters: test values, or drawn as that implementation draws them",
-     .initial = "test", .field = FIELD(job.model.own_init),
-     .words = WORDS(WORD("test", false), WORD("model", true)), .commands = COMMAND(PLAN),
-     .numerics = true},
+     .help = "Initial parameters: test values, or drawn as that implementation draws them", .initial = "test",
+     .field = FIELD(job.model.own_init), .words = WORDS(WORD("test", false), WORD("model", true)),
+     .commands = COMMAND(PLAN), .numerics = true},
 
     /* ---- job ---- */
     {.name = "gpus", .group = GROUP_JOB, .arg = "N", .help = "GPUs of the job, all nodes together",
@@ -390,13 +389,10 @@ static const struct setting rows[] = {
      .lacking = SYSTEM(FSDP2) | ZERO},
 
     {.name = "keep-outputs", .group = GROUP_STRATEGY, .arg = "UNTIL",
-     .help = "How long the training script has a name for what the model returned, its logits. "
-             "none: until the loss is known (the Trainer, torchtitan); backward: until backward "
-             "has run (a function's local variable); next: until the next forward pass has "
-             "returned (a loop's `outputs = model(**batch)`)", .initial = "none",
-     .field = FIELD(job.model.outputs_kept),
-     .words = WORDS(WORD("none", OUTPUTS_DROPPED), WORD("backward", OUTPUTS_UNTIL_BACKWARD),
-                    WORD("next", OUTPUTS_UNTIL_NEXT)), .commands = FOR_JOB},
+     .help = "How long the training script has a name for what the model returned, its logits. none: until the "
+             "loss is known (the Trainer, torchtitan); backward: until backward has run (a function's local "
+             "variable); next: until the next forward pass has returned (a loop's `outputs = model(**batch)`)",
+     .initial = "none", .field = FIELD(job.model.outputs_kept), .words = setting_kept_words, .commands = FOR_JOB},
 
     {.name = "loss", .group = GROUP_STRATEGY, .arg = "NAME",
      .help = "Cross-entropy. eager: PyTorch's on logits cast to fp32; direct: on logits as they are; fused: a kernel "
@@ -404,9 +400,13 @@ static const struct setting rows[] = {
              "backward; compiled: PyTorch's under torch.compile, as torchtitan compiles it; liger: Liger's fused "
              "linear cross-entropy, chunks of tokens whose gradients forward makes; liger-cross-entropy: its kernel on "
              "logits cast to fp32; cut-cross-entropy: axolotl's, head and loss in one kernel; fused-lm-head: TRL's, a "
-             "tile of logits at a time; per-token: LLaMA-Factory v1's, of two copies; per-token-liger: by Liger's kernel",
+             "tile of logits at a time; per-token: LLaMA-Factory v1's, of two copies; per-token-liger: by Liger's kernel; "
+             "dpo: TRL's of preferences, with the reference's forward (--micro-batch counts sequences, two a pair)",
      .initial = "eager", .field = FIELD(job.model.loss), .words = setting_loss_words, .commands = FOR_JOB,
      .numerics = true, .wide = "eager,direct,fused,chunked,compiled,liger,liger-cross-entropy,cut-cross-entropy,fused-lm-head,per-token,per-token-liger"},
+    {.name = "precompute-ref-log-probs", .group = GROUP_STRATEGY, .arg = "off|on", .initial = "off",
+     .help = "With --loss dpo: the reference's log-probabilities are columns of the batch (precompute_ref_log_probs)",
+     .field = FIELD(job.model.precomputed), .words = OFF_ON, .commands = FOR_JOB, .numerics = true},
     {.name = "liger", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "KERNELS",
      .help = "Liger's kernels in the place of transformers' modules: all, or by commas rope, "
              "rms_norm and swiglu or geglu (glu: either); its fused linear cross-entropy is --loss liger",

@@ -76,6 +76,7 @@ const struct setting_word setting_loss_words[] = {
     WORD("liger-cross-entropy", CROSS_ENTROPY_LIGER_LOGITS),
     WORD("cut-cross-entropy", CROSS_ENTROPY_CUT),
     WORD("fused-lm-head", CROSS_ENTROPY_LM_HEAD),
+    WORD("dpo", CROSS_ENTROPY_DPO),
     WORD("per-token", CROSS_ENTROPY_PER_TOKEN),
     WORD("per-token-liger", CROSS_ENTROPY_PER_TOKEN_LIGER),
     {NULL, 0, false},
@@ -85,5 +86,12 @@ const struct setting_word setting_units_words[] = {
     WORD("blocks", UNITS_BLOCKS),
     WORD("torchtitan", UNITS_TORCHTITAN),
     WORD("embeddings", UNITS_EMBEDDINGS),
+    {NULL, 0, false},
+};
+
+const struct setting_word setting_kept_words[] = {
+    WORD("none", OUTPUTS_DROPPED),
+    WORD("backward", OUTPUTS_UNTIL_BACKWARD),
+    WORD("next", OUTPUTS_UNTIL_NEXT),
     {NULL, 0, false},
 };

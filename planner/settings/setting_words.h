@@ -8,6 +8,6 @@
 extern const struct setting_word setting_attention_words[], setting_attention_to_run_words[];
 extern const struct setting_word setting_torch_words[], setting_system_words[];
 extern const struct setting_word setting_optimizer_words[], setting_saved_words[],
-    setting_loss_words[], setting_units_words[];
+    setting_loss_words[], setting_units_words[], setting_kept_words[];
 
 #endif

@@ -74,6 +74,7 @@ static bool read_zero(const json_t *s, struct strategy *t)
         "loss",
         "liger",
         "input_grads",
+        "precompute_ref_log_probs",
         "flatten",
         "gpus_per_node",
         "attention",
@@ -265,7 +266,9 @@ void truth_read_strategy(const json_t *row, struct job *job)
                       : strcmp(loss, "fused-lm-head") == 0       ? CROSS_ENTROPY_LM_HEAD
                       : strcmp(loss, "per-token") == 0           ? CROSS_ENTROPY_PER_TOKEN
                       : strcmp(loss, "per-token-liger") == 0     ? CROSS_ENTROPY_PER_TOKEN_LIGER
+                      : strcmp(loss, "dpo") == 0                 ? CROSS_ENTROPY_DPO
                                                                  : CROSS_ENTROPY_EAGER;
+    job->model.precomputed = json_is_true(json_object_get(s, "precompute_ref_log_probs"));
     job->model.liger = truth_text(s, "liger", NULL);
     job->model.float8_gather = truth_float8_gather(truth_text(s, "float8_all_gather", ""));
     const char *attention = truth_text(s, "attention", "");

@@ -11,7 +11,7 @@ PATTERNS = {"adamw_foreach": ("adamw", "foreach"), "adamw_fused": ("adamw", "fus
             "adamw_torch_8bit": ("adamw-torch-8bit", "foreach")}
 ZERO = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
         "grad_accum_dtype", "no_sync", "code", "freeze", "keep_outputs", "lora", "lora_dropout", "lora_dtype", "lora_kernels", "gpus_per_node", "attention",
-        "embedding_bits", "liger", "loss", "input_grads"}
+        "embedding_bits", "liger", "loss", "input_grads", "precompute_ref_log_probs"}
 DEFAULT = 14    # 2.x: what is planned without --torch
 
 
@@ -125,6 +125,8 @@ def options(row, folder):
     yield "embedding-states", s.get("embedding_bits", 32)
     yield "optimizer-impl", impl
     yield "clip", 1 if s.get("clip", system == "deepspeed") else "off"
+    if s.get("precompute_ref_log_probs"):
+        yield "precompute-ref-log-probs", "on"
     if system == "deepspeed":
         yield "param-dtype", s["param_dtype"]
     elif system in ("ddp", "single"):

@@ -9,6 +9,7 @@ import inspect
 import torch
 
 OUTPUTS = ("log_probs", "entropy", "is_top1")      # SFTTrainer's
+LOSSES = ("fused-lm-head", "dpo")                  # whose trainers have it
 
 
 def prepare(zero3=False):
@@ -21,9 +22,9 @@ def prepare(zero3=False):
     importlib.import_module("transformers.integrations.deepspeed").is_deepspeed_zero3_enabled = lambda: zero3
 
 
-def apply(model):
-    """What SFTTrainer does to a model, before PEFT wraps it."""
-    importlib.import_module("trl.trainer.utils").add_fused_lm_head(model, outputs=OUTPUTS)
+def apply(model, outputs=OUTPUTS):
+    """What a trainer does to a model, before PEFT wraps it."""
+    importlib.import_module("trl.trainer.utils").add_fused_lm_head(model, outputs=outputs)
 
 
 def loss(outputs):

@@ -32,6 +32,7 @@ import fused_head
 import liger
 import linear_attention
 import lora_kernels
+import preferences
 import older_torch
 
 linear_attention.without_kernels()
@@ -596,8 +597,8 @@ def make(m, s):
                 liger.apply(model, m["model_type"], liger.wanted_by(s))
             if s.get("loss") == "cut-cross-entropy":
                 cut.apply(model, m["model_type"])
-            if s.get("loss") == "fused-lm-head":
-                fused_head.apply(model)
+            if s.get("loss") in fused_head.LOSSES:
+                fused_head.apply(model, preferences.outputs(s) if s["loss"] == "dpo" else fused_head.OUTPUTS)
         elif s.get("code") == "torchtitan":
             import titan
             model, blocks = titan.make(m)
@@ -617,6 +618,8 @@ def make(m, s):
 
 def make_inputs(m, s):
     """Keyword arguments of the model for Hugging Face's, (tokens, targets) otherwise."""
+    if s.get("loss") == "dpo":
+        return preferences.inputs(m, s)
     if s.get("code") == "hf":
         return hf_inputs(m) | ({"fused_lm_head": True} if s.get("loss") == "fused-lm-head" else {})
     return [torch.zeros(m["batch"], m["seq"], dtype=torch.int64) for _ in range(2)]

@@ -98,6 +98,10 @@ class Steady(recorder.System):
         for p in recorder.matching(model, self.s.get("store_fp32")):
             p.data = p.data.float()
 
+    def prepare_reference(self, model):
+        self.prepare(model)     # Accelerator.prepare_model(evaluation_mode=True) wraps it in nothing
+        return model
+
     def settle(self, log, model, optimizer):
         for state in optimizer.state.values():
             for t in state.values():

@@ -30,7 +30,7 @@ from recorder import Log, placed    # noqa: E402
 
 COMMON = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
           "grad_accum_dtype", "no_sync", "code", "freeze", "keep_outputs", "lora", "lora_dropout", "lora_dtype", "attention",
-          "compile", "around", "embedding_bits", "liger", "loss", "input_grads"}
+          "compile", "around", "embedding_bits", "liger", "loss", "input_grads", "precompute_ref_log_probs"}
 
 
 # --------------------------------------------------------------------------------------------
@@ -203,6 +203,14 @@ class Zero(recorder.System):
         engine, self.outer, _, _ = deepspeed.initialize(model=model, optimizer=optimizer,
                                                         config=self.configuration())
         self.watch(blocks[-1])
+        return engine
+
+    def prepare_reference(self, model):
+        """As trl.models.utils.prepare_deepspeed: an engine of its own, of stage 0 where the policy's is not 3."""
+        config = self.configuration()
+        config["zero_optimization"] = {"stage": 0}
+        engine, *_ = deepspeed.initialize(model=model, config=config)
+        engine.eval()
         return engine
 
     def inner_optimizer(self, model):

@@ -35,6 +35,7 @@ import lora_kernels
 import models
 import older_torch
 import per_token
+import preferences
 
 
 # --------------------------------------------------------------------------------------------
@@ -228,6 +229,9 @@ class Births(TorchDispatchMode):
         if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype in (torch.int32, torch.int64) and \
                 isinstance(args[0], FakeTensor):
             return 1        # ... and whether a sequence has a length
+        if func is torch.ops.aten._local_scalar_dense.default and isinstance(args[0], FakeTensor) and Log.current.place == ["fwd"] and \
+                args[0].dtype == torch.float32:
+            return 0.0      # what a trainer logs
         if func is torch.ops.aten.equal.default and not args[1].shape:
             return not args[0].shape    # Liger asks whether the gradient of the loss is 1
         out = self.call(func, args, kwargs or {})
@@ -244,6 +248,8 @@ class Births(TorchDispatchMode):
         """The result of fake tensors."""
         if str(func) == "aten._grouped_mm.default" and args[0].dtype == torch.float32:
             return models.fake_grouped_mm(*args)
+        if str(func) == "aten.log_sigmoid_forward.default":     # a GPU has no use for the buffer
+            return torch.empty_like(args[0]), args[0].new_empty(0)
         if str(func) == "aten.masked_select.default":       # a mask chooses all that there is
             return args[0].new_empty(args[1].numel())
         if str(func) == "aten.index.Tensor" and args[1][0] is not None and args[1][0].dtype == torch.bool:
@@ -270,6 +276,8 @@ class System:
     log = Log           # what writes down
 
     loss = None         # of the model's output, where that is not its own business
+    compute_loss = None # of the model and its inputs, where that calls it
+    reference = None    # a second model, of preferences
     saved = contextlib.nullcontext()    # of a micro-batch: where what nodes save waits
 
     def __init__(self, m, s):
@@ -285,6 +293,10 @@ class System:
     def shard(self, model, blocks):
         """The model to call in its place."""
         raise NotImplementedError
+
+    def prepare_reference(self, model):
+        """A second model that is never trained, as it is called."""
+        return model
 
     def inputs(self, inputs):
         """Where the model finds them."""
@@ -350,8 +362,10 @@ def record(config, kind):
         liger.prepare()
     if s.get("loss") == "cut-cross-entropy":
         cut.prepare()
-    if s.get("loss") == "fused-lm-head":
+    if s.get("loss") in fused_head.LOSSES:
         fused_head.prepare(s.get("stage") == 3)
+    if s.get("loss") == "dpo":
+        preferences.trainer_module()
     if s.get("lora_kernels"):
         lora_kernels.prepare()
     if s.get("attention") == "flash-attn":
@@ -363,6 +377,8 @@ def record(config, kind):
     system = kind(m, s)
     if s.get("loss") == "fused-lm-head":
         system.loss = fused_head.loss
+    if s.get("loss") == "dpo":
+        system.compute_loss = preferences.compute_loss
     Log.current = log = system.log(system.places)
     log.patch()
     try:
@@ -392,7 +408,10 @@ def one_step(system, log, model, optimizer, inputs, live):
         with system.synced(model, last, last or not s.get("no_sync", True)), system.saved:
             log.place = ["fwd"]
             log.segment = "forward"
-            if s.get("loss") in ("per-token", "per-token-liger"):
+            if system.compute_loss is not None:
+                loss = system.compute_loss(system, model, inputs)
+                live["after_logits"] = None
+            elif s.get("loss") in ("per-token", "per-token-liger"):
                 def call(given):
                     output = system.forward(model, given)
                     live["after_logits"] = log.live
@@ -464,6 +483,7 @@ def run(config, system, log):
         system.saved = offloaded.context(model, s["activation_offloading"])
     model = system.shard(model, blocks)
     del blocks
+    system.reference = preferences.reference(system)
     optimizer = system.optimizer(model)
     inputs = system.inputs(models.make_inputs(m, s) if inputs is None else inputs)
     peaks, live, start = [], {}, 0
@@ -472,6 +492,9 @@ def run(config, system, log):
         gc.collect()
         for b in model.buffers():
             log.recategorize(b, "buffer")
+        for of, category in ((system.reference.parameters(), "param"), (system.reference.buffers(), "buffer")) if system.reference else ():
+            for t in of:
+                log.recategorize(t, category)
         for t in inputs.values() if isinstance(inputs, dict) else inputs:
             if isinstance(t, torch.Tensor):
                 log.recategorize(t, "input")

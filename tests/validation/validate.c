@@ -139,6 +139,13 @@ static void print_lora_kernels(struct sums *sums, bool numbers)
                    false, truth_read_hf, sums);
 }
 
+static void print_preferences(struct sums *sums)
+{
+    print_file("dpo_visible.jsonl",
+               "Steps of TRL's trainer of preferences. Numbers: peaks, marks, segments.", false,
+               truth_read_hf, sums);
+}
+
 static void print_llama_factory(struct sums *sums)
 {
     print_file("llama_factory_events.jsonl", "Whole event lists as LLaMA-Factory v1 trains.", true,
@@ -151,6 +158,9 @@ static void print_cut(struct sums *sums)
                sums);
     print_file("lm_head_events.jsonl", "Whole event lists with TRL's fused LM head.", true,
                truth_read_hf, sums);
+    print_file("dpo_events.jsonl", "Whole event lists of steps of TRL's trainer of preferences.",
+               true, truth_read_hf, sums);
+    print_preferences(sums);
 }
 
 static void print_titan_numbers(struct sums *sums)
@@ -301,6 +311,11 @@ static void print_zero(struct sums *sums)
                truth_read_hf, sums);
     print_file("zero_llama_factory_events.jsonl", "Whole event lists as LLaMA-Factory v1 trains.",
                true, truth_read_hf, sums);
+    if (sums->system != SYSTEM_ZERO1)
+        print_file("zero_dpo_events.jsonl",
+                   "Whole event lists of steps of TRL's trainer of preferences.", true,
+                   truth_read_hf, sums);
+    print_preferences(sums);
     print_file("zero_hf_events.jsonl",
                "Whole event lists of Hugging Face transformers' own models.", true, truth_read_hf,
                sums);
