@@ -493,7 +493,6 @@ static const struct key_row rows[] = {
      .words = KEY_WORDS(O("pt"), O("sft"), O("rm"), O("ppo"), O("dpo"), O("kto"))},
     {.path = "rl", .kind = KEY_TEXT, .read = transformers_read_objective},
     {.path = "reward_model", .kind = KEY_ANY, .read = transformers_read_objective},
-    {.path = "beta", .kind = KEY_REAL, .read = transformers_read_objective},
     IDLE("loss_type"), IDLE("pref_loss"), IDLE("pref_beta"), IDLE("rl_beta"), IDLE("max_prompt_length"),
     IDLE("max_completion_length"), IDLE("precompute_ref_log_probs"), IDLE("desirable_weight"),
     IDLE("undesirable_weight"), IDLE("reference_free"),
@@ -520,6 +519,7 @@ static const struct key_row rows[] = {
     {.path = "use_liger_kernel", .kind = KEY_BOOL, .setting = "liger",
      .read = transformers_read_liger},
     OFF("completion_only_loss", FEWER_TARGETS), OFF("assistant_only_loss", FEWER_TARGETS),
+    {.path = "beta", .kind = KEY_REAL, .read = transformers_read_objective},
     {.path = TRLS_HEAD, .kind = KEY_BOOL, .setting = "loss",
      .read = transformers_read_lm_head},
     LIGER("enable_liger_kernel"), /* LLaMA-Factory's name */

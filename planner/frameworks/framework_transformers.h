@@ -79,6 +79,8 @@ key_reader transformers_read_adapter_dtype;
 
 /* `stage`, `rl`, `reward_model`, `beta`: what is learned from, behind the batch's key. */
 key_reader transformers_read_objective;
+/* Whether the loss is that of TRL's trainer of preferences. */
+bool transformers_has_preferences(const struct import *import);
 
 /* ---- framework_transformers_plugins.c ---- */
 
@@ -101,6 +103,8 @@ bool transformers_has_plugin(const struct import *import, const char *name);
 /* The loss of TRL's trainers: TRLS_HEAD is of no file, transformers_others puts it there. */
 #define TRLS_HEAD "TRL's fused LM head"
 key_reader transformers_read_lm_head;
+/* Why it is not planned, beside what the file says; NULL: it is. */
+const char *transformers_lm_head_lacks(const struct import *import);
 /* Liger's kernels as settings, by all keys there are; and one of axolotl's keys. */
 key_reader transformers_read_liger, transformers_read_liger_key;
 

@@ -130,7 +130,7 @@ static bool is_without_losses(const struct import *im)
 }
 
 /* Which of it is planned, and beside what else; NULL: it is. */
-static const char *lm_head_lacks(const struct import *im)
+const char *transformers_lm_head_lacks(const struct import *im)
 {
     char buffer[NUMBER_TEXT];
     const char *torch = import_value(im, "torch", buffer);
@@ -141,30 +141,6 @@ static const char *lm_head_lacks(const struct import *im)
         (torch && strcmp(torch, "2.14") != 0))
         return "its trainers have no logits (1.16): planned with the model's own loss";
     return NULL;
-}
-
-static const char *of_experts(const struct model_config *config)
-{
-    return model_has_experts(config) ? "experts" : NULL;
-}
-
-enum err_code transformers_read_lm_head(struct import *im, const struct key_row *row,
-                                        const struct node *node, struct err *err)
-{
-    if (!node)
-        return ERR_OK;
-    const char *lacks = lm_head_lacks(im);
-    if (!import_is_recorded(im) && import_of_model(im, of_experts))
-        import_list(im, NULL, "router_aux_loss_coef",
-                    "TRL adds the routers' auxiliary loss where it is not 0: planned without");
-    if (lacks) {
-        import_list(im, NULL, row->path, lacks);
-        return ERR_OK;
-    }
-    if (!import_is_given(im, "loss"))
-        import_open(im, NULL, row->path,
-                    "which TRL it is: no logits since 1.16, as planned; before it --loss eager");
-    return import_set(im, "loss", "fused-lm-head", row, node, err);
 }
 
 /* One kernel that is applied: "rope,rms_norm" gets longer, the loss is set at once. */

@@ -3,10 +3,12 @@
  *
  * Of a pair, what was chosen and what was rejected, both go through the model as one batch (TRL's
  * collators of DPO, ORPO, CPO and rewards; LLaMA-Factory's PairwiseDataCollatorWithPadding), so a
- * batch of N pairs is planned as 2 N sequences. What else such a step has is said beside. */
+ * batch of N pairs is planned as 2 N sequences. What else such a step has is said beside. TRL's
+ * trainer of preferences is `--loss dpo`; axolotl's and LLaMA-Factory's are others, with logits. */
 #include "frameworks/framework_transformers.h"
 
 #include "base/number.h"
+#include "families/families.h"
 
 #include <string.h>
 
@@ -79,11 +81,46 @@ static const struct objective *objective_of(const struct import *im, const struc
     return named(node->text ? node->text : "");
 }
 
+static bool is_computed_before(const struct import *im)
+{
+    return transformers_is_on(import_node(im, "precompute_ref_log_probs"));
+}
+
+bool transformers_has_preferences(const struct import *im)
+{
+    const char *path;
+    char buffer[NUMBER_TEXT];
+    uint64_t batch = 0;
+    const struct node *said = said_by(im, &path);
+    const char *value = import_value(im, "micro-batch", buffer);
+    const bool odd =
+        import_is_given(im, "micro-batch") && value && number_integer(value, &batch) && batch % 2;
+    return said && strcmp(path, "beta") == 0 && strcmp(of_beta(im)->name, "dpo") == 0 && !odd &&
+           (transformers_has_adapters(im) || is_computed_before(im)) &&
+           !transformers_lm_head_lacks(im);
+}
+
+/* What is left of the step where its loss is planned. */
+static enum err_code plan_preferences(struct import *im, const struct key_row *row,
+                                      const struct node *node, const char *batch, struct err *err)
+{
+    const struct node *loss = import_node(im, "loss_type");
+    const bool another = loss && !(loss->text && strcmp(loss->text, "sigmoid") == 0);
+    import_list(im, node, row->path,
+                import_text(im,
+                            "pairs of sequences, %s at once, both with the loss of TRL 1.16%s: "
+                            "every token counts as one of the completion, nothing is padded",
+                            batch, another ? ", of its default type" : ""));
+    if (is_computed_before(im))
+        TRY(import_set(im, "precompute-ref-log-probs", "on", row, node, err));
+    return import_set(im, "loss", "dpo", row, node, err);
+}
+
 /* Why the numbers are not all of such a step. */
 static const char *rest_of(struct import *im, const struct objective *of, const char *batch)
 {
     const bool adapters = transformers_has_adapters(im);
-    const bool kept = transformers_is_on(import_node(im, "precompute_ref_log_probs"));
+    const bool kept = is_computed_before(im);
     return import_text(
         im, "pairs of sequences, %s at once: planned as fine-tuning of both%s", batch,
         of->reference == REFERENCE_NONE || kept ? ""
@@ -114,6 +151,37 @@ enum err_code transformers_read_objective(struct import *im, const struct key_ro
     const char *value = import_value(im, "micro-batch", buffer);
     if (!given && value && number_integer(value, &batch))
         value = import_text(im, "%llu", (unsigned long long)batch * of->sequences);
-    import_list(im, node, row->path, rest_of(im, of, value ? value : "two"));
+    if (transformers_has_preferences(im))
+        TRY(plan_preferences(im, row, node, value ? value : "two", err));
+    else
+        import_list(im, node, row->path, rest_of(im, of, value ? value : "two"));
     return given || !batch ? ERR_OK : import_set(im, "micro-batch", value, row, node, err);
+}
+
+/* ---- the loss of TRL's other trainers ---- */
+
+static const char *of_experts(const struct model_config *config)
+{
+    return model_has_experts(config) ? "experts" : NULL;
+}
+
+enum err_code transformers_read_lm_head(struct import *im, const struct key_row *row,
+                                        const struct node *node, struct err *err)
+{
+    if (!node)
+        return ERR_OK;
+    const char *lacks = transformers_lm_head_lacks(im);
+    if (!import_is_recorded(im) && import_of_model(im, of_experts))
+        import_list(im, NULL, "router_aux_loss_coef",
+                    "TRL adds the routers' auxiliary loss where it is not 0: planned without");
+    if (transformers_has_preferences(im)) /* whose loss it is */
+        return ERR_OK;
+    if (lacks) {
+        import_list(im, NULL, row->path, lacks);
+        return ERR_OK;
+    }
+    if (!import_is_given(im, "loss"))
+        import_open(im, NULL, row->path,
+                    "which TRL it is: no logits since 1.16, as planned; before it --loss eager");
+    return import_set(im, "loss", "fused-lm-head", row, node, err);
 }
