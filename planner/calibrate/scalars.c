@@ -257,6 +257,7 @@ static void fill_cpu(struct calibration *c)
         {PROFILE_STRIDED, 0, "not measured: as contiguous"},
         {PROFILE_L2, 0, "not measured: as memory"},
         {PROFILE_L2_RATE, 0, "not measured: as memory"},
+        {PROFILE_L2_HELD, 0, "not measured: nothing"},
         {PROFILE_GAP, 0, "measured with it"},
         {PROFILE_NICS, 0, "one machine"},
         {PROFILE_NIC, 0, "one machine"},
