@@ -132,7 +132,7 @@ enum dtype kernel_result_dtype(const struct kernel *kernel);
 double kernel_traffic(const struct kernel *kernel);
 
 /* The same without what operands find in a cache that keeps what the last `held` bytes touched
- * (operand.since). */
+ * (operand.since): one pass over each, where there are several. */
 double kernel_traffic_beyond(const struct kernel *kernel, double held);
 
 /* FLOP/s of the profile's matrix products of a dtype, at its clock: what is neither bf16 nor fp16

@@ -101,9 +101,9 @@ double kernel_traffic_beyond(const struct kernel *kernel, double held)
     double bytes = traffic_bytes(kernel, traffic);
     for (uint32_t i = 0; !kernel->summed && i < (uint32_t)kernel->ins + kernel->outs; i++) {
         const struct operand *operand = &kernel->operands[i];
+        const double passes = i < kernel->ins ? traffic.reads : traffic.writes;
         if (operand->since > 0 && (double)operand->since <= held)
-            bytes -=
-                operands_bytes(operand, 1) * (i < kernel->ins ? traffic.reads : traffic.writes);
+            bytes -= operands_bytes(operand, 1) * (passes < 1 ? passes : 1);
     }
     return bytes;
 }

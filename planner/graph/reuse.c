@@ -3,14 +3,16 @@
  * An input was touched last when it was written or read before. An output is written to memory when
  * the cache gives it up, unless it is dead by then and its room is written anew (the caching
  * allocator gives a small room that was freed to whoever asks next): so it counts how far its own
- * last use lies ahead. Bytes are all that kernels touch, also those that they touch again: what
- * separates two uses is less, never more. */
+ * last use lies ahead. Both from its first byte on: of what is larger than the cache the beginning
+ * is gone when its end was written. Bytes are all that kernels touch, also those that they touch
+ * again: what separates two uses is less, never more. */
 #include "graph/reuse.h"
 
 #include <stdlib.h>
 
 struct touched {
     double at;               /* clock: bytes touched until then; 0: not yet */
+    uint64_t offset;         /* ... by an operand that begins there */
     struct operand *written; /* the output that it is */
     double written_at;
 };
@@ -43,18 +45,22 @@ static void read_in(struct seen *seen, struct operand *operand)
     struct touched *touched = touched_of(seen, operand);
     if (!touched)
         return;
-    if (touched->at > 0)
-        operand->since = (float)(1 + seen->clock - touched->at);
+    /* another part of it was touched when all was written */
+    const double at = operand->offset == touched->offset ? touched->at : touched->written_at;
+    if (at > 0)
+        operand->since = (float)(1 + seen->clock - at);
     if (touched->written)
         touched->written->since = (float)(1 + seen->clock - touched->written_at);
     touched->at = seen->clock;
+    touched->offset = operand->offset;
 }
 
 static void write_out(struct seen *seen, struct operand *operand)
 {
     struct touched *touched = touched_of(seen, operand);
+    const double begin = seen->clock - bytes_of(operand);
     if (touched)
-        *touched = (struct touched){seen->clock, operand, seen->clock};
+        *touched = (struct touched){begin, operand->offset, operand, begin};
 }
 
 static void run_kernel(struct seen *seen, struct kernel *kernel)

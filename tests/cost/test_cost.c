@@ -124,7 +124,7 @@ static void what_a_cache_keeps_is_not_moved_again(void **state)
     (void)state;
     struct profile ada = find("l40s"), hopper = find("h100-sxm");
     const double held = profile_value(&ada, PROFILE_L2_HELD);
-    const struct cost far = cost_of_sum(&ada, 0), near = cost_of_sum(&ada, 1e6F);
+    const struct cost far = cost_of_sum(&ada, 0), near = cost_of_sum(&ada, 9e6F);
     assert_true(held > 90e6 && near.device_s < 0.4 * far.device_s);
     assert_true(near.use[RESOURCE_MEMORY] == 0);
     assert_true(cost_of_sum(&ada, (float)held * 1.01F).device_s == far.device_s);

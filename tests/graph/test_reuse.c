@@ -39,22 +39,29 @@ static double touched_by(const struct kernel *kernel)
     return bytes;
 }
 
-static bool is_in(const struct kernel *kernel, int first, int end, uint32_t place)
+/* The last of the kernel's operands from `first` to `end` that is there; NULL: none is. */
+static const struct operand *last_in(const struct kernel *kernel, int first, int end,
+                                     uint32_t place)
 {
-    for (int i = first; i < end; i++)
+    for (int i = end; i-- > first;)
         if (kernel->operands[i].place == place)
-            return true;
-    return false;
+            return &kernel->operands[i];
+    return NULL;
 }
 
-static bool reads(const struct kernel *kernel, uint32_t place)
+static const struct operand *read_by(const struct kernel *kernel, uint32_t place)
 {
-    return is_in(kernel, 0, kernel->ins, place);
+    return last_in(kernel, 0, kernel->ins, place);
 }
 
-static bool writes(const struct kernel *kernel, uint32_t place)
+static const struct operand *written_by(const struct kernel *kernel, uint32_t place)
 {
-    return is_in(kernel, kernel->ins, kernel->ins + kernel->outs, place);
+    return last_in(kernel, kernel->ins, kernel->ins + kernel->outs, place);
+}
+
+static double size_of(const struct operand *operand)
+{
+    return (double)shape_bytes(&operand->shape, (enum dtype)operand->dtype);
 }
 
 static bool is_known(uint32_t place)
@@ -63,16 +70,20 @@ static bool is_known(uint32_t place)
            ((place & PLACE_MASK) == PLACE_BUFFER || (place & PLACE_MASK) == PLACE_PARAM);
 }
 
-/* Of an input of kernel `at`: what kernels touched since one touched it. What a kernel writes it
- * touches at its end. */
-static double since_input(const struct script *s, uint32_t at, uint32_t place)
+/* Of an input of kernel `at`: what kernels touched since one touched it, from its first byte on; if
+ * another part of it was read last, since it was written. */
+static double since_input(const struct script *s, uint32_t at, const struct operand *operand)
 {
     double bytes = 0;
+    bool other = false;
     for (uint32_t i = at; i-- > 0; bytes += touched_by(s->kernels[i])) {
-        if (writes(s->kernels[i], place))
-            return 1 + bytes;
-        if (reads(s->kernels[i], place))
+        const struct operand *written = written_by(s->kernels[i], operand->place);
+        const struct operand *read = read_by(s->kernels[i], operand->place);
+        if (written)
+            return 1 + bytes + size_of(written);
+        if (read && !other && read->offset == operand->offset)
             return 1 + bytes + touched_by(s->kernels[i]);
+        other |= read != NULL;
     }
     return 0;
 }
@@ -80,11 +91,11 @@ static double since_input(const struct script *s, uint32_t at, uint32_t place)
 /* Of an output of kernel `at`: until the last that reads it, before it is written again. */
 static double until_last(const struct script *s, uint32_t at, uint32_t place)
 {
-    double bytes = 0, until = 0;
+    double bytes = size_of(written_by(s->kernels[at], place)), until = 0;
     for (uint32_t i = at + 1; i < s->count; bytes += touched_by(s->kernels[i++])) {
-        if (reads(s->kernels[i], place))
+        if (read_by(s->kernels[i], place))
             until = 1 + bytes;
-        if (writes(s->kernels[i], place))
+        if (written_by(s->kernels[i], place))
             break;
     }
     return until;
@@ -97,11 +108,11 @@ static void compare(const struct stream *stream, const char *name, uint32_t *reu
         const struct kernel *kernel = s.kernels[at];
         for (int i = 0; i < kernel->ins + kernel->outs; i++) {
             const struct operand *operand = &kernel->operands[i];
-            const bool first = !is_in(kernel, i < kernel->ins ? 0 : kernel->ins, i, operand->place);
-            if (!is_known(operand->place) || !first)
-                continue; /* twice in one kernel: in its cache */
-            const double want = i < kernel->ins ? since_input(&s, at, operand->place)
-                                                : until_last(&s, at, operand->place);
+            if (!is_known(operand->place) ||
+                last_in(kernel, i < kernel->ins ? 0 : kernel->ins, i, operand->place))
+                continue; /* of two in one kernel the first */
+            const double want =
+                i < kernel->ins ? since_input(&s, at, operand) : until_last(&s, at, operand->place);
             if (fabs(want - (double)operand->since) > 1e-5 * want)
                 fail_msg("%s, kernel %u, operand %d: %g bytes instead of %g", name, at, i,
                          (double)operand->since, want);
