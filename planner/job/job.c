@@ -394,8 +394,8 @@ static enum err_code check_compiled_model(const struct job *job, struct err *err
                                             : recorded_otherwise(job);
     if (what)
         return err_set(err, ERR_UNSUPPORTED,
-                       "--compile model with %s: what torch.compile makes of it was not recorded "
-                       "or is not as recorded, and not planned",
+                       "--compile model with %s: what torch.compile makes of it is not "
+                       "planned",
                        what);
     return ERR_OK;
 }

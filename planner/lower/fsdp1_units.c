@@ -93,28 +93,6 @@ static uint32_t strayed_param(const struct graph *graph, const struct wrapping *
     return NONE;
 }
 
-/* A table that another operator uses, too, as a head or another stack does; NONE: there is none. */
-static uint32_t shared_table(const struct graph *graph, struct arena *arena)
-{
-    uint8_t *uses = arena_alloc(arena, 2 * (size_t)graph->param_count + 1);
-    for (uint32_t i = 0; i < graph->op_count; i++) {
-        const struct graph_op *op = &graph->ops[i];
-        for (uint32_t in = 0; in < op->ins && !op->no_grad; in++) {
-            if (op->in[in] == GRAPH_NONE)
-                continue;
-            const struct graph_storage *s = &graph->storages[graph->tensors[op->in[in]].storage];
-            if (s->kind != STORAGE_PARAM)
-                continue;
-            uint8_t *of = uses + 2 * (size_t)s->index;
-            of[0] = of[0] || op->kind == OP_EMBEDDING;
-            of[1] = of[1] < 2 ? of[1] + 1 : 2;
-            if (of[0] && of[1] == 2)
-                return s->index;
-        }
-    }
-    return NONE;
-}
-
 /* A unit that no gradient reaches, and that forward leaves unsharded; NONE: there is none. */
 static uint32_t unreached_unit(const struct graph *graph, const struct wrapping *w)
 {
@@ -134,7 +112,7 @@ static uint32_t stuck_table(const struct strategy *s, const struct graph *graph,
     const bool sharded = s->sharding != SHARDING_NONE && s->world / s->replicate > 1;
     if (sharded || !s->use_orig_params || (!s->frozen_low && s->store != s->compute))
         return NONE;
-    const uint32_t table = shared_table(graph, arena);
+    const uint32_t table = units_shared_table(graph, arena);
     for (uint32_t p = 0; p < graph->param_count && table != NONE; p++)
         if (graph->params[p].trainable && !is_ignored(w, p) &&
             unit_of_param(graph, w, p) == unit_of_param(graph, w, table))
@@ -161,7 +139,7 @@ static enum err_code check_units(const struct strategy *s, const struct graph *g
                        graph->params[strayed].name);
     const bool keeps_low =
         s->keep_low_precision_grads && s->use_orig_params && s->compute != s->store;
-    const uint32_t shared = keeps_low ? shared_table(graph, arena) : NONE;
+    const uint32_t shared = keeps_low ? units_shared_table(graph, arena) : NONE;
     if (shared != NONE)
         return err_set(err, ERR_INVALID,
                        "--keep-low-precision-grads on with --use-orig-params on: %s is shared, and "

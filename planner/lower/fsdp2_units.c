@@ -264,9 +264,25 @@ static enum err_code check_adapters(const struct strategy *s, const struct graph
     return rc;
 }
 
+/* A unit of the table's own is resharded before who shares it computes. */
+static enum err_code check_embeddings(const struct graph *graph, struct err *err)
+{
+    struct arena arena = {0};
+    const uint32_t shared = units_shared_table(graph, &arena);
+    arena_free(&arena);
+    return shared == NONE
+               ? ERR_OK
+               : err_set(err, ERR_INVALID,
+                         "--units embeddings: %s is shared with a module outside of its unit, "
+                         "which would not be gathered for it; --units blocks",
+                         graph->params[shared].name);
+}
+
 enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
                           const struct stream *stream, struct err *err)
 {
+    if (s->units == UNITS_EMBEDDINGS)
+        TRY(check_embeddings(graph, err));
     if (s->not_in_backward)
         TRY(check_not_in_backward(s->not_in_backward, graph, stream, err));
     if (s->keep_units)

@@ -3,6 +3,7 @@
 
 #include "base/names.h"
 #include "graph/borders.h"
+#include "graph/ops.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -485,4 +486,25 @@ void drop_gradient(struct lowering *low, uint32_t param)
     if (low->grad[param].place != NONE)
         emit_free(low, low->grad[param].place);
     low->grad[param] = no_operand();
+}
+
+uint32_t units_shared_table(const struct graph *graph, struct arena *arena)
+{
+    uint8_t *uses = arena_alloc(arena, 2 * (size_t)graph->param_count + 1);
+    for (uint32_t i = 0; i < graph->op_count; i++) {
+        const struct graph_op *op = &graph->ops[i];
+        for (uint32_t in = 0; in < op->ins && !op->no_grad; in++) {
+            if (op->in[in] == GRAPH_NONE)
+                continue;
+            const struct graph_storage *s = &graph->storages[graph->tensors[op->in[in]].storage];
+            if (s->kind != STORAGE_PARAM)
+                continue;
+            uint8_t *of = uses + 2 * (size_t)s->index;
+            of[0] = of[0] || op->kind == OP_EMBEDDING;
+            of[1] = of[1] < 2 ? of[1] + 1 : 2;
+            if (of[0] && of[1] == 2)
+                return s->index;
+        }
+    }
+    return NONE;
 }

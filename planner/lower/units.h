@@ -62,4 +62,8 @@ uint32_t hooked_unit(const struct wrapping *wrapping, uint32_t module, bool firs
 /* Whether a unit is [norm, head], which torchtitan wraps together. */
 bool is_tail_unit(const struct lowering *low, const struct wrapping *wrapping, uint32_t unit);
 
+/* A table that another operator uses, too, as a head or another stack does: a parameter; NONE:
+ * there is none. The arena is lent for room. */
+uint32_t units_shared_table(const struct graph *graph, struct arena *arena);
+
 #endif
