@@ -23,7 +23,8 @@ static enum err_code check_preferences(const struct model_job *job, struct err *
     const char *other = job->lora_kernels ? "--lora-kernels" : NULL;
     if (job->batch % 2)
         return err_set(err, ERR_INVALID,
-                       "--loss dpo --micro-batch %u: a pair is two sequences, chosen and rejected",
+                       "--loss dpo --micro-batch %u: a pair is two sequences, chosen and rejected: "
+                       "2, or a multiple of it",
                        job->batch);
     if (job->sample_tokens)
         return err_set(err, ERR_INVALID,

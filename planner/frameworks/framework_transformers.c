@@ -494,7 +494,7 @@ static const struct key_row rows[] = {
     {.path = "rl", .kind = KEY_TEXT, .read = transformers_read_objective},
     {.path = "reward_model", .kind = KEY_ANY, .read = transformers_read_objective},
     IDLE("loss_type"), IDLE("pref_loss"), IDLE("pref_beta"), IDLE("rl_beta"), IDLE("max_prompt_length"),
-    IDLE("max_completion_length"), IDLE("precompute_ref_log_probs"), IDLE("desirable_weight"),
+    IDLE("max_completion_length"), ELSEWHERE("precompute_ref_log_probs", KEY_ANY), IDLE("desirable_weight"),
     IDLE("undesirable_weight"), IDLE("reference_free"),
     {.path = "attn_implementation", .kind = KEY_TEXT, .setting = "attention",
      .read = read_attention},

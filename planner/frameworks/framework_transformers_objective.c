@@ -119,14 +119,24 @@ static enum err_code plan_preferences(struct import *im, const struct key_row *r
 /* Why the numbers are not all of such a step. */
 static const char *rest_of(struct import *im, const struct objective *of, const char *batch)
 {
+    const char *path, *loss = import_given(im, "loss");
     const bool adapters = transformers_has_adapters(im);
     const bool kept = is_computed_before(im);
+    const bool trl =
+        said_by(im, &path) && strcmp(path, "beta") == 0 && strcmp(of->name, "dpo") == 0;
+    if (loss && strcmp(loss, "dpo") == 0)
+        return import_text(im,
+                           "pairs of sequences, %s at once: every token counts as one of the "
+                           "completion, nothing is padded",
+                           batch);
     return import_text(
-        im, "pairs of sequences, %s at once: planned as fine-tuning of both%s", batch,
+        im, "pairs of sequences, %s at once: planned as fine-tuning of both%s%s", batch,
         of->reference == REFERENCE_NONE || kept ? ""
         : adapters ? ", without the reference's forward, the model's own less its "
                      "adapters"
-                   : ", without the reference, a second model's weights and forward");
+                   : ", without the reference, a second model's weights and forward",
+        trl && !adapters && !kept ? " (--loss dpo has them on one GPU, under ddp, zero1 and zero2)"
+                                  : "");
 }
 
 enum err_code transformers_read_objective(struct import *im, const struct key_row *row,

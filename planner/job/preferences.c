@@ -27,16 +27,17 @@ enum err_code preferences_check(const struct job *job, struct err *err)
     if (!job->model.lora && !job->model.precomputed && shards_models(job->strategy.system))
         return err_set(
             err, ERR_UNSUPPORTED,
-            "--loss dpo without adapters under %s: the reference is a second model then, "
-            "which is sharded, too: not planned; under ddp, zero1 and zero2 it is, and "
-            "so are --lora and --precompute-ref-log-probs on",
+            "--loss dpo without adapters under %s: the reference is a second model, which is "
+            "sharded, too, and not planned. It is under ddp, zero1 and zero2; elsewhere with "
+            "--lora, or --precompute-ref-log-probs on",
             system_name(job->strategy.system));
     if (job->model.lora && !job->model.precomputed && freezes_adapters(job))
-        return err_set(err, ERR_INVALID,
-                       "--loss dpo with --checkpointing under fsdp1: adapters that are in units "
-                       "with what is frozen are disabled for the reference, and to blocks that "
-                       "run again they are frozen: PyTorch fails (\"A different number of tensors "
-                       "was saved during the original forward and recomputation\"), or trains "
-                       "nothing with --checkpoint-reentrant on; --units peft");
+        return err_set(
+            err, ERR_INVALID,
+            "--loss dpo with --checkpointing under fsdp1: adapters that are in units "
+            "with what is frozen are disabled for the reference, and to blocks that "
+            "run again they are frozen: PyTorch fails (\"A different number of tensors "
+            "was saved during the original forward and recomputation\"), or trains "
+            "nothing with --checkpoint-reentrant on; --units peft, with --autocast bf16");
     return ERR_OK;
 }
