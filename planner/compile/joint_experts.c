@@ -114,21 +114,11 @@ static uint32_t constant(const struct works *w, enum dtype dtype, struct shape s
         &(struct joint_want){.name = JOINT_FULL, .dtype = dtype, .shape = shape, .number = number});
 }
 
-static uint32_t where(const struct works *w, enum dtype dtype, struct shape shape,
-                      const uint32_t arg[3])
-{
-    return joint_node(w->joint, &(struct joint_want){.name = JOINT_WHERE,
-                                                     .dtype = dtype,
-                                                     .shape = shape,
-                                                     .args = 3,
-                                                     .arg = {arg[0], arg[1], arg[2]}});
-}
-
 static void masked_fill(const struct works *w)
 {
     const enum dtype dtype = (enum dtype)result(w, 0)->dtype;
     const uint32_t number = constant(w, dtype, (struct shape){.rank = 0}, w->kernel->attr.p);
-    write(w, 0, where(w, dtype, result(w, 0)->shape, (uint32_t[]){w->in[1], number, w->in[0]}));
+    write(w, 0, choose(w, dtype, result(w, 0)->shape, (uint32_t[]){w->in[1], number, w->in[0]}));
 }
 
 /* A number in each row of zeros: where it is the place ("scatter_upon_const_tensor",
@@ -144,7 +134,7 @@ static uint32_t chosen_in_row(const struct works *w)
     const uint32_t is = element(w, JOINT_EQUAL, DTYPE_BOOL, shape, ids, places, 0);
     const uint32_t one = constant(w, DTYPE_INT64, (struct shape){.rank = 0}, w->kernel->attr.p);
     const uint32_t zero = constant(w, DTYPE_INT64, (struct shape){.rank = 0}, 0);
-    return where(w, DTYPE_INT64, shape, (uint32_t[]){is, one, zero});
+    return choose(w, DTYPE_INT64, shape, (uint32_t[]){is, one, zero});
 }
 
 /* zeros, ids: a number at several places of each row. */

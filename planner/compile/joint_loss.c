@@ -33,11 +33,7 @@ static uint32_t full(const struct works *w, enum dtype dtype)
 static uint32_t where(const struct works *w, uint32_t counts, uint32_t x)
 {
     const enum dtype dtype = (enum dtype)at(w, x)->dtype;
-    return joint_node(w->joint, &(struct joint_want){.name = JOINT_WHERE,
-                                                     .dtype = dtype,
-                                                     .shape = at(w, counts)->shape,
-                                                     .args = 3,
-                                                     .arg = {counts, x, full(w, dtype)}});
+    return choose(w, dtype, at(w, counts)->shape, (uint32_t[]){counts, x, full(w, dtype)});
 }
 
 static uint32_t is_counted(const struct works *w, uint32_t targets)

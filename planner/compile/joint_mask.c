@@ -28,11 +28,7 @@ static void fill(const struct works *w, float number)
 static void where(const struct works *w)
 {
     joint_write(w->joint, result(w, 0),
-                joint_node(w->joint, &(struct joint_want){.name = JOINT_WHERE,
-                                                          .dtype = (enum dtype)result(w, 0)->dtype,
-                                                          .shape = result(w, 0)->shape,
-                                                          .args = 3,
-                                                          .arg = {w->in[0], w->in[1], w->in[2]}}));
+                choose(w, (enum dtype)result(w, 0)->dtype, result(w, 0)->shape, w->in));
 }
 
 /* x from a number of its last dim on, copied. */

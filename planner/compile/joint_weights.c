@@ -78,13 +78,8 @@ static uint32_t less_largest_scaled(const struct works *w, uint32_t scaled, uint
     const uint32_t number = element(w, JOINT_EQUAL, DTYPE_BOOL, shape, x, x, 0);
     const uint32_t both = element(w, JOINT_MUL, DTYPE_BOOL, shape, number, finite, 0);
     const uint32_t any = over_row(w, JOINT_LARGEST, of_one(w, JOINT_NOT_EQUAL, both, 1));
-    return joint_node(w->joint, &(struct joint_want){
-                                    .name = JOINT_WHERE,
-                                    .dtype = (enum dtype)at(w, x)->dtype,
-                                    .shape = shape,
-                                    .args = 3,
-                                    .arg = {of_one(w, JOINT_NOT_EQUAL, any, 1), stable, own},
-                                });
+    const uint32_t none = of_one(w, JOINT_NOT_EQUAL, any, 1);
+    return choose(w, (enum dtype)at(w, x)->dtype, shape, (uint32_t[]){none, stable, own});
 }
 
 static void softmax(const struct works *w)
@@ -110,12 +105,7 @@ static void safe_softmax(const struct works *w)
     const uint32_t none = of_one(w, JOINT_NOT_EQUAL, over_row(w, JOINT_LARGEST, seen), 1);
     const uint32_t zeros = joint_node(
         w->joint, &(struct joint_want){.name = JOINT_FULL, .dtype = dtype, .shape = shape});
-    joint_write(w->joint, result(w, 0),
-                joint_node(w->joint, &(struct joint_want){.name = JOINT_WHERE,
-                                                          .dtype = dtype,
-                                                          .shape = shape,
-                                                          .args = 3,
-                                                          .arg = {none, zeros, y}}));
+    joint_write(w->joint, result(w, 0), choose(w, dtype, shape, (uint32_t[]){none, zeros, y}));
 }
 
 static void softmax_backward(const struct works *w)

@@ -324,11 +324,8 @@ static void tanh_backward(const struct works *w)
 
 static uint32_t chosen(const struct works *w, uint32_t condition, uint32_t x, uint32_t y)
 {
-    return joint_node(w->joint, &(struct joint_want){.name = JOINT_WHERE,
-                                                     .dtype = (enum dtype)at(w, x)->dtype,
-                                                     .shape = at(w, condition)->shape,
-                                                     .args = 3,
-                                                     .arg = {condition, x, y}});
+    return choose(w, (enum dtype)at(w, x)->dtype, at(w, condition)->shape,
+                  (uint32_t[]){condition, x, y});
 }
 
 /* In fp32, as all that has an "opmath"; what is no number of 16 bits is joint_float8's. */
@@ -520,12 +517,7 @@ static void relu_backward(const struct works *w)
     const uint32_t off = element(w, JOINT_LESS_EQUAL, DTYPE_BOOL, shape, w->in[1], JOINT_NONE, 0);
     const uint32_t zero =
         joint_node(w->joint, &(struct joint_want){.name = JOINT_FULL, .dtype = dtype});
-    write(w, 0,
-          joint_node(w->joint, &(struct joint_want){.name = JOINT_WHERE,
-                                                    .dtype = dtype,
-                                                    .shape = shape,
-                                                    .args = 3,
-                                                    .arg = {off, zero, w->in[0]}}));
+    write(w, 0, choose(w, dtype, shape, (uint32_t[]){off, zero, w->in[0]}));
 }
 
 static void two(const struct works *w, enum joint_name name)

@@ -52,6 +52,17 @@ static inline uint32_t of_two(const struct works *w, enum joint_name name, uint3
     return element(w, name, wide ? DTYPE_FP32 : (enum dtype)at(w, x)->dtype, shape, x, y, 0);
 }
 
+/* Element by element the second where the first says so, else the third. */
+static inline uint32_t choose(const struct works *w, enum dtype dtype, struct shape shape,
+                              const uint32_t arg[3])
+{
+    return joint_node(w->joint, &(struct joint_want){.name = JOINT_WHERE,
+                                                     .dtype = dtype,
+                                                     .shape = shape,
+                                                     .args = 3,
+                                                     .arg = {arg[0], arg[1], arg[2]}});
+}
+
 static inline bool is_wide_or_half(enum dtype dtype)
 {
     return dtype == DTYPE_FP32 || dtype == DTYPE_FP64 || dtype == DTYPE_BF16 || dtype == DTYPE_FP16;
