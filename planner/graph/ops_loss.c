@@ -77,16 +77,20 @@ OP_CLASS(log_softmax) = {
     .backward = log_softmax_backward,
 };
 
-static uint32_t nll_loss(struct graph *graph, uint32_t log_probabilities, uint32_t targets)
+/* `kind`: nll_loss of all rows, or of each; `shape` is what it gives. */
+static uint32_t cross_entropy(struct graph *graph, int kind, uint32_t logits, uint32_t targets,
+                              struct shape shape)
 {
-    const struct shape scalar = {.rank = 0};
-    autocast_arguments(graph, OP_NLL_LOSS, 1, &log_probabilities);
-    const uint32_t op = begin(graph, OP_NLL_LOSS, 2, (uint32_t[]){log_probabilities, targets});
-    const enum dtype dtype = dtype_of(graph, log_probabilities);
-    const uint32_t loss = graph_op_birth(graph, op, ATEN_NLL_LOSS, dtype, scalar);
-    graph_op_birth(graph, op, ATEN_NLL_LOSS, dtype, scalar); /* total weight */
+    const uint32_t log_probabilities = log_softmax(graph, logits);
+    uint32_t scores = log_probabilities;
+    autocast_arguments(graph, kind, 1, &scores);
+    const uint32_t op = begin(graph, kind, 2, (uint32_t[]){scores, targets});
+    const enum dtype dtype = dtype_of(graph, scores);
+    const uint32_t loss = graph_op_birth(graph, op, ATEN_NLL_LOSS, dtype, shape);
+    graph_op_birth(graph, op, ATEN_NLL_LOSS, dtype, (struct shape){.rank = 0}); /* total weight */
     graph->ops[op].hidden = 1;
     graph_op_done(graph, op);
+    graph_drop(graph, log_probabilities);
     return loss;
 }
 
@@ -113,26 +117,10 @@ OP_CLASS(nll_loss) = {
 
 uint32_t op_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targets)
 {
-    const uint32_t log_probabilities = log_softmax(graph, logits);
-    const uint32_t loss = nll_loss(graph, log_probabilities, targets);
-    graph_drop(graph, log_probabilities);
-    return loss;
+    return cross_entropy(graph, OP_NLL_LOSS, logits, targets, (struct shape){.rank = 0});
 }
 
 /* ---- of each row ---- */
-
-static uint32_t nll_losses(struct graph *graph, uint32_t log_probabilities, uint32_t targets)
-{
-    autocast_arguments(graph, OP_NLL_LOSSES, 1, &log_probabilities);
-    const uint32_t op = begin(graph, OP_NLL_LOSSES, 2, (uint32_t[]){log_probabilities, targets});
-    const enum dtype dtype = dtype_of(graph, log_probabilities);
-    const uint32_t losses =
-        graph_op_birth(graph, op, ATEN_NLL_LOSS, dtype, *shape_of(graph, targets));
-    graph_op_birth(graph, op, ATEN_NLL_LOSS, dtype, (struct shape){.rank = 0}); /* total weight */
-    graph->ops[op].hidden = 1;
-    graph_op_done(graph, op);
-    return losses;
-}
 
 OP_BACKWARD(nll_losses)
 {
@@ -148,10 +136,7 @@ OP_CLASS(nll_losses) = {
 
 uint32_t op_cross_entropies(struct graph *graph, uint32_t logits, uint32_t targets)
 {
-    const uint32_t log_probabilities = log_softmax(graph, logits);
-    const uint32_t losses = nll_losses(graph, log_probabilities, targets);
-    graph_drop(graph, log_probabilities);
-    return losses;
+    return cross_entropy(graph, OP_NLL_LOSSES, logits, targets, *shape_of(graph, targets));
 }
 
 struct idle_loss op_cross_entropy_idle(struct graph *graph, uint32_t logits, uint32_t targets)

@@ -9,6 +9,8 @@
 #include "graph/ops.h"
 #include "hf/hf.h"
 
+#include <assert.h>
+
 static const struct shape SCALAR = {.rank = 0};
 
 /* What the model's own loss keeps until what it returned goes. */
@@ -31,9 +33,10 @@ static struct own own_loss(struct graph *graph, uint32_t logits, uint32_t labels
                                  : logits;
     const struct hf_shifted targets = hf_shift(graph, labels);
     if (graph->cross_entropy == CROSS_ENTROPY_PER_TOKEN_LIGER) { /* has the gradient there */
+        assert(narrow);                                          /* families/liger.c */
         const uint32_t loss = op_liger_cross_entropy(graph, as_rows(graph, wide), targets.flat);
         hf_drop_shifted(graph, targets);
-        return (struct own){loss, {wide}, narrow};
+        return (struct own){loss, {wide}, 1};
     }
     const struct idle_loss idle = op_cross_entropy_idle(graph, as_rows(graph, wide), targets.flat);
     if (narrow)
@@ -53,14 +56,12 @@ static struct own own_loss(struct graph *graph, uint32_t logits, uint32_t labels
 static void drop_own(struct graph *graph, const struct own *own)
 {
     const bool liger = graph->cross_entropy == CROSS_ENTROPY_PER_TOKEN_LIGER;
-    const bool last = (liger || graph->returns_nodes) && own->count > 0;
-    for (uint32_t i = 0; i < own->count; i++) {
-        if (i == (last ? 1 : 0))
-            graph_drop(graph, own->loss);
+    const uint32_t before = liger || graph->returns_nodes ? 1 : 0;
+    for (uint32_t i = 0; i < before; i++)
         graph_drop(graph, own->kept[i]);
-    }
-    if (own->count <= (last ? 1 : 0))
-        graph_drop(graph, own->loss);
+    graph_drop(graph, own->loss);
+    for (uint32_t i = before; i < own->count; i++)
+        graph_drop(graph, own->kept[i]);
 }
 
 /* Without the last token of each sequence, or without the first: contiguous as it is where there is
