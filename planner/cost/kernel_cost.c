@@ -99,9 +99,10 @@ static struct holds holds_of(const struct kernel *kernel, const struct profile *
     h.compute_s = compute_seconds(kernel, profile, class);
     const double share = profile_value(profile, h.bandwidth);
     const double cache = profile_value(profile, PROFILE_L2_RATE) * share;
-    const double beyond = kernel_traffic_beyond(kernel, profile_value(profile, PROFILE_L2_HELD));
-    h.memory_s = (cache > 0 ? beyond : bytes) / (profile_value(profile, PROFILE_MEMORY) * share);
-    h.cache_s = cache > 0 ? bytes / cache : 0;
+    const double held = cache > 0 ? profile_value(profile, PROFILE_L2_HELD) : 0;
+    h.memory_s = (held > 0 ? kernel_traffic_beyond(kernel, held) : bytes) /
+                 (profile_value(profile, PROFILE_MEMORY) * share);
+    h.cache_s = held > 0 ? bytes / cache : 0;
     if (class == COST_MEMORY && sms > 0) {
         const double strided = profile_value(profile, PROFILE_STRIDED);
         const double elements =

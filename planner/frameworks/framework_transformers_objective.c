@@ -86,17 +86,21 @@ static bool is_computed_before(const struct import *im)
     return transformers_is_on(import_node(im, "precompute_ref_log_probs"));
 }
 
-bool transformers_has_preferences(const struct import *im)
+/* TRL's DPOTrainer. */
+static bool is_trls_dpo(const struct import *im)
 {
     const char *path;
+    return said_by(im, &path) && strcmp(path, "beta") == 0 && strcmp(of_beta(im)->name, "dpo") == 0;
+}
+
+bool transformers_has_preferences(const struct import *im)
+{
     char buffer[NUMBER_TEXT];
     uint64_t batch = 0;
-    const struct node *said = said_by(im, &path);
     const char *value = import_value(im, "micro-batch", buffer);
     const bool odd =
         import_is_given(im, "micro-batch") && value && number_integer(value, &batch) && batch % 2;
-    return said && strcmp(path, "beta") == 0 && strcmp(of_beta(im)->name, "dpo") == 0 && !odd &&
-           (transformers_has_adapters(im) || is_computed_before(im)) &&
+    return is_trls_dpo(im) && !odd && (transformers_has_adapters(im) || is_computed_before(im)) &&
            !transformers_lm_head_lacks(im);
 }
 
@@ -119,24 +123,23 @@ static enum err_code plan_preferences(struct import *im, const struct key_row *r
 /* Why the numbers are not all of such a step. */
 static const char *rest_of(struct import *im, const struct objective *of, const char *batch)
 {
-    const char *path, *loss = import_given(im, "loss");
+    const char *loss = import_given(im, "loss");
     const bool adapters = transformers_has_adapters(im);
     const bool kept = is_computed_before(im);
-    const bool trl =
-        said_by(im, &path) && strcmp(path, "beta") == 0 && strcmp(of->name, "dpo") == 0;
     if (loss && strcmp(loss, "dpo") == 0)
         return import_text(im,
                            "pairs of sequences, %s at once: every token counts as one of the "
                            "completion, nothing is padded",
                            batch);
-    return import_text(
-        im, "pairs of sequences, %s at once: planned as fine-tuning of both%s%s", batch,
-        of->reference == REFERENCE_NONE || kept ? ""
-        : adapters ? ", without the reference's forward, the model's own less its "
-                     "adapters"
-                   : ", without the reference, a second model's weights and forward",
-        trl && !adapters && !kept ? " (--loss dpo has them on one GPU, under ddp, zero1 and zero2)"
-                                  : "");
+    return import_text(im, "pairs of sequences, %s at once: planned as fine-tuning of both%s%s",
+                       batch,
+                       of->reference == REFERENCE_NONE || kept ? ""
+                       : adapters ? ", without the reference's forward, the model's own less its "
+                                    "adapters"
+                                  : ", without the reference, a second model's weights and forward",
+                       is_trls_dpo(im) && !adapters && !kept
+                           ? " (--loss dpo has them on one GPU, under ddp, zero1 and zero2)"
+                           : "");
 }
 
 enum err_code transformers_read_objective(struct import *im, const struct key_row *row,
