@@ -89,8 +89,9 @@ struct buffer_values {
                              that moves on with the step, by the last id of the vocabulary */      \
     X(REPLIES, "replies") /* the first s of the next step's sequence, which a decoder is to write  \
                            */                                                                      \
-    X(POSITIONS, "positions") /* where each stands in the sample that it is of */                  \
-    X(UNKNOWN, "unknown")     /* of a recorded model: whatever that takes, of any dtype */
+    X(POSITIONS, "positions")           /* where each stands in the sample that it is of */        \
+    X(ATTENTION_MASK, "attention_mask") /* 1, and 0 where a sequence is padded */                  \
+    X(UNKNOWN, "unknown")               /* of a recorded model: whatever that takes, of any dtype */
 
 enum input_kind {
 #define X(name, text) INPUT_##name,
@@ -100,9 +101,21 @@ enum input_kind {
 };
 
 struct input_values {
-    uint8_t kind;   /* enum input_kind */
-    uint32_t vocab; /* tokens are below it */
+    uint8_t kind;    /* enum input_kind */
+    uint32_t vocab;  /* tokens are below it */
+    uint32_t padded; /* of all sequences' last places so many are padded: padded_places */
 };
+
+/* How many of sequence `index`'s last places are padded, of `padded` of all `batch` sequences: the
+ * first is the longest, and the others lack as many each. */
+static inline uint32_t padded_places(uint32_t padded, uint32_t batch, uint32_t index)
+{
+    const uint32_t others = batch > 1 ? batch - 1 : 1;
+    if (batch > 1 && index == 0)
+        return 0;
+    const uint32_t at = batch > 1 ? index - 1 : 0;
+    return padded / others + (at < padded % others);
+}
 
 const char *init_name(enum init_kind kind);                   /* "uniform" */
 const char *buffer_values_name(enum buffer_values_kind kind); /* "rope" */

@@ -6,6 +6,7 @@
 #include "base/names.h"
 #include "families/family.h"
 #include "families/flash_attn.h"
+#include "families/padding.h"
 #include "model/experts.h"
 
 #include <string.h>
@@ -350,6 +351,8 @@ enum err_code build_check(const struct family *family, const struct model_config
         TRY(flash_attn_check(family, config, job, err));
     if (job->sample_tokens)
         TRY(samples_check(family, config, job, err));
+    if (job->padding_tokens)
+        TRY(padding_check(family, config, job, err));
     TRY(check_torch(config, job, err));
     if (job->float8)
         TRY(check_float8(job, err));

@@ -31,14 +31,15 @@ static struct block declare_block(struct graph *graph, const struct model_config
 }
 
 static uint32_t attention(struct graph *graph, const struct model_config *c,
-                          const struct model_job *job, const struct block *block, uint32_t x)
+                          const struct model_job *job, const struct block *block, uint32_t mask,
+                          uint32_t x)
 {
     const struct shape heads = SHAPE(job->batch, job->seq, c->heads, c->head_dim);
     const uint32_t y = op_call_input(graph, x);
     const uint32_t q = build_heads(graph, apply_linear(graph, y, block->q), heads);
     const uint32_t k = build_heads(graph, apply_linear(graph, y, block->k), heads);
     const uint32_t v = build_heads(graph, apply_linear(graph, y, block->v), heads);
-    const uint32_t attended = bert_attention(graph, c, job, q, k, v);
+    const uint32_t attended = bert_attention(graph, c, job, mask, q, k, v);
     const uint32_t out = apply_linear(graph, attended, block->out);
     graph_drop(graph, attended);
     graph_drop(graph, q);
@@ -57,9 +58,10 @@ static uint32_t add_norm(struct graph *graph, uint32_t y, uint32_t residual, str
 }
 
 static uint32_t run_block(struct graph *graph, const struct model_config *c,
-                          const struct model_job *job, const struct block *block, uint32_t x)
+                          const struct model_job *job, const struct block *block, uint32_t mask,
+                          uint32_t x)
 {
-    const uint32_t attended = attention(graph, c, job, block, x);
+    const uint32_t attended = attention(graph, c, job, block, mask, x);
     const uint32_t h = add_norm(graph, attended, x, block->attention_norm);
     graph_drop(graph, attended);
     const uint32_t wide = apply_linear(graph, h, block->lin1);
@@ -132,18 +134,23 @@ static void build(struct graph *graph, const struct model_config *c, const struc
         build_input(graph, c, INPUT_MASKED_TARGETS, SHAPE(job->batch * job->seq));
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t embedded = embed(graph, c, job, tokens, &words);
+    const uint32_t mask = hf_mask_both_ways(graph, job, HF_NO_WINDOW);
     uint32_t x = embedded;
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module =
             graph_module(graph, ROLE_BLOCK, "distilbert.transformer.layer.%u", i);
         const struct block block = declare_block(graph, c, graph->modules[module].name);
         graph_enter(graph, module, x);
-        const uint32_t z = run_block(graph, c, job, &block, x);
+        if (mask != GRAPH_NONE)
+            graph_also_argument(graph, module, mask);
+        const uint32_t z = run_block(graph, c, job, &block, mask, x);
         graph_exit(graph, module, z);
         if (x != embedded)
             graph_drop(graph, x);
         x = z;
     }
+    if (mask != GRAPH_NONE) /* an argument */
+        graph_drop(graph, mask);
     graph_drop(graph, embedded);
     const uint32_t logits = run_head(graph, c, words, x);
     const uint32_t flat = graph_view(graph, logits, SHAPE(job->batch * job->seq, c->vocab));

@@ -151,6 +151,10 @@ enum err_code model_build(const struct model_config *config, const struct model_
     graph->torch = job->torch;
     if (job->autocast)
         graph_autocast(graph, DTYPE_BF16);
+    graph->padded = job->padding_tokens;
+    if (job->padding_tokens)
+        graph->attention_mask =
+            build_input(graph, config, INPUT_ATTENTION_MASK, SHAPE(job->batch, job->seq));
     if (job->loss == CROSS_ENTROPY_DPO)
         dpo_build(graph, family->builder[job->code], config, job);
     else

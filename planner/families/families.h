@@ -110,4 +110,7 @@ const char *lm_head_has(const struct model_config *config);
 /* The same of LLaMA-Factory v1's loss (families/per_token.h). */
 const char *per_token_has(const struct model_config *config);
 
+/* A model of which no padded batch is planned (--padding-tokens): its name; NULL: one is. */
+const char *padding_lacks(const struct model_config *config);
+
 #endif

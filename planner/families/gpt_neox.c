@@ -119,10 +119,7 @@ static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
     const uint32_t embedded = op_embedding(graph, tokens, table);
     graph_exit(graph, embeddings, embedded);
     const uint32_t positions = hf_positions(graph, job);
-    const uint32_t mask =
-        job->traced ? hf_traced_mask(graph, job, positions, HF_NO_WINDOW, false) : GRAPH_NONE;
-    if (!job->traced)
-        hf_packed_test(graph, job, positions);
+    const uint32_t mask = hf_causal_mask(graph, job, positions);
     const bool aliased = !(c->dropout > 0);
     graph_call_begin(graph, "gpt_neox.emb_dropout");
     uint32_t x =

@@ -177,41 +177,6 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     return z;
 }
 
-/* Which tokens are no farther than that from each other: (1, 1, s, s) of bools. */
-static uint32_t near_mask(struct graph *graph, const struct model_job *job, uint32_t distance)
-{
-    const uint32_t s = job->seq;
-    const struct shape square = SHAPE(1, 1, s, s), column = SHAPE(1, 1, s, 1);
-    const uint32_t batches = op_arange(graph, job->batch), heads = op_arange(graph, 1);
-    const uint32_t range_q = hf_positions(graph, job), range_k = hf_positions(graph, job);
-    const uint32_t q = graph_view(graph, range_q, column);
-    const uint32_t k = graph_view(graph, range_k, SHAPE(1, 1, 1, s));
-    const uint32_t yes = op_fill(graph, ATEN_NEW_ONES, DTYPE_BOOL, (struct shape){.rank = 0}, 1.0F);
-    const uint32_t apart =
-        op_no_grad(graph, WORK_SUB, ATEN_SUB, DTYPE_INT64, square, 2, (uint32_t[]){q, k});
-    const uint32_t size =
-        op_no_grad(graph, WORK_ABS, ATEN_ABS, DTYPE_INT64, square, 1, (uint32_t[]){apart});
-    graph_drop(graph, apart);
-    const uint32_t is_near = op_number(graph, WORK_LESS_NUMBER, ATEN_LE_SCALAR, DTYPE_BOOL, square,
-                                       size, (float)distance + 1);
-    graph_drop(graph, size);
-    const uint32_t near = op_no_grad(graph, WORK_AND, ATEN_BITWISE_AND, DTYPE_BOOL, square, 2,
-                                     (uint32_t[]){yes, is_near});
-    graph_drop(graph, is_near);
-    graph_drop(graph, yes);
-    const uint32_t any =
-        op_number(graph, WORK_GREATER_NUMBER, ATEN_GE_SCALAR, DTYPE_BOOL, column, q, -1.0F);
-    const uint32_t mask = op_no_grad(graph, WORK_AND, ATEN_BITWISE_AND, DTYPE_BOOL, square, 2,
-                                     (uint32_t[]){near, any});
-    graph_drop(graph, any);
-    graph_drop(graph, near);
-    graph_drop(graph, batches);
-    graph_drop(graph, heads);
-    graph_drop(graph, q);
-    graph_drop(graph, k);
-    return mask;
-}
-
 struct embedding {
     uint32_t words;
     struct norm norm;
@@ -323,8 +288,8 @@ static void build(struct graph *graph, const struct model_config *c, const struc
     const uint32_t positions = op_arange(graph, job->seq);
     graph_call_end(graph);
     const uint32_t embedded = embed(graph, c, &e, tokens);
-    if (job->seq >= c->sliding_window / 2 && graph->attention != ATTENTION_FLASH_ATTN)
-        in.mask[WINDOW] = near_mask(graph, job, c->sliding_window / 2);
+    in.mask[FULL] = hf_mask_both_ways(graph, job, HF_NO_WINDOW);
+    in.mask[WINDOW] = hf_mask_both_ways(graph, job, c->sliding_window / 2);
     /* of the embeddings' norm, which under autocast is fp32 whatever parameters are in */
     const enum dtype dtype = (enum dtype)graph->tensors[embedded].dtype;
     graph_call_begin(graph, "model.rotary_emb");
@@ -343,8 +308,9 @@ static void build(struct graph *graph, const struct model_config *c, const struc
     graph_exit(graph, module, normed);
     graph_drop(graph, last);
     graph_drop(graph, positions);
-    if (in.mask[WINDOW] != GRAPH_NONE)
-        graph_drop(graph, in.mask[WINDOW]);
+    for (int kind = 0; kind < KINDS; kind++)
+        if (in.mask[kind] != GRAPH_NONE)
+            graph_drop(graph, in.mask[kind]);
     graph_drop(graph, embedded);
     for (int kind = 0; kind < KINDS; kind++) {
         graph_drop(graph, in.rope[kind].cos);

@@ -38,20 +38,21 @@ static struct block declare_block(struct graph *graph, const struct model_config
 }
 
 static uint32_t attention(struct graph *graph, const struct model_config *c,
-                          const struct model_job *job, const struct block *block, uint32_t y)
+                          const struct model_job *job, const struct block *block, uint32_t mask,
+                          uint32_t y)
 {
     const struct shape heads = SHAPE(job->batch, job->seq, c->heads, c->head_dim);
     const uint32_t unscaled = apply_linear(graph, y, block->q);
     const uint32_t q = op_scalar(graph, OP_MUL_SCALAR, unscaled, 1.0F / sqrtf((float)c->head_dim));
     graph_drop(graph, unscaled);
-    const bool copied = hf_copies_gradients(graph, c, false);
+    const bool copied = hf_copies_gradients(graph, c, mask != GRAPH_NONE);
     const uint32_t q_heads = hf_heads(graph, q, heads, copied);
     const uint32_t k = apply_linear(graph, y, block->k), v = apply_linear(graph, y, block->v);
     const uint32_t o = hf_attention(graph, &(struct hf_attention){
                                                .q = q_heads,
                                                .k = hf_heads(graph, k, heads, copied),
                                                .v = hf_heads(graph, v, heads, copied),
-                                               .mask = GRAPH_NONE,
+                                               .mask = mask,
                                                .dropout = c->attention_dropout,
                                                .scale = 1, /* q has it already */
                                                .positions = block->positions,
@@ -65,11 +66,12 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
 }
 
 static uint32_t run_block(struct graph *graph, const struct model_config *c,
-                          const struct model_job *job, const struct block *block, uint32_t x)
+                          const struct model_job *job, const struct block *block, uint32_t mask,
+                          uint32_t x)
 {
     const struct shape shape = graph->tensors[x].shape;
     const uint32_t y1 = c->post_norm ? x : apply_norm(graph, x, block->attention_norm);
-    uint32_t attended = attention(graph, c, job, block, y1);
+    uint32_t attended = attention(graph, c, job, block, mask, y1);
     if (y1 != x)
         graph_drop(graph, y1);
     attended = hf_dropout(graph, attended, c->dropout);
@@ -102,24 +104,31 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     return z;
 }
 
-/* cumsum(ones) · ones - 1 as integers: what the root keeps until it returns. */
+/* cumsum(mask) · mask - 1 as integers, of a mask that is given or of ones: what the root keeps
+ * until it returns. */
 struct positions {
-    uint32_t ones, ids;
+    uint32_t ones, ids; /* GRAPH_NONE: they are given */
 };
 
 static struct positions make_positions(struct graph *graph, const struct model_job *job)
 {
     const struct shape shape = SHAPE(job->batch, job->seq);
-    struct positions p = {.ones = op_fill(graph, ATEN_ONES, DTYPE_FP32, shape, 1.0F)};
+    const bool padded = graph->attention_mask != GRAPH_NONE;
+    const enum dtype dtype = padded ? DTYPE_INT64 : DTYPE_FP32;
+    const uint32_t mask =
+        padded ? graph->attention_mask : op_fill(graph, ATEN_ONES, dtype, shape, 1.0F);
+    struct positions p = {.ones = padded ? GRAPH_NONE : mask};
     const uint32_t sum =
-        op_no_grad(graph, WORK_CUMULATIVE_SUM, ATEN_CUMSUM, DTYPE_FP32, shape, 1, &p.ones);
+        op_no_grad(graph, WORK_CUMULATIVE_SUM, ATEN_CUMSUM, dtype, shape, 1, &mask);
     const uint32_t product =
-        op_no_grad(graph, WORK_MUL, ATEN_MUL, DTYPE_FP32, shape, 2, (uint32_t[]){sum, p.ones});
-    const uint32_t less =
-        op_number(graph, WORK_ADD_NUMBER, ATEN_SUB, DTYPE_FP32, shape, product, -1.0F);
+        op_no_grad(graph, WORK_MUL, ATEN_MUL, dtype, shape, 2, (uint32_t[]){sum, mask});
+    const uint32_t less = op_number(graph, WORK_ADD_NUMBER, ATEN_SUB, dtype, shape, product, -1.0F);
     graph_drop(graph, product);
-    p.ids = op_no_grad(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_INT64, shape, 1, &less);
-    graph_drop(graph, less);
+    p.ids = less;
+    if (!padded) { /* .long() */
+        p.ids = op_no_grad(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_INT64, shape, 1, &less);
+        graph_drop(graph, less);
+    }
     graph_drop(graph, sum);
     return p;
 }
@@ -149,6 +158,9 @@ static void build_hf_opt(struct graph *graph, const struct model_config *c,
     uint32_t embedded = op_embedding(graph, tokens, table);
     op_embedding_padding(graph, embedded, c->padding);
     const struct positions positions = make_positions(graph, job);
+    const uint32_t mask = graph->attention_mask != GRAPH_NONE
+                              ? hf_padded_mask(graph, job, HF_NO_WINDOW, HF_MASK_ASKED)
+                              : GRAPH_NONE;
     hf_call(graph, rows);
     graph_mark(graph, MARK_FRAME); /* OPTLearnedPositionalEmbedding's own */
     const uint32_t shifted = op_number(graph, WORK_ADD_NUMBER, ATEN_ADD, DTYPE_INT64,
@@ -170,7 +182,9 @@ static void build_hf_opt(struct graph *graph, const struct model_config *c,
         block.positions = positions.ids;
         graph_enter(graph, module, x);
         graph_also_input(graph, module, positions.ids);
-        const uint32_t z = run_block(graph, c, job, &block, x);
+        if (mask != GRAPH_NONE)
+            graph_also_input(graph, module, mask);
+        const uint32_t z = run_block(graph, c, job, &block, mask, x);
         graph_exit(graph, module, z);
         graph_drop(graph, x);
         x = z;
@@ -187,7 +201,10 @@ static void build_hf_opt(struct graph *graph, const struct model_config *c,
     }
     graph_drop(graph, embedded);
     graph_drop(graph, positions.ids);
-    graph_drop(graph, positions.ones);
+    if (positions.ones != GRAPH_NONE)
+        graph_drop(graph, positions.ones);
+    if (mask != GRAPH_NONE)
+        graph_drop(graph, mask);
     graph_drop(graph, position);
     struct linear head = {table, GRAPH_NONE};
     if (!c->tied)

@@ -506,6 +506,7 @@ static const struct key_row rows[] = {
     {.path = "eager_attention", .kind = KEY_BOOL, .setting = "attention",
      .words = KEY_WORDS({"true", "eager"}, O("false"))},
     {.path = "sample_packing", .kind = KEY_BOOL, .neutral = "false", .why = PACKING},
+    {.path = "pad_to_sequence_len", .kind = KEY_BOOL, .read = transformers_read_padding},
     {.path = "packing", .kind = KEY_BOOL, .neutral = "false", .why = PACKING},
     OFF("use_unsloth", UNSLOTH),
     {.path = "torch_compile", .kind = KEY_BOOL, .read = read_compile},

@@ -75,7 +75,15 @@ key_reader transformers_read_adapter_dropout;
 /* `peft_autocast_adapter_dtype`: whether adapters are in fp32 beside a model of 16 bits. */
 key_reader transformers_read_adapter_dtype;
 
+/* ---- framework_transformers_padding.c ---- */
+
+/* `packing`: without it, sequences are padded. */
+key_reader transformers_read_padding;
+
 /* ---- framework_transformers_objective.c ---- */
+
+/* Whether it learns from anything but single sequences, by those keys. */
+bool transformers_has_pairs(const struct import *import);
 
 /* `stage`, `rl`, `reward_model`, `beta`: what is learned from, behind the batch's key. */
 key_reader transformers_read_objective;

@@ -142,6 +142,13 @@ static const char *rest_of(struct import *im, const struct objective *of, const 
                            : "");
 }
 
+bool transformers_has_pairs(const struct import *im)
+{
+    const char *path;
+    const struct node *said = said_by(im, &path);
+    return said && objective_of(im, said, path)->sequences != 1;
+}
+
 enum err_code transformers_read_objective(struct import *im, const struct key_row *row,
                                           const struct node *node, struct err *err)
 {

@@ -18,6 +18,7 @@ struct graph *graph_new(enum dtype compute, const char *frozen)
         .compute = compute,
         .loss = GRAPH_NONE,
         .embedded = GRAPH_NONE,
+        .attention_mask = GRAPH_NONE,
         .current_module = GRAPH_NONE,
         .frozen = frozen,
     };
@@ -715,9 +716,17 @@ void graph_also_input(struct graph *graph, uint32_t module, uint32_t input)
         m->input[m->inputs++] = input;
 }
 
+void graph_also_argument(struct graph *graph, uint32_t module, uint32_t input)
+{
+    struct graph_module *m = &graph->modules[module];
+    assert(graph->again.on || m->inputs == m->arguments);
+    graph_also_input(graph, module, input);
+    m->arguments += !graph->again.on;
+}
+
 void graph_enter(struct graph *graph, uint32_t module, uint32_t input)
 {
-    graph_also_input(graph, module, input);
+    graph_also_argument(graph, module, input);
     add_item(graph, ITEM_ENTER, module);
 }
 

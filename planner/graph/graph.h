@@ -152,8 +152,8 @@ struct graph_module {
     const char *name; /* "layers.0" */
     enum module_role role;
     uint32_t input[MODULE_INPUTS]; /* tensors its forward is called with; count in `inputs` */
-    uint32_t inputs;
-    uint32_t output; /* the tensor that its forward returns */
+    uint32_t inputs, arguments;    /* the first so many of them by position */
+    uint32_t output;               /* the tensor that its forward returns */
 };
 
 /* How autograd works where real tensors and others differ (op_class.h, tape_backward.c): in place
@@ -328,11 +328,13 @@ struct graph {
     const struct graph_called *called; /* of a recorded graph: every module; else NULL */
     uint32_t called_count;
     const uint32_t *group_order;
-    uint32_t loss;      /* the tensor backward starts from */
-    enum dtype compute; /* dtype of unsharded parameters and activations */
-    bool wide_trained;  /* ... but for parameters that are trained, which are in fp32 */
-    bool compiled;      /* blocks or all of it, by torch.compile */
-    enum dtype made;    /* the default one while the model is made */
+    uint32_t loss;           /* the tensor backward starts from */
+    uint32_t padded;         /* tokens of a batch that are padding */
+    uint32_t attention_mask; /* (b, s) int64: 0 where it is; GRAPH_NONE: the model is given none */
+    enum dtype compute;      /* dtype of unsharded parameters and activations */
+    bool wide_trained;       /* ... but for parameters that are trained, which are in fp32 */
+    bool compiled;           /* blocks or all of it, by torch.compile */
+    enum dtype made;         /* the default one while the model is made */
     enum autograd autograd;
     uint32_t torch; /* 2.x, whose operators these are (base/torch.h); 0: the newest */
     enum cross_entropy cross_entropy;
@@ -506,6 +508,9 @@ uint32_t graph_module(struct graph *graph, enum module_role role, const char *fm
     __attribute__((format(printf, 3, 4)));
 void graph_enter(struct graph *graph, uint32_t module, uint32_t input);
 void graph_also_input(struct graph *graph, uint32_t module, uint32_t input);
+/* The same of what it is called with by position, as the first one is, and not by name: before any
+ * of the others. */
+void graph_also_argument(struct graph *graph, uint32_t module, uint32_t input);
 void graph_exit(struct graph *graph, uint32_t module, uint32_t output);
 /* Declares no more of a module that is never called, and so has no borders. */
 void graph_leave_module(struct graph *graph);

@@ -76,6 +76,7 @@
     X(EFFICIENT_ATTENTION, efficient_attention, LOWER)                                             \
     X(FLASH_ATTN, flash_attn, NONE)                                                                \
     X(FLASH_ATTN_VARLEN, flash_attn_varlen, NONE)                                                  \
+    X(INDEX_PUT_FIRST_AXIS, index_put_first_axis, NONE)                                            \
     X(CAUSAL_CONV, causal_conv, NONE)                                                              \
     X(GATED_DELTA_RULE, gated_delta_rule, NONE)                                                    \
     X(MAMBA2, mamba2, NONE)                                                                        \
@@ -274,17 +275,19 @@ struct flash_attn {
     float softcap; /* 0: none */
     float dropout;
     float scale; /* of q·kᵀ; 0: 1 / the root of d */
-    /* flash_attn_varlen_func, of a single row that is joined of samples of so many tokens; 0: not
-     */
+    /* flash_attn_varlen_func, of a single row that is joined of samples, of which a token sees so
+     * many (the mean, weighted by tokens); 0: not */
     uint32_t sample;
     uint32_t ends, longest; /* where they begin and the last ends (n + 1), and how long one is (),
-                               which the context keeps: int32 */
+                               which the context keeps: int32. GRAPH_NONE: it is a number */
 };
 struct flash_attn_result {
     uint32_t out;                 /* (b, s, a, d), laid out as q, or in rows of more */
     uint32_t held[5], held_count; /* what Python has until the function returns, in this order */
 };
 struct flash_attn_result op_flash_attn(struct graph *graph, const struct flash_attn *attention);
+/* The package's IndexPutFirstAxis: `values` (m, a, d) in rows `ids` (m) of zeros (n, a, d). */
+uint32_t op_index_put_first_axis(struct graph *graph, uint32_t values, uint32_t ids, uint32_t n);
 /* Of what either returned: q·kᵀ is times `scale` instead; 0: as it is. */
 void op_attention_scale(struct graph *graph, uint32_t attended, float scale);
 /* x (b, s, c) by a filter of each channel, weight (c, 1, w) and bias (c) or GRAPH_NONE, over the w

@@ -64,9 +64,9 @@ struct flash_attn_result op_flash_attn(struct graph *graph, const struct flash_a
     const uint32_t in[] = {a->q, a->k, a->v, a->ends, a->longest};
     const enum dtype dtype = dtype_of(graph, a->q);
     const bool varlen = a->sample > 0;
+    const uint32_t ins = !varlen ? 3 : a->longest == GRAPH_NONE ? LONGEST : LONGEST + 1;
     const enum aten label = varlen ? ATEN_FLASH_ATTN_VARLEN : ATEN_FLASH_ATTN;
-    const uint32_t op =
-        begin(graph, varlen ? OP_FLASH_ATTN_VARLEN : OP_FLASH_ATTN, varlen ? 5 : 3, in);
+    const uint32_t op = begin(graph, varlen ? OP_FLASH_ATTN_VARLEN : OP_FLASH_ATTN, ins, in);
     struct flash_attn_result r = {.held_count = 0};
     const uint32_t out = birth(graph, op, label, dtype, with_last(q, wide));
     const struct shape rows =
@@ -154,10 +154,11 @@ OP_SAVED(flash_attn)
     return count;
 }
 
-/* ctx.max_seqlen_q is the number itself. */
+/* ctx.max_seqlen_q is the number itself, of which transformers asks the host where a batch is
+ * padded. */
 static uint32_t longest_of(const struct graph_op *op)
 {
-    return op->in[LONGEST];
+    return op->ins > LONGEST ? op->in[LONGEST] : GRAPH_NONE;
 }
 
 /* The sums of do·o, which the operator returns: (b, a, s), s a whole number of tiles; of samples
@@ -249,5 +250,45 @@ OP_CLASS(flash_attn_varlen) = {
     .backward = flash_attn_backward,
     .flops = flash_attn_flops,
     .attribute = longest_of,
+    .in_python = true,
+};
+
+/* ---- what was padded, padded again (bert_padding.py) ---- */
+
+uint32_t op_index_put_first_axis(struct graph *graph, uint32_t values, uint32_t ids, uint32_t n)
+{
+    const uint32_t op = begin(graph, OP_INDEX_PUT_FIRST_AXIS, 2, (uint32_t[]){values, ids});
+    struct shape shape = *shape_of(graph, values);
+    shape.dim[0] = n;
+    const uint32_t out = graph_op_birth(graph, op, ATEN_ZEROS, dtype_of(graph, values), shape);
+    graph_op_done(graph, op);
+    return out;
+}
+
+static void index_put_first_axis_forward(struct tape *tape, const struct graph *graph,
+                                         const struct graph_op *op)
+{
+    const struct operand out = tape_birth_output(tape, op, 0);
+    const struct operand in[3] = {out, tape_tensor(tape, op->in[1]), tape_tensor(tape, op->in[0])};
+    (void)graph;
+    tape_kernel(tape, WORK_FILL, ATEN_ZEROS, -1.0, 0, NULL, 1, &out);
+    tape_kernel(tape, WORK_INDEX_SET, ATEN_INDEX_PUT_, -1.0, 3, in, 1, &out);
+}
+
+OP_BACKWARD(index_put_first_axis)
+{
+    const struct operand in[2] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[1])};
+    tape_give(tape, op, 0,
+              tape_call(tape, WORK_INDEX, ATEN_INDEX, dtype_of(graph, op->in[0]),
+                        *shape_of(graph, op->in[0]), -1.0, 2, in));
+    tape_end_frame(tape, op);
+}
+
+OP_CLASS(index_put_first_axis) = {
+    .label = ATEN_INDEX_PUT_,
+    .work = WORK_INDEX_SET,
+    .saved = save_second,
+    .forward = index_put_first_axis_forward,
+    .backward = index_put_first_axis_backward,
     .in_python = true,
 };

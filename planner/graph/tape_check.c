@@ -100,7 +100,7 @@ static enum err_code count_regions(struct count *c)
         const uint32_t index = tape->graph->items[region->first].arg;
         const struct graph_module *module = &tape->graph->modules[index];
         for (uint32_t i = tape->host ? 1 : 0; i < module->inputs; i++)
-            if (region->holds_others && i > 0 ? true : region->holds_inputs)
+            if (region->holds_others && i >= module->arguments ? true : region->holds_inputs)
                 TRY(count_tensor(c, module->input[i], "the region of module", index));
     }
     return ERR_OK;

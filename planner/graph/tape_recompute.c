@@ -102,7 +102,8 @@ static void release_inputs(struct tape *tape, struct region *region)
     const bool first = !torch_does(tape->graph->torch, TORCH_CHECKPOINT_HOLDS_ALL);
     region->holds_inputs = false;
     if (region->holds_others) {
-        release_input(tape, module->input[0]);
+        for (uint32_t i = 0; i < module->arguments; i++)
+            release_input(tape, module->input[i]);
         return;
     }
     if (first && module->inputs > 0 && !tape->host)
@@ -117,7 +118,7 @@ void tape_end_called(struct tape *tape)
     for (uint32_t r = tape->region_count; r-- > 0;) {
         struct region *region = &tape->regions[r];
         const struct graph_module *module = module_of(tape, region);
-        for (uint32_t i = module->inputs; region->holds_others && i-- > 1;)
+        for (uint32_t i = module->inputs; region->holds_others && i-- > module->arguments;)
             release_input(tape, module->input[i]);
         region->holds_others = false;
     }

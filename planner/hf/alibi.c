@@ -42,7 +42,9 @@ struct hf_alibi hf_alibi(struct graph *graph, const struct model_config *c,
 {
     const uint32_t b = job->batch, s = job->seq, a = c->heads;
     uint32_t names[3];
-    const uint32_t ones = op_fill(graph, ATEN_ONES, DTYPE_INT64, SHAPE(b, s), 1.0F);
+    const bool padded = graph->attention_mask != GRAPH_NONE;
+    const uint32_t ones =
+        padded ? graph->attention_mask : op_fill(graph, ATEN_ONES, DTYPE_INT64, SHAPE(b, s), 1.0F);
     const uint32_t slope = slopes(graph, a, names);
     const uint32_t place = places(graph, ones);
     const uint32_t column = graph_view(graph, slope, SHAPE(a, 1));
@@ -59,7 +61,8 @@ struct hf_alibi hf_alibi(struct graph *graph, const struct model_config *c,
     graph_drop(graph, place);
     if (bias != flat)
         graph_drop(graph, product);
-    return (struct hf_alibi){.bias = graph_view(graph, bias, SHAPE(b, a, 1, s)), .ones = ones};
+    return (struct hf_alibi){.bias = graph_view(graph, bias, SHAPE(b, a, 1, s)),
+                             .ones = padded ? GRAPH_NONE : ones};
 }
 
 uint32_t hf_alibi_mask(struct graph *graph, const struct model_config *c,

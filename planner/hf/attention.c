@@ -15,8 +15,9 @@ static bool may_group(bool masked, uint32_t d)
     return !masked && d <= 256;
 }
 
-bool hf_copies_gradients(const struct graph *graph, const struct model_config *c, bool masked)
+bool hf_copies_gradients(const struct graph *graph, const struct model_config *c, bool given)
 {
+    const bool masked = given && graph->attention != ATTENTION_FLASH_ATTN; /* its are of tokens */
     const bool half = autocast_product(graph) != DTYPE_FP32;
     if (attention_is_composed(graph->attention))
         return false; /* by rule */
@@ -25,8 +26,9 @@ bool hf_copies_gradients(const struct graph *graph, const struct model_config *c
     return padded || (grouped && (!half || !may_group(masked, c->head_dim)));
 }
 
-bool hf_copies_query_gradient(const struct graph *graph, const struct model_config *c, bool masked)
+bool hf_copies_query_gradient(const struct graph *graph, const struct model_config *c, bool given)
 {
+    const bool masked = given && graph->attention != ATTENTION_FLASH_ATTN;
     const bool half = autocast_product(graph) != DTYPE_FP32;
     if (attention_is_composed(graph->attention))
         return false; /* by rule */

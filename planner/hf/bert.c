@@ -181,14 +181,24 @@ static uint32_t dense_add_norm(struct graph *graph, const struct model_config *c
 }
 
 uint32_t bert_attention(struct graph *graph, const struct model_config *c,
-                        const struct model_job *job, uint32_t q, uint32_t k, uint32_t v)
+                        const struct model_job *job, uint32_t mask, uint32_t q, uint32_t k,
+                        uint32_t v)
 {
+    if (mask != GRAPH_NONE && graph->attention != ATTENTION_FLASH_ATTN)
+        return hf_attention(graph, &(struct hf_attention){.q = q,
+                                                          .k = k,
+                                                          .v = v,
+                                                          .mask = mask,
+                                                          .both_ways = true,
+                                                          .dropout = c->attention_dropout});
     const uint32_t o =
         graph->attention == ATTENTION_FLASH_ATTN
-            ? hf_flash_attn(
-                  graph,
-                  &(struct hf_attention){
-                      .q = q, .k = k, .v = v, .both_ways = true, .dropout = c->attention_dropout})
+            ? hf_flash_attn(graph, &(struct hf_attention){.q = q,
+                                                          .k = k,
+                                                          .v = v,
+                                                          .mask = mask,
+                                                          .both_ways = true,
+                                                          .dropout = c->attention_dropout})
         : autocast_product(graph) == DTYPE_FP32 && graph->attention != ATTENTION_MATH
             ? op_efficient_attention(graph, q, k, v, GRAPH_NONE, false, c->attention_dropout)
             : op_attention(graph, q, k, v, false, c->attention_dropout);
@@ -196,14 +206,15 @@ uint32_t bert_attention(struct graph *graph, const struct model_config *c,
 }
 
 static uint32_t run_block(struct graph *graph, const struct model_config *c,
-                          const struct model_job *job, const struct bert_block *block, uint32_t x)
+                          const struct model_job *job, const struct bert_block *block,
+                          uint32_t mask, uint32_t x)
 {
     const struct shape heads = SHAPE(job->batch, job->seq, c->heads, c->head_dim);
     const uint32_t y = op_call_input(graph, x);
     const uint32_t q = build_heads(graph, apply_linear(graph, y, block->query), heads);
     const uint32_t k = build_heads(graph, apply_linear(graph, y, block->key), heads);
     const uint32_t v = build_heads(graph, apply_linear(graph, y, block->value), heads);
-    const uint32_t attended = bert_attention(graph, c, job, q, k, v);
+    const uint32_t attended = bert_attention(graph, c, job, mask, q, k, v);
     graph_drop(graph, v);
     graph_drop(graph, k);
     graph_drop(graph, q);
@@ -306,18 +317,23 @@ void bert_build(struct graph *graph, const struct model_config *c, const struct 
         declare_embedding(graph, c, way, c->tied ? head.decoder.weight : GRAPH_NONE);
     const uint32_t embedded =
         project(graph, c, way, embed(graph, c, job, way, &e, tokens)); /* until BertModel returns */
+    const uint32_t mask = hf_mask_both_ways(graph, job, HF_NO_WINDOW);
     uint32_t x = embedded;
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module =
             graph_module(graph, ROLE_BLOCK, "%s.encoder.layer.%u", way->root, i);
         const struct bert_block block = declare_block(graph, c, graph->modules[module].name);
         graph_enter(graph, module, x);
-        const uint32_t z = run_block(graph, c, job, &block, x);
+        if (mask != GRAPH_NONE)
+            graph_also_argument(graph, module, mask);
+        const uint32_t z = run_block(graph, c, job, &block, mask, x);
         graph_exit(graph, module, z);
         if (x != embedded)
             graph_drop(graph, x);
         x = z;
     }
+    if (mask != GRAPH_NONE) /* an argument */
+        graph_drop(graph, mask);
     graph_drop(graph, embedded);
     if (!way->head_first)
         head = declare_head(graph, c, way, e.words);

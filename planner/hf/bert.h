@@ -17,8 +17,10 @@ struct bert_way {
 void bert_build(struct graph *graph, const struct model_config *config, const struct model_job *job,
                 const struct bert_way *way);
 
-/* Attention of all tokens to all: (b, s, h), of heads that stay the caller's. */
+/* Attention of all tokens to all but those that the mask leaves out (GRAPH_NONE: to all): (b, s,
+ * h), of heads that stay the caller's. */
 uint32_t bert_attention(struct graph *graph, const struct model_config *config,
-                        const struct model_job *job, uint32_t q, uint32_t k, uint32_t v);
+                        const struct model_job *job, uint32_t mask, uint32_t q, uint32_t k,
+                        uint32_t v);
 
 #endif

@@ -151,9 +151,10 @@ static struct projected project_joint(struct graph *graph, const struct model_co
 }
 
 uint32_t hf_delta(struct graph *graph, const struct model_config *c, const struct hf_delta *delta,
-                  uint32_t y)
+                  uint32_t given)
 {
     const struct sizes n = sizes_of(c);
+    const uint32_t y = hf_unpadded(graph, given);
     const uint32_t b = graph->tensors[y].shape.dim[0], s = graph->tensors[y].shape.dim[1];
     const uint32_t a = c->delta_value_heads, e = c->delta_value_dim, rows = b * s * a;
     const struct shape few = SHAPE(b, s, c->delta_key_heads, c->delta_key_dim);
@@ -179,6 +180,7 @@ uint32_t hf_delta(struct graph *graph, const struct model_config *c, const struc
     graph_drop(graph, o);
     const uint32_t out =
         apply_linear(graph, graph_view(graph, gated, SHAPE(b, s, n.values)), delta->out);
+    hf_drop_unpadded(graph, given, y);
     for (uint32_t i = 0; i < p.holds; i++)
         graph_drop(graph, p.held[i]);
     graph_drop(graph, p.z);

@@ -9,7 +9,7 @@ uint32_t hf_eager_mask(struct graph *graph, const struct model_job *job, uint32_
     const struct shape scalar = {.rank = 0}, shape = graph->tensors[mask].shape;
     const enum dtype dtype = graph->compute;
     const uint32_t zero = op_fill(graph, ATEN_ZEROS, dtype, scalar, 0.0F);
-    const uint32_t least = op_fill(graph, ATEN_SCALAR_TENSOR, dtype, scalar, -INFINITY);
+    const uint32_t least = op_fill(graph, ATEN_SCALAR_TENSOR, dtype, scalar, hf_least(dtype));
     const uint32_t added = op_no_grad(graph, WORK_WHERE, ATEN_WHERE, dtype,
                                       SHAPE(job->batch, 1, shape.dim[2], shape.dim[3]), 3,
                                       (uint32_t[]){mask, zero, least});

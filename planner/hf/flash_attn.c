@@ -6,6 +6,7 @@
  * say. */
 #include "hf/hf.h"
 
+#include "base/layout.h"
 #include "graph/autocast.h"
 
 /* _is_packed_sequence: of a single row of positions, whether any is not the one before and 1. */
@@ -61,6 +62,95 @@ static void find_samples(struct graph *graph, uint32_t positions, struct flash_a
     graph_drop(graph, first);
 }
 
+/* ---- of a batch that is padded (_upad_input, and the package's pad_input) ---- */
+
+/* Rows of tokens that are no padding, and where each sequence's begin: found in every layer. */
+struct unpadded {
+    uint32_t rows, ends; /* (n) int64, (b + 1) int32 */
+};
+
+/* _get_unpad_data of a mask (b, s) of bools. How long the longest is goes to the host. */
+static struct unpadded find_unpadded(struct graph *graph, uint32_t mask)
+{
+    const struct shape scalar = {.rank = 0}, s = graph->tensors[mask].shape;
+    const uint32_t b = s.dim[0], all = b * s.dim[1], n = all - graph->padded;
+    const enum dtype i32 = DTYPE_INT32;
+    const uint32_t lengths = op_no_grad(graph, WORK_SUM_DIM, ATEN_SUM_DIM, i32, SHAPE(b), 1, &mask);
+    const uint32_t flat = graph_view(graph, mask, SHAPE(all));
+    const uint32_t found =
+        op_no_grad(graph, WORK_OTHER, ATEN_NONZERO, DTYPE_INT64, SHAPE(n, 1), 1, &flat);
+    graph_drop(graph, op_no_grad(graph, WORK_MAXIMUM, ATEN_MAX, i32, scalar, 1, &lengths));
+    const uint32_t sums =
+        op_no_grad(graph, WORK_CUMULATIVE_SUM, ATEN_CUMSUM, i32, SHAPE(b), 1, &lengths);
+    const uint32_t ends =
+        op_no_grad(graph, WORK_PAD, ATEN_CONSTANT_PAD, i32, SHAPE(b + 1), 1, &sums);
+    graph_drop(graph, sums);
+    graph_drop(graph, lengths);
+    return (struct unpadded){graph_view(graph, found, SHAPE(n)), ends};
+}
+
+/* x (b, s, a, d) by its rows alone: (n, a, d). Rows of one that lies in memory as (b, a, s, d) are
+ * those of a copy. */
+static uint32_t unpad(struct graph *graph, uint32_t x, struct unpadded of)
+{
+    const struct shape s = graph->tensors[x].shape,
+                       flat = SHAPE(s.dim[0] * s.dim[1], s.dim[2], s.dim[3]);
+    const struct strides own = graph_strides(graph, x);
+    struct strides seen;
+    const uint32_t whole = layout_view(&s, &own, &flat, &seen) ? x : op_unary(graph, OP_CLONE, x);
+    const uint32_t rows = op_index(graph, op_reshape(graph, whole, flat), of.rows);
+    if (whole != x)
+        graph_drop(graph, whole);
+    return rows;
+}
+
+/* How many tokens one sees of its own sequence, were attention not causal: the mean over tokens. */
+static uint32_t tokens_seen(const struct graph *graph, struct shape s)
+{
+    uint64_t squares = 0;
+    for (uint32_t b = 0; b < s.dim[0]; b++) {
+        const uint64_t length = s.dim[1] - padded_places(graph->padded, s.dim[0], b);
+        squares += length * length;
+    }
+    const uint64_t tokens = (uint64_t)s.dim[0] * s.dim[1] - graph->padded;
+    return (uint32_t)((squares + tokens / 2) / tokens);
+}
+
+static struct shape in_a_row(const struct graph *graph, uint32_t x)
+{
+    const struct shape s = graph->tensors[x].shape;
+    return SHAPE(1, s.dim[0], s.dim[1], s.dim[2]);
+}
+
+/* What `call` is of, (b, s, a, d), of its tokens alone: as much. */
+static uint32_t run_unpadded(struct graph *graph, struct flash_attn *call, uint32_t mask)
+{
+    const struct shape s = graph->tensors[call->q].shape;
+    const struct unpadded of = find_unpadded(graph, mask);
+    const uint32_t k = unpad(graph, call->k, of), v = unpad(graph, call->v, of),
+                   q = unpad(graph, call->q, of);
+    call->k = graph_view(graph, k, in_a_row(graph, k));
+    call->v = graph_view(graph, v, in_a_row(graph, v));
+    call->q = graph_view(graph, q, in_a_row(graph, q));
+    call->sample = tokens_seen(graph, s);
+    call->ends = of.ends;
+    call->longest = GRAPH_NONE;
+    const struct flash_attn_result r = op_flash_attn(graph, call);
+    for (uint32_t i = 0; i < r.held_count; i++)
+        graph_drop(graph, r.held[i]);
+    const struct shape row = graph->tensors[r.out].shape;
+    const uint32_t out = op_index_put_first_axis(
+        graph, graph_view(graph, r.out, SHAPE(row.dim[1], row.dim[2], row.dim[3])), of.rows,
+        s.dim[0] * s.dim[1]);
+    graph_drop(graph, of.ends); /* an argument */
+    graph_drop(graph, q);
+    graph_drop(graph, k);
+    graph_drop(graph, v);
+    graph_drop(graph, r.out);
+    graph_drop(graph, of.rows);
+    return graph_view(graph, out, SHAPE(s.dim[0], s.dim[1], row.dim[2], row.dim[3]));
+}
+
 /* .contiguous() of (b, s, a, d). */
 static uint32_t contiguous(struct graph *graph, uint32_t x)
 {
@@ -80,7 +170,8 @@ uint32_t hf_flash_attn(struct graph *graph, const struct hf_attention *a)
         if (narrow != in[i])
             in[i] = cast[casts++] = narrow;
     }
-    if (a->positions != 0 && a->positions != GRAPH_NONE && s.dim[0] == 1)
+    const bool padded = graph->attention_mask != GRAPH_NONE;
+    if (a->positions != 0 && a->positions != GRAPH_NONE && s.dim[0] == 1 && !padded)
         ask_packed(graph, a->positions, s.dim[1]);
     for (uint32_t i = 0; i < 3 && a->sample > 0; i++) {
         const uint32_t whole = contiguous(graph, in[i]);
@@ -98,14 +189,20 @@ uint32_t hf_flash_attn(struct graph *graph, const struct hf_attention *a)
         .dropout = a->dropout,
         .scale = a->scale,
     };
-    if (a->sample > 0)
-        find_samples(graph, a->positions, &call);
-    const struct flash_attn_result r = op_flash_attn(graph, &call);
-    for (uint32_t i = 0; i < r.held_count; i++)
-        graph_drop(graph, r.held[i]);
-    if (a->sample > 0) {
-        graph_drop(graph, call.ends);
-        graph_drop(graph, call.longest);
+    uint32_t out;
+    if (padded) {
+        out = run_unpadded(graph, &call, a->mask);
+    } else {
+        if (a->sample > 0)
+            find_samples(graph, a->positions, &call);
+        const struct flash_attn_result r = op_flash_attn(graph, &call);
+        for (uint32_t i = 0; i < r.held_count; i++)
+            graph_drop(graph, r.held[i]);
+        if (a->sample > 0) {
+            graph_drop(graph, call.ends);
+            graph_drop(graph, call.longest);
+        }
+        out = r.out;
     }
     for (uint32_t i = 0; i < copies; i++)
         graph_drop(graph, copy[i]);
@@ -113,11 +210,10 @@ uint32_t hf_flash_attn(struct graph *graph, const struct hf_attention *a)
         graph_drop(graph, cast[i]);
     if (widened != GRAPH_NONE)
         graph_drop(graph, widened);
-    uint32_t out = r.out;
     if (width != d) /* attn_output[..., :v_head_dim] */
         out = op_slice_last(graph, out, 0, width);
     const bool whole = width == d && d % 8 == 0;
-    const bool turned = a->q_contiguous && a->sample == 0; /* out is in memory as q is */
+    const bool turned = a->q_contiguous && a->sample == 0 && !padded; /* out is in memory as q is */
     if (whole && !(turned && s.dim[1] > 1 && s.dim[2] > 1))
         return out;
     const uint32_t joined = op_unary(graph, OP_CLONE, out); /* .reshape(b, s, a · d) */

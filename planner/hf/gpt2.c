@@ -154,15 +154,12 @@ void hf_gpt2_build(struct graph *graph, const struct model_config *c, const stru
     const uint32_t wpe = graph_param(graph, PARAM_WEIGHT, SHAPE(c->max_positions, c->hidden),
                                      "transformer.wpe.weight");
     const uint32_t positions = hf_positions(graph, job);
-    if (way->asks_first && !job->traced)
-        hf_packed_test(graph, job, positions);
+    uint32_t mask = way->asks_first ? hf_causal_mask(graph, job, positions) : GRAPH_NONE;
     const uint32_t position =
         op_embedding(graph, graph_view(graph, positions, SHAPE(1, job->seq)), wpe);
     uint32_t x = op_add(graph, token, position);
-    if (!way->asks_first && !job->traced)
-        hf_packed_test(graph, job, positions);
-    const uint32_t mask =
-        job->traced ? hf_traced_mask(graph, job, positions, HF_NO_WINDOW, false) : GRAPH_NONE;
+    if (!way->asks_first)
+        mask = hf_causal_mask(graph, job, positions);
     x = hf_dropout_beside(graph, x, c->embedding_dropout, wte, "drop");
 
     for (uint32_t i = 0; i < c->layers; i++) {
@@ -170,8 +167,10 @@ void hf_gpt2_build(struct graph *graph, const struct model_config *c, const stru
         struct block block = declare_block(graph, c, way, graph->modules[module].name);
         block.positions = way->asks_first ? GRAPH_NONE : positions;
         graph_enter(graph, module, x);
-        if (mask != GRAPH_NONE)
+        if (mask != GRAPH_NONE && way->asks_first)
             graph_also_input(graph, module, mask);
+        else if (mask != GRAPH_NONE)
+            graph_also_argument(graph, module, mask);
         if (!way->asks_first)
             graph_also_input(graph, module, positions);
         const uint32_t z = run_block(graph, c, job, &block, x, mask);

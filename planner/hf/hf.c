@@ -48,49 +48,6 @@ void hf_packed_test(struct graph *graph, const struct model_job *job, uint32_t p
     graph_drop(graph, sequence);
 }
 
-/* Whether k is within the window that ends at q: (1, 1, s, s). */
-static uint32_t near_mask(struct graph *graph, uint32_t window, struct shape square, uint32_t q,
-                          uint32_t k)
-{
-    const uint32_t yes = op_fill(graph, ATEN_NEW_ONES, DTYPE_BOOL, (struct shape){.rank = 0}, 1.0F);
-    const uint32_t first = op_number(graph, WORK_ADD_NUMBER, ATEN_SUB, DTYPE_INT64,
-                                     SHAPE(1, 1, square.dim[2], 1), q, -(float)window);
-    const uint32_t after = op_no_grad(graph, WORK_GREATER, ATEN_GT_TENSOR, DTYPE_BOOL, square, 2,
-                                      (uint32_t[]){k, first});
-    graph_drop(graph, first);
-    const uint32_t near = op_no_grad(graph, WORK_AND, ATEN_BITWISE_AND, DTYPE_BOOL, square, 2,
-                                     (uint32_t[]){yes, after});
-    graph_drop(graph, after);
-    graph_drop(graph, yes);
-    return near;
-}
-
-uint32_t hf_window_mask(struct graph *graph, const struct model_job *job, uint32_t window)
-{
-    const uint32_t b = job->batch, s = job->seq;
-    const struct shape square = SHAPE(1, 1, s, s);
-    const uint32_t batches = op_arange(graph, b), heads = op_arange(graph, 1);
-    const uint32_t range_q = hf_positions(graph, job), range_k = hf_positions(graph, job);
-    const uint32_t q = graph_view(graph, range_q, SHAPE(1, 1, s, 1));
-    const uint32_t k = graph_view(graph, range_k, SHAPE(1, 1, 1, s));
-    const uint32_t near =
-        window != HF_NO_WINDOW ? near_mask(graph, window, square, q, k) : GRAPH_NONE;
-    const uint32_t causal =
-        op_no_grad(graph, WORK_LESS_EQUAL, ATEN_LE, DTYPE_BOOL, square, 2, (uint32_t[]){k, q});
-    uint32_t mask = causal;
-    if (window != HF_NO_WINDOW) {
-        mask = op_no_grad(graph, WORK_AND, ATEN_BITWISE_AND, DTYPE_BOOL, square, 2,
-                          (uint32_t[]){near, causal});
-        graph_drop(graph, causal);
-        graph_drop(graph, near);
-    }
-    graph_drop(graph, batches);
-    graph_drop(graph, heads);
-    graph_drop(graph, q);
-    graph_drop(graph, k);
-    return graph_view(graph, mask, square);
-}
-
 uint32_t hf_rope_table(struct graph *graph, enum work_kind work, enum aten aten, uint32_t angles,
                        float factor)
 {

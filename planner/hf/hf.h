@@ -21,6 +21,33 @@ void hf_packed_test(struct graph *graph, const struct model_job *job, uint32_t p
 #define HF_NO_WINDOW UINT32_MAX
 uint32_t hf_window_mask(struct graph *graph, const struct model_job *job, uint32_t window);
 
+/* The same of a batch that is padded (graph.attention_mask), which is never left out: (b, 1, s, s),
+ * without the keys that are padding. */
+enum hf_mask {
+    HF_MASK_ASKED, /* nothing padded, it might have been left out: that is asked first */
+    HF_MASK_MADE,
+    HF_MASK_ADDED, /* it goes, as what is added to scores (hf_eager_mask) takes its place */
+};
+uint32_t hf_padded_mask(struct graph *graph, const struct model_job *job, uint32_t window,
+                        enum hf_mask how);
+
+/* Whether anything is padded, asked for layers that have something else in the place of attention.
+ */
+void hf_padding_test(struct graph *graph);
+
+/* y (b, s, h) with zeros in the place of padding, where a mixer begins, and where its name goes. y
+ * itself, where nothing is padded. */
+uint32_t hf_unpadded(struct graph *graph, uint32_t y);
+void hf_drop_unpadded(struct graph *graph, uint32_t y, uint32_t unpadded);
+
+/* The mask of a model whose layers are alike; GRAPH_NONE where attention is causal without one, of
+ * which it is asked first whether sequences are packed. */
+uint32_t hf_causal_mask(struct graph *graph, const struct model_job *job, uint32_t positions);
+
+/* An encoder's: tokens see others no farther than that (HF_NO_WINDOW: all), but padding (b, 1, s,
+ * s), or nothing padded, (1, 1, s, s); GRAPH_NONE where all is seen. */
+uint32_t hf_mask_both_ways(struct graph *graph, const struct model_job *job, uint32_t distance);
+
 /* The mask where the model is traced (model_job.traced): whether sequences are packed is not asked,
  * but computed, and the mask (b, 1, s, s) has it: causal within each sequence, and within a window
  * as above. `added`: as it is added to scores (hf_eager_mask). */

@@ -142,17 +142,32 @@ static void make_tables(struct graph *graph, const struct model_config *c,
     }
 }
 
-static void make_traced_masks(struct graph *graph, const struct model_config *c,
-                              const struct model_job *job, struct inputs *in)
+/* A mask that is not left out: traced, what it is of is not known, and padding it is needed for. */
+static uint32_t mask_made(struct graph *graph, const struct model_config *c,
+                          const struct model_job *job, const struct inputs *in, uint32_t window)
+{
+    const bool added = hf_is_eager(graph, in->way) || c->sinks;
+    if (job->traced)
+        return hf_traced_mask(graph, job, in->positions, window, added);
+    graph_mark(graph, MARK_FRAME);
+    const enum hf_mask how = added ? HF_MASK_ADDED : in->way->masked ? HF_MASK_MADE : HF_MASK_ASKED;
+    const uint32_t mask = hf_padded_mask(graph, job, window, how);
+    graph_mark(graph, MARK_FRAME_END);
+    return mask;
+}
+
+static void make_all_masks(struct graph *graph, const struct model_config *c,
+                           const struct model_job *job, struct inputs *in)
 {
     const struct hf_decoder *way = in->way;
     const bool windows = any_layer(c, true) || way->both_masks, full = any_layer(c, false);
     const bool one_mask = windows && !full && !way->masks_by_layer;
-    const bool added = hf_is_eager(graph, way);
     if (!one_mask && (full || !way->masks_of_types))
-        in->mask = hf_traced_mask(graph, job, in->positions, HF_NO_WINDOW, added);
+        in->mask = mask_made(graph, c, job, in, HF_NO_WINDOW);
     if (windows)
-        in->window_mask = hf_traced_mask(graph, job, in->positions, c->sliding_window, added);
+        in->window_mask = mask_made(graph, c, job, in, c->sliding_window);
+    if (!job->traced && way->mixer)
+        hf_padding_test(graph);
 }
 
 /* A mask, by a function of its own. */
@@ -184,6 +199,12 @@ static void make_masks(struct graph *graph, const struct model_config *c,
                none = graph->attention == ATTENTION_FLASH_ATTN;
     const bool one_mask = windows && !any_layer(c, false) && !way->masks_by_layer &&
                           !way->both_masks && !way->eager && !c->sinks;
+    if (graph->attention_mask != GRAPH_NONE) {
+        make_all_masks(graph, c, job, in);
+        if (c->alibi)
+            in->mask = hf_alibi_mask(graph, c, job, in->alibi, in->mask);
+        return;
+    }
     if (asks(c, way) && (any_layer(c, false) || !way->masks_of_types))
         hf_packed_test(graph, job, in->positions);
     if (added && !one_mask)
@@ -263,9 +284,11 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
                    : way->encoder || way->uncounted ? op_arange(graph, job->seq)
                                                     : hf_positions(graph, job);
     graph_call_end(graph);
-    if (!way->encoder && job->traced && asks(c, way))
-        make_traced_masks(graph, c, job, &in);
-    else if (!way->encoder)
+    if (way->encoder)
+        in.mask = hf_mask_both_ways(graph, job, HF_NO_WINDOW);
+    else if (job->traced && asks(c, way))
+        make_all_masks(graph, c, job, &in);
+    else
         make_masks(graph, c, job, &in);
     if (way->late_scale)
         embedded = multiplied(graph, c, embedded);
@@ -477,7 +500,8 @@ static void let_go(struct graph *graph, const struct inputs *in)
         graph_drop(graph, in->positions);
         graph_drop(graph, in->embeds);
         graph_drop(graph, in->alibi.bias);
-        graph_drop(graph, in->alibi.ones);
+        if (in->alibi.ones != GRAPH_NONE)
+            graph_drop(graph, in->alibi.ones);
         graph_drop(graph, in->mask);
     }
     for (int i = 0; i < (in->way->nested ? 3 : 4) && in->alibi.bias == GRAPH_NONE; i++)

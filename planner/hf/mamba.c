@@ -97,11 +97,14 @@ static uint32_t decay(struct graph *graph, const struct hf_mamba *mamba)
 }
 
 uint32_t hf_mamba(struct graph *graph, const struct model_config *c, const struct hf_mamba *mamba,
-                  uint32_t y)
+                  uint32_t given)
 {
+    const uint32_t y = hf_unpadded(graph, given);
     hf_call_outer(graph, mamba->out.weight);
     const bool scaled = c->ssm_in_multiplier > 0;
     const uint32_t x = scaled ? op_scalar(graph, OP_MUL_SCALAR, y, c->ssm_in_multiplier) : y;
+    if (scaled) /* which it takes the place of */
+        hf_drop_unpadded(graph, given, y);
     uint32_t projected = apply_linear(graph, x, mamba->in);
     if (mamba->factors != GRAPH_NONE) {
         const uint32_t product = op_mul_constant(graph, projected, mamba->factors);
@@ -124,6 +127,8 @@ uint32_t hf_mamba(struct graph *graph, const struct model_config *c, const struc
     const uint32_t out = op_mamba2(graph, &mixer);
     if (scaled)
         graph_drop(graph, x);
+    else
+        hf_drop_unpadded(graph, given, y);
     graph_drop(graph, projected);
     graph_drop(graph, a);
     graph_call_end(graph);

@@ -19,7 +19,8 @@ struct hf_mixer {
     /* The parameters of the module `prefix` ("model.layers.0.conv."), in transformers' order. */
     union hf_mixing (*declare)(struct graph *graph, const struct model_config *config,
                                const char *prefix);
-    /* y (b, s, h), which stays the caller's: (b, s, h). */
+    /* y (b, s, h), which stays the caller's: (b, s, h). Of a batch that is padded what is padding
+     * is made zero first. */
     uint32_t (*run)(struct graph *graph, const struct model_config *config,
                     const union hf_mixing *mixing, uint32_t y);
 };

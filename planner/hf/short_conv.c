@@ -29,15 +29,17 @@ static uint32_t product_across(struct graph *graph, uint32_t x, uint32_t y)
     return graph_transpose(graph, product, 1, 2);
 }
 
-uint32_t hf_short_conv(struct graph *graph, const struct hf_short_conv *conv, uint32_t y)
+uint32_t hf_short_conv(struct graph *graph, const struct hf_short_conv *conv, uint32_t given)
 {
     uint32_t part[3];
+    const uint32_t y = hf_unpadded(graph, given);
     hf_call_outer(graph, conv->out.weight);
     const uint32_t projected = apply_linear(graph, y, conv->in);
     if (graph->bits4.kind != BITS4_NOT)
         op_4bit_across(graph, conv->in.weight);
     op_chunk_across(graph, op_reshape(graph, projected, graph->tensors[projected].shape), 3, part);
     const uint32_t gated = product_across(graph, part[0], part[2]);
+    hf_drop_unpadded(graph, given, y); /* which it takes the name of */
     const uint32_t mixed = op_causal_conv(graph, gated, conv->conv.weight, conv->conv.bias, false);
     graph_drop(graph, gated);
     const uint32_t product = product_across(graph, part[1], mixed);

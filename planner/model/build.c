@@ -13,7 +13,8 @@
 uint32_t build_input(struct graph *graph, const struct model_config *config, enum input_kind kind,
                      struct shape shape)
 {
-    const struct input_values values = {(uint8_t)kind, config->vocab};
+    const struct input_values values = {
+        .kind = (uint8_t)kind, .vocab = config->vocab, .padded = graph->padded};
     const uint32_t input = graph_input(graph, shape, values);
     return graph->cross_entropy == CROSS_ENTROPY_DPO ? dpo_input(graph, kind, input) : input;
 }

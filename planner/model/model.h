@@ -294,6 +294,8 @@ bool model_has_experts(const struct model_config *config);
 struct model_job {
     uint32_t batch, seq;
     uint32_t sample_tokens; /* of the samples that sequences are joined of; 0: a sequence is one */
+    uint32_t
+        padding_tokens; /* behind the ends of the sequences of a batch (values.h, padded_places) */
     enum code code;
     enum dtype compute;  /* of unsharded parameters and activations */
     bool wide_trained;   /* ... but for parameters that are trained, which are in fp32 */

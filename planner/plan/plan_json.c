@@ -349,6 +349,8 @@ static void put_inputs(struct writer *w)
         put_uint(w, input->buffer);
         member_string(w, "what", input_name((enum input_kind)input->values.kind));
         member_uint(w, "vocab", input->values.vocab);
+        if (input->values.padded)
+            member_uint(w, "padded", input->values.padded);
         put(w, "}");
     }
     put(w, "]");

@@ -64,7 +64,9 @@ static enum err_code read_input(struct object *o, struct plan_input *input)
     TRY(take_index(o, "buffer", o->r->plan->buffer_count, "buffers", &input->buffer));
     TRY(TAKE_CHOICE(o, "what", kinds, &input->values.kind));
     TRY(take_uint(o, "vocab", VOCAB_MOST, &input->values.vocab));
-    return finish(o, "buffer what vocab");
+    if (json_object_get(o->json, "padded"))
+        TRY(take_uint(o, "padded", UINT32_MAX, &input->values.padded));
+    return finish(o, "buffer what vocab padded");
 }
 
 enum err_code read_inputs(struct object *top)

@@ -395,6 +395,8 @@ static void print_title(FILE *file, const struct style *s, const struct settings
     fprintf(file, "micro-batch %u x %u tokens", job->model.batch, job->model.seq);
     if (job->model.sample_tokens)
         fprintf(file, " of samples of %u", job->model.sample_tokens);
+    if (job->model.padding_tokens)
+        fprintf(file, " (%u padding)", job->model.padding_tokens);
     if (t->accumulate > 1)
         fprintf(file, " x %u", t->accumulate);
     fprintf(file, ", %s compute, %s reduce, %s stored", dtype_brief(t->compute),

@@ -1,5 +1,5 @@
-/* setting_table.c - every setting of every command, once: those of a job are here, those of commands
- * alone in setting_table_commands.def.
+/* setting_table.c - every setting of every command, once: those of a job are here, those of
+ * commands alone in setting_table_commands.def.
  *
  * A new setting is a row here, and the field that its reader reads. Rows of one name stand for
  * different commands or systems. A default may be a word, a number, or left to the model. */
@@ -65,6 +65,12 @@ static const struct setting rows[] = {
              "which attends to itself alone. 0: a sequence is one", .initial = "0",
      .numbers = {{NUMBER_INTEGER, 0, 16777216, NULL, FIELD(job.model.sample_tokens), .kilo = true}},
      .commands = FOR_JOB, .numerics = true},
+    {.name = "padding-tokens", .group = GROUP_JOB, .arg = "N",
+     .help = "Tokens of a micro-batch that are padding, behind the ends of its sequences, and the "
+             "mask that says so: the first is the longest, the others lack as many each. 0: the "
+             "model is given no mask", .initial = "0",
+     .numbers = {{NUMBER_INTEGER, 0, 16777216, NULL, FIELD(job.model.padding_tokens),
+                  .kilo = true}}, .commands = FOR_JOB, .numerics = true},
     {.name = "accumulate", .group = GROUP_JOB, .arg = "A", .help = "Micro-batches in a step",
      .brief = "micro-batches in a step", .initial = "1",
      .numbers = {INTEGER(job.strategy.accumulate, 1, MICRO_BATCHES_MOST)}, .commands = FOR_JOB,

@@ -36,10 +36,11 @@ static __global__ void __launch_bounds__(WARPS *LANES)
         }
 #pragma unroll
         for (int c = 0; c < COLUMNS; c++)
-            sum[c] /= weight;
+            sum[c] = weight > 0.0F ? sum[c] / weight : 0.0F; /* a bias hides all keys: zeros */
         store_row(query_row(at, o, head, query), at.d_v, sum);
         if (lane == 0)
-            at.logsumexp[(uint64_t)head * at.logsumexp_pitch + query] = highest + logf(weight);
+            at.logsumexp[(uint64_t)head * at.logsumexp_pitch + query] =
+                weight > 0.0F ? highest + logf(weight) : 0.0F;
     }
 }
 

@@ -85,14 +85,23 @@ static bool is_masked(const struct execution *e, uint32_t i)
 }
 
 /* One sequence, and the next step's in its place, into their places in an input. */
-static void stage_row(struct execution *e, uint32_t input, uint32_t b, uint32_t seq,
+static void stage_row(struct execution *e, uint32_t input, uint32_t batch, uint32_t b, uint32_t seq,
                       const int64_t *row, const int64_t *next)
 {
     const struct input_values *values = &e->plan->inputs[input].values;
     int64_t *out = (int64_t *)(void *)staged(e, input) + (size_t)b * seq;
+    const uint32_t there = seq - padded_places(values->padded, batch, b); /* the rest is padding */
     for (uint32_t i = 0; i < seq; i++) {
         const bool masked = is_masked(e, i);
+        const bool target = values->kind != INPUT_TOKENS && values->kind != INPUT_ATTENTION_MASK;
+        if (target && i >= there) {
+            out[i] = NO_TARGET;
+            continue;
+        }
         switch ((enum input_kind)values->kind) {
+        case INPUT_ATTENTION_MASK:
+            out[i] = i < there;
+            break;
         case INPUT_TARGETS:
             out[i] = row[i + 1];
             break;
@@ -128,7 +137,7 @@ static enum err_code stage_rows(struct execution *e, struct err *err)
         if (rc == ERR_OK && has_input(e, INPUT_REPLIES))
             rc = data_row(e->data, e->step + 1, first + b, rows, seq, next, err);
         for (uint32_t i = 0; i < plan->input_count && rc == ERR_OK; i++)
-            stage_row(e, i, b, seq, row, next);
+            stage_row(e, i, batch, b, seq, row, next);
     }
     free(row);
     return rc;

@@ -126,13 +126,14 @@ static void finish_queries(struct tiles *t, const struct work *work, uint32_t b,
 {
     const struct attention *at = t->at;
     for (uint32_t row = 0; row < t->queries; row++) {
+        const bool blind = t->sum[row] == 0; /* a bias hides all keys: zeros, backward, too */
         for (uint32_t i = 0; i < at->d_v; i++) {
             float *o = &t->o[(uint64_t)row * at->d_v + i];
-            *o = (float)((double)*o / t->sum[row]);
+            *o = blind ? 0 : (float)((double)*o / t->sum[row]);
         }
         host_store_one(work_out(work, 1),
                        ((uint64_t)b * at->a + head) * at->logsumexp_pitch + t->query + row,
-                       (float)((double)t->highest[row] + log(t->sum[row])));
+                       blind ? 0 : (float)((double)t->highest[row] + log(t->sum[row])));
     }
     host_tile_store(host_values(at, host_queries(at, b, head)), work_out(work, 0), t->query,
                     t->queries, t->o);

@@ -617,6 +617,42 @@ static void pairs_are_two_sequences_at_once(void **state)
 }
 
 /* Keys that change a step, each with why it is not planned, or what it is without effect. */
+/* Batches of several sequences that are not packed have a mask. */
+static void what_collators_pad_is_planned(void **state)
+{
+    static const struct {
+        const char *text;
+        uint32_t tokens;
+    } cases[] = {
+        {"base_model: Qwen/Qwen3-8B\nmicro_batch_size: 2\n", 1},
+        {"base_model: Qwen/Qwen3-8B\nmicro_batch_size: 2\nsample_packing: true\n", 0},
+        {"base_model: Qwen/Qwen3-8B\nmicro_batch_size: 1\n", 0},
+        {"base_model: Qwen/Qwen3-8B\nmicro_batch_size: 1\npad_to_sequence_len: true\n", 1},
+        {"base_model: Qwen/Qwen3-8B\nmicro_batch_size: 2\nrl: dpo\n", 0},
+        {"model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: full\n"
+         "dataset: x\ntemplate: qwen\nper_device_train_batch_size: 4\n",
+         1},
+        {"model_name_or_path: Qwen/Qwen3-8B\nstage: pt\nfinetuning_type: full\n"
+         "dataset: x\ntemplate: qwen\nper_device_train_batch_size: 4\n",
+         0},
+        {"model_name_or_path: Qwen/Qwen3-8B\ndataset_text_field: text\n"
+         "per_device_train_batch_size: 4\n",
+         1},
+        {"model_name_or_path: Qwen/Qwen3-8B\ndataset_text_field: text\npacking: true\n"
+         "per_device_train_batch_size: 4\n",
+         0},
+        {"model_name_or_path: Qwen/Qwen3-8B\nper_device_train_batch_size: 4\n", 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        take_text(&f, SYNTAX_YAML, cases[i].text);
+        if (f.settings.job.model.padding_tokens != cases[i].tokens)
+            fail_msg("%s: %u", cases[i].text, f.settings.job.model.padding_tokens);
+        import_free(&f.import);
+    }
+}
+
 static void other_trainers_steps_are_listed(void **state)
 {
     static const struct {
@@ -767,6 +803,7 @@ int main(void)
         cmocka_unit_test(gradients_add_up_in_the_naming_files_dtype),
         cmocka_unit_test(pairs_are_two_sequences_at_once),
         cmocka_unit_test(other_trainers_steps_are_listed),
+        cmocka_unit_test(what_collators_pad_is_planned),
         cmocka_unit_test(adapters_are_the_trainers_own),
         cmocka_unit_test(a_value_is_quoted_as_the_file_has_it),
         cmocka_unit_test(adapters_and_checkpoints_are_refused_with_a_way_out),

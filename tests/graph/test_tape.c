@@ -166,7 +166,8 @@ static void a_parameter_behind_a_hooks_node_gets_its_gradient(void **state)
     (void)state;
     static const struct tape_options options[] = {{.input_nodes = false}, {.input_nodes = true}};
     struct graph *graph = graph_new(DTYPE_FP32, NULL);
-    const uint32_t ids = graph_input(graph, SHAPE(8), (struct input_values){INPUT_TOKENS, 16});
+    const uint32_t ids =
+        graph_input(graph, SHAPE(8), (struct input_values){.kind = INPUT_TOKENS, .vocab = 16});
     const uint32_t table = graph_param(graph, PARAM_WEIGHT, SHAPE(16, 16), "table");
     const uint32_t x = op_embedding(graph, ids, table);
     const uint32_t logits = op_linear(graph, x, op_module_input(graph, table), GRAPH_NONE);

@@ -48,10 +48,10 @@ static uint32_t add_side(struct graph *graph, enum side side, uint32_t x)
 static struct graph *model_with(enum side side, const char *frozen)
 {
     struct graph *graph = graph_new(DTYPE_FP32, frozen);
-    const uint32_t tokens =
-        graph_input(graph, SHAPE(BATCH, SEQ), (struct input_values){INPUT_TOKENS, WORDS});
-    const uint32_t targets =
-        graph_input(graph, SHAPE(BATCH * SEQ), (struct input_values){INPUT_TARGETS, WORDS});
+    const uint32_t tokens = graph_input(
+        graph, SHAPE(BATCH, SEQ), (struct input_values){.kind = INPUT_TOKENS, .vocab = WORDS});
+    const uint32_t targets = graph_input(
+        graph, SHAPE(BATCH * SEQ), (struct input_values){.kind = INPUT_TARGETS, .vocab = WORDS});
     const uint32_t table = graph_param(graph, PARAM_WEIGHT, SHAPE(WORDS, WIDTH), "table");
     const uint32_t x = add_side(graph, side, op_embedding(graph, tokens, table));
     const uint32_t head = graph_param(graph, PARAM_WEIGHT, SHAPE(WORDS, WIDTH), "head");

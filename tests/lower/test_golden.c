@@ -39,10 +39,10 @@ static uint32_t add_block(struct graph *graph, uint32_t index, uint32_t d, uint3
 static struct graph *toy(uint32_t v, uint32_t d)
 {
     struct graph *graph = graph_new(DTYPE_BF16, NULL);
-    const uint32_t tokens =
-        graph_input(graph, SHAPE(BATCH, SEQ), (struct input_values){INPUT_TOKENS, v});
-    const uint32_t targets =
-        graph_input(graph, SHAPE(BATCH * SEQ), (struct input_values){INPUT_TARGETS, v});
+    const uint32_t tokens = graph_input(graph, SHAPE(BATCH, SEQ),
+                                        (struct input_values){.kind = INPUT_TOKENS, .vocab = v});
+    const uint32_t targets = graph_input(graph, SHAPE(BATCH * SEQ),
+                                         (struct input_values){.kind = INPUT_TARGETS, .vocab = v});
     const uint32_t table = graph_param(graph, PARAM_WEIGHT, SHAPE(v, d), "embedding");
     uint32_t x = op_embedding(graph, tokens, table);
     for (uint32_t i = 0; i < BLOCKS; i++)

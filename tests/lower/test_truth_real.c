@@ -82,6 +82,13 @@ static void events_equal_those_of_flash_attn(void **state)
     events_are_equal("tests/data/truth/flash_attn_real_events.jsonl", 2);
 }
 
+/* Batches that are padded, and their masks. */
+static void events_equal_those_of_padded_batches(void **state)
+{
+    (void)state;
+    events_are_equal("tests/data/truth/padding_real_events.jsonl", 15);
+}
+
 /* Jobs drawn at random that were planned wrong once. */
 static void events_equal_those_of_random_jobs(void **state)
 {
@@ -154,6 +161,7 @@ int main(void)
         cmocka_unit_test(events_equal_those_of_weights_in_8_bits),
         cmocka_unit_test(events_equal_those_of_reentrant_checkpoints),
         cmocka_unit_test(events_equal_those_of_flash_attn),
+        cmocka_unit_test(events_equal_those_of_padded_batches),
         cmocka_unit_test(events_equal_those_of_random_jobs),
         cmocka_unit_test(events_equal_those_of_pictures_among_tokens),
         cmocka_unit_test(events_equal_those_of_other_architectures),

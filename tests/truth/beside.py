@@ -18,7 +18,7 @@ DEFAULT = 14    # 2.x: what is planned without --torch
 def model_config(m):
     """(config.json, code) of a row's model."""
     if m["kind"] == "hf":
-        return {k: v for k, v in m.items() if k not in ("kind", "batch", "seq", "sample_tokens")}, "hf"
+        return {k: v for k, v in m.items() if k not in ("kind", "batch", "seq", "sample_tokens", "padding_tokens")}, "hf"
     if m["kind"] == "guide":
         return {"model_type": "fsdp2-tutorial", "hidden_size": m["dim"], "num_hidden_layers": m["layers"], "vocab_size": m["vocab"]}, None
     if m["kind"] == "gpt2":
@@ -110,6 +110,7 @@ def options(row, folder):
     yield "seq", m["seq"]
     yield "micro-batch", m["batch"]
     yield "sample-tokens", m.get("sample_tokens", 0)
+    yield "padding-tokens", m.get("padding_tokens", 0)
     yield "accumulate", s.get("accumulate", 1)
     if system not in ("deepspeed", "single"):
         yield "accumulate-sync", "last" if s.get("no_sync", True) else "each"

@@ -36,14 +36,20 @@ def bwd(dout, q, k, v, out, lse, dq, dk, dv, *rest):
     return dq, dk, dv, torch.empty(q.shape[0], q.shape[2], rows, dtype=torch.float32, device=q.device)
 
 
-samples = 0     # that a row of tokens is joined of; 0: of one
+found = 0       # what nonzero finds: samples that a row of tokens is joined of, tokens that are not padding; 0: not asked
+
+
+def to_find(m):
+    if m.get("padding_tokens"):
+        return m["batch"] * m["seq"] - m["padding_tokens"]
+    return -(-m["seq"] // m["sample_tokens"]) if m.get("sample_tokens") else 0
 
 
 def of_one_sequence(is_packed):
     """Whose answer is in the data."""
     def asked(position_ids, batch_size):
         answer = is_packed(position_ids, batch_size)    # which lives as long as it is looked at
-        return samples > 1 and answer is not False
+        return found > 1 and answer is not False
     return asked
 
 

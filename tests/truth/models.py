@@ -344,7 +344,7 @@ HF = {  # model_type -> (model class, config class, paths of the lists of blocks
     "qwen3_vl_moe_text": ("Qwen3VLMoeForConditionalGeneration", "Qwen3VLMoeConfig", ["model.language_model.layers"]),
 }
 WHOLE = {name: classes[1] for name, classes in HF.items() if name.endswith("_text")}     # class around a text model
-NOT_CONFIG = ("kind", "model_type", "batch", "seq", "sample_tokens", "experts_implementation")
+NOT_CONFIG = ("kind", "model_type", "batch", "seq", "sample_tokens", "padding_tokens", "experts_implementation")
 
 
 def hf_classes(model_type):
@@ -580,7 +580,21 @@ def hf_inputs(m):
     if m.get("sample_tokens"):      # padding-free: what a collator joins to one row
         positions = (torch.arange(m["seq"]) % m["sample_tokens"]).unsqueeze(0)
         return {"input_ids": ids, "labels": torch.zeros_like(ids), "position_ids": positions}
-    return {"input_ids": ids, "labels": torch.zeros(m["batch"], m["seq"], dtype=torch.int64)}
+    inputs = {"input_ids": ids, "labels": torch.zeros(m["batch"], m["seq"], dtype=torch.int64)}
+    if m.get("padding_tokens"):
+        inputs["attention_mask"] = padded(m)
+        inputs["labels"] = inputs["labels"].masked_fill(inputs["attention_mask"] == 0, -100)
+    return inputs
+
+
+def padded(m):
+    """The mask of a batch of which the first sequence is the longest, and the others lack as many tokens each."""
+    mask = torch.ones(m["batch"], m["seq"], dtype=torch.int64)
+    shorter = mask[1:] if m["batch"] > 1 else mask
+    each, more = divmod(m["padding_tokens"], len(shorter))
+    for i, row in enumerate(shorter):
+        row[m["seq"] - each - (i < more):] = 0
+    return mask
 
 
 def make(m, s):

@@ -8,6 +8,9 @@ Labels are the tokens themselves, which the model shifts; of a masked language m
 seventh token was before it became the last id, at a place that moves on with the step; of an encoder
 and decoder the tokens of the next step.
 
+Writes FOLDER/hf_padded.json, too: of families in each way of leaving padding out, batches whose
+sequences end early (models.padded), with the model's attention_mask and labels of -100 there.
+
 Usage: numerics_hf.py FOLDER [NAME ...]      (torch 2.14.1, transformers 5.23.0; one thread)
 """
 import json
@@ -211,6 +214,8 @@ FAMILIES = [
     ("mt5", {"vocab_size": 97, "d_model": 48, "d_kv": 12, "d_ff": 80, "num_layers": 2,
              "num_decoder_layers": 3, "num_heads": 4, "dropout_rate": 0.0, "tie_word_embeddings": False}),
 ]
+PADDED = [("llama", 40), ("mistral", 1), ("gemma2", 100), ("gpt2", 161), ("gpt_neox", 50), ("opt", 33), ("falcon", 60), ("gpt_oss", 30),
+          ("gptj", 25), ("mpt", 90), ("bert", 70), ("distilbert", 20), ("modernbert", 47), ("eurobert", 80), ("mixtral", 64)]
 CLASSES = {"bert": AutoModelForMaskedLM, "roberta": AutoModelForMaskedLM, "electra": AutoModelForMaskedLM,
            "distilbert": AutoModelForMaskedLM, "modernbert": AutoModelForMaskedLM, "eurobert": AutoModelForMaskedLM,
            "t5": AutoModelForSeq2SeqLM, "mt5": AutoModelForSeq2SeqLM}
@@ -222,7 +227,15 @@ def values(index, parameter, name):
     return parameter_values(index, list(parameter.shape), name)
 
 
-def inputs(model_type, step, vocab):
+def inputs(model_type, step, vocab, padding):
+    given = whole_inputs(model_type, step, vocab)
+    if not padding:
+        return given
+    mask = models.padded({"batch": BATCH, "seq": SEQ, "padding_tokens": padding})
+    return given | {"attention_mask": mask, "labels": given["labels"].masked_fill(mask == 0, -100)}
+
+
+def whole_inputs(model_type, step, vocab):
     batch = tokens(step, vocab)[:, :-1].contiguous()
     if CLASSES.get(model_type) is AutoModelForSeq2SeqLM:
         return {"input_ids": batch, "labels": tokens(step + 1, vocab)[:, :-1].contiguous()}
@@ -233,7 +246,7 @@ def inputs(model_type, step, vocab):
             "labels": batch.masked_fill(~masked, -100)}
 
 
-def train(model_type, settings):
+def train(model_type, settings, padding=0):
     settings = {"model_type": model_type, **settings}
     config = config_of(settings)
     whole = models.WHOLE.get(model_type)    # a model that sees, called by text alone
@@ -252,7 +265,7 @@ def train(model_type, settings):
                                   weight_decay=0.1)
     losses, norms, first = [], [], {}
     for step in range(STEPS):
-        loss = model(**inputs(model_type, step, config.get_text_config().vocab_size)).loss
+        loss = model(**inputs(model_type, step, config.get_text_config().vocab_size, padding)).loss
         loss.backward()
         each = {name: float(p.grad.norm()) if p.grad is not None else 0.0 for name, p in named}
         losses.append(loss.item())
@@ -260,7 +273,7 @@ def train(model_type, settings):
         first = first or each
         optimizer.step()
         optimizer.zero_grad()
-    return {"config": settings, "batch": BATCH, "seq": SEQ, "loss": losses, "grad_norm": norms,
+    return {"config": settings, "batch": BATCH, "seq": SEQ} | ({"padding_tokens": padding} if padding else {}) | {"loss": losses, "grad_norm": norms,
             "first_step_grad_norm_by_parameter": first}
 
 
@@ -277,6 +290,8 @@ def main():
         rows.append(train(model_type, settings))
         print(model_type, rows[-1]["loss"][0], rows[-1]["loss"][-1], flush=True)
     write(sys.argv[1], "hf.json", rows)
+    of = dict(reversed(FAMILIES))   # the first of each name
+    write(sys.argv[1], "hf_padded.json", [train(name, of[name], padding) for name, padding in PADDED if not wanted or name in wanted])
 
 
 if __name__ == "__main__":

@@ -209,6 +209,7 @@ class Births(TorchDispatchMode):
     """Every storage that an ATen call returns for the first time is a birth."""
 
     int8 = None     # eight_bits.Kernels, once one of them was called
+    padded = 0      # tokens of the batch that are padding, by its mask and by its labels
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if any(issubclass(t, older_torch.WRAPPERS) for t in types):
@@ -225,7 +226,7 @@ class Births(TorchDispatchMode):
             self.int8 = eight_bits.RUNNING
             return self.int8.call(self, func, args, kwargs or {})
         if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype == torch.bool:
-            return True     # transformers asks whether masks are all ones and sequences not packed
+            return not self.padded  # transformers asks whether masks are all ones and sequences not packed
         if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype in (torch.int32, torch.int64) and \
                 isinstance(args[0], FakeTensor):
             return 1        # ... and whether a sequence has a length
@@ -251,15 +252,15 @@ class Births(TorchDispatchMode):
         if str(func) == "aten.log_sigmoid_forward.default":     # a GPU has no use for the buffer
             return torch.empty_like(args[0]), args[0].new_empty(0)
         if str(func) == "aten.masked_select.default":       # a mask chooses all that there is
-            return args[0].new_empty(args[1].numel())
+            return args[0].new_empty(args[1].numel() - Births.padded)
         if str(func) == "aten.index.Tensor" and args[1][0] is not None and args[1][0].dtype == torch.bool:
-            return args[0].new_empty(args[1][0].numel(), *args[0].shape[args[1][0].dim():])
+            return args[0].new_empty(args[1][0].numel() - Births.padded, *args[0].shape[args[1][0].dim():])
         return func(*args, **kwargs)
 
     def call(self, func, args, kwargs):
         if func is torch.ops.aten.nonzero.default and isinstance(args[0], FakeTensor):
-            found = getattr(sys.modules.get("flash_attention"), "samples", 0) if args[0].dim() == 1 else 0
-            return args[0].new_empty((args[0].dim(), found or args[0].numel()), dtype=torch.int64).t()  # all of them
+            found = getattr(sys.modules.get("flash_attention"), "found", 0) if args[0].dim() == 1 else 0
+            return args[0].new_empty((args[0].dim(), found or args[0].numel() - self.padded), dtype=torch.int64).t()  # all of them
         return older_torch.results(op_name(func), args, self.of_fakes(func, args, kwargs))
 
 
@@ -371,7 +372,8 @@ def record(config, kind):
     if s.get("attention") == "flash-attn":
         import flash_attention
         flash_attention.prepare()
-        flash_attention.samples = -(-m["seq"] // m["sample_tokens"]) if m.get("sample_tokens") else 0
+        flash_attention.found = flash_attention.to_find(m)
+    Births.padded = m.get("padding_tokens", 0)
     gc.collect()
     gc.disable()
     system = kind(m, s)

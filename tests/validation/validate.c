@@ -67,11 +67,19 @@ static void print_flash_attn(struct sums *sums)
                true, truth_read_hf, sums);
 }
 
+static void print_padding(struct sums *sums)
+{
+    print_file("padding_events.jsonl",
+               "Whole event lists of batches that are padded (`--padding-tokens`).", true,
+               truth_read_hf, sums);
+}
+
 /* Files that have rows of every system. */
 static void print_all_systems(struct sums *sums)
 {
     print_reentrant(sums);
     print_flash_attn(sums);
+    print_padding(sums);
 }
 
 static void print_random(struct sums *sums)

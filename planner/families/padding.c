@@ -1,0 +1,43 @@
+/* padding.c - see padding.h. */
+#include "families/padding.h"
+
+const char *padding_lacks(const struct model_config *c)
+{
+    const bool other = c->arch == ARCH_T5 || c->arch == ARCH_MT5 || c->arch == ARCH_LLAMA4;
+    return other ? family_of(c->arch)->name : NULL;
+}
+
+enum err_code padding_check(const struct family *family, const struct model_config *c,
+                            const struct model_job *job, struct err *err)
+{
+    const uint64_t others = job->batch > 1 ? job->batch - 1 : 1, most = others * (job->seq - 1);
+    if (job->code != CODE_HF)
+        return err_set(err, ERR_INVALID,
+                       "--padding-tokens: it is transformers' models that are given a mask of "
+                       "what is padded, not %s's%s",
+                       code_name(job->code), family->builder[CODE_HF] ? ": --code hf" : "");
+    if (job->sample_tokens)
+        return err_set(err, ERR_INVALID,
+                       "--padding-tokens with --sample-tokens: samples are joined so that nothing "
+                       "is padded");
+    if (job->padding_tokens > most)
+        return err_set(err, ERR_INVALID,
+                       "--padding-tokens %u: of %u sequences of %u tokens at most %llu are padding "
+                       "(the longest has none%s)",
+                       job->padding_tokens, job->batch, job->seq, (unsigned long long)most,
+                       job->batch > 1 ? ", the others have a token each" : " but behind a token");
+    if (padding_lacks(c))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--padding-tokens: what %s makes of a mask is not planned; "
+                       "--padding-tokens 0 is",
+                       family->name);
+    if (job->compiled || job->traced)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--padding-tokens with --compile: what torch.compile makes of a mask is not "
+                       "planned");
+    if (job->loss == CROSS_ENTROPY_DPO)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--padding-tokens with --loss dpo: what TRL's trainer of preferences makes "
+                       "of a mask is not planned");
+    return ERR_OK;
+}
