@@ -186,8 +186,8 @@ enum err_code liger_read(const struct family *family, const struct model_config 
         job->loss == CROSS_ENTROPY_PER_TOKEN_LIGER) {
         TRY(check_beside(job, "--loss liger", err));
         TRY(check_loss(family, patch, job->loss, err));
-        if (job->loss == CROSS_ENTROPY_PER_TOKEN_LIGER && job->compute == DTYPE_FP32 &&
-            !job->autocast)
+        const bool wide = job->compute == DTYPE_FP32 || (job->wide_trained && !job->lora);
+        if (job->loss == CROSS_ENTROPY_PER_TOKEN_LIGER && wide && !job->autocast)
             return err_set(
                 err, ERR_UNSUPPORTED,
                 "--loss per-token-liger on logits in fp32, which the model's own loss and "

@@ -74,6 +74,13 @@ static void print_padding(struct sums *sums)
                truth_read_hf, sums);
 }
 
+static void print_padding_numbers(struct sums *sums)
+{
+    print_file("padding_visible.jsonl",
+               "Batches that are padded, of other families. Numbers: peaks, marks, segments.",
+               false, truth_read_hf, sums);
+}
+
 /* Files that have rows of every system. */
 static void print_all_systems(struct sums *sums)
 {
@@ -219,6 +226,7 @@ static void print_fsdp2(struct sums *sums)
                truth_read_hf, sums);
     print_liger(sums);
     print_lora_kernels(sums, true);
+    print_padding_numbers(sums);
     print_cut(sums);
     print_llama_factory(sums);
     print_titan(sums);

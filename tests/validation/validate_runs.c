@@ -1,6 +1,7 @@
 /* validate_runs.c - prints the tables of reports/validation/runs.md: published training runs that
  * nothing was fitted to (tests/data/published/runs.csv), each planned from a command line. */
 #include "tests/support/published_runs.h"
+#include "tests/validation/errors.h"
 
 #include <assert.h>
 #include <math.h>
@@ -30,20 +31,16 @@ static bool is_meant(const char *group, const struct published_run *row)
 /* Sums over a group's rows, or over all (NULL). */
 static void print_summary(const char *group, const struct published_run *rows, size_t count)
 {
-    double sum = 0, absolute = 0, largest = 0;
-    size_t n = 0, inside = 0;
+    struct errors all = {0};
+    size_t inside = 0;
     for (size_t i = 0; i < count; i++) {
         if (!is_meant(group, &rows[i]))
             continue;
-        const double error = error_of(&rows[i]);
-        sum += error;
-        absolute += fabs(error);
-        largest = fabs(error) > fabs(largest) ? error : largest;
+        errors_add(&all, error_of(&rows[i]));
         inside += is_inside(&rows[i]);
-        n++;
     }
-    printf("| %s | %zu | %.1f %% | %+.1f %% | %+.1f %% | %zu |\n", group ? group : "all", n,
-           100 * absolute / (double)n, 100 * sum / (double)n, 100 * largest, inside);
+    printf("| %s | %zu | %.1f %% | %+.1f %% | %+.1f %% | %zu |\n", group ? group : "all", all.count,
+           errors_mean(&all), errors_bias(&all), errors_largest(&all), inside);
 }
 
 static bool is_first_of_group(const struct published_run *rows, size_t i)
@@ -64,8 +61,7 @@ static void print_group(const struct published_run *rows, size_t count, size_t f
 
 static void print_memory(const struct published_run *rows, size_t count)
 {
-    double largest = 0;
-    size_t n = 0;
+    struct errors large = {0};
     printf("\n## Allocated memory\n\n| run | measured GiB | planned GiB | difference |\n"
            "|---|---:|---:|---:|\n");
     for (size_t i = 0; i < count; i++) {
@@ -74,14 +70,12 @@ static void print_memory(const struct published_run *rows, size_t count)
         const double error = rows[i].planned_gib / rows[i].allocated_gib - 1;
         printf("| %s | %.1f | %.2f | %+.2f %% |\n", rows[i].name, rows[i].allocated_gib,
                rows[i].planned_gib, 100 * error);
-        if (rows[i].allocated_gib < LARGE_GIB)
-            continue;
-        largest = fabs(error) > fabs(largest) ? error : largest;
-        n++;
+        if (rows[i].allocated_gib >= LARGE_GIB)
+            errors_add(&large, error);
     }
     printf("\n| | count | largest difference |\n|---|---:|---:|\n"
            "| runs of %d GiB and more | %zu | %+.2f %% |\n",
-           LARGE_GIB, n, 100 * largest);
+           LARGE_GIB, large.count, errors_largest(&large));
 }
 
 static void print_reserved(const struct published_run *rows, size_t count)

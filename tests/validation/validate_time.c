@@ -2,6 +2,7 @@
  * simulated ones. */
 #include "families/families.h"
 #include "tests/support/mpt.h"
+#include "tests/validation/errors.h"
 
 #include "base/arena.h"
 #include "job/step_time.h"
@@ -100,24 +101,23 @@ static void print_rows(const struct row *rows, size_t count)
 static void print_some(const char *name, const struct row *rows, size_t count, const char *gpu,
                        int after_release)
 {
-    double sum = 0, absolute = 0, squares = 0, largest = 0;
-    size_t n = 0, within = 0, inside = 0;
+    struct errors all = {0};
+    double squares = 0;
+    size_t within = 0, inside = 0;
     for (size_t i = 0; i < count; i++) {
         const double error = error_of(&rows[i]);
         if ((gpu && strcmp(rows[i].gpu, gpu) != 0) ||
             (after_release >= 0 && rows[i].after_release != after_release))
             continue;
-        sum += error;
-        absolute += fabs(error);
+        errors_add(&all, error);
         squares += log1p(error) * log1p(error);
-        largest = fabs(error) > fabs(largest) ? error : largest;
         within += fabs(error) <= 0.08;
         inside += rows[i].measured_s >= rows[i].low_s && rows[i].measured_s <= rows[i].high_s;
-        n++;
     }
-    printf("| %s | %zu | %.1f %% | %+.1f %% | %.3f | %+.1f %% | %zu | %.0f %% |\n", name, n,
-           100 * absolute / (double)n, 100 * sum / (double)n, sqrt(squares / (double)n),
-           100 * largest, within, 100 * (double)inside / (double)n);
+    const double n = (double)all.count;
+    printf("| %s | %zu | %.1f %% | %+.1f %% | %.3f | %+.1f %% | %zu | %.0f %% |\n", name, all.count,
+           errors_mean(&all), errors_bias(&all), sqrt(squares / n), errors_largest(&all), within,
+           100 * (double)inside / n);
 }
 
 static void print_summary(const char *name, const struct row *rows, size_t count, const char *gpu)

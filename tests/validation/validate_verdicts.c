@@ -1,5 +1,6 @@
 /* validate_verdicts.c - prints the tables of reports/validation/verdicts.md: reports of others that
  * a job ran out of memory or trained (tests/data/published/verdicts.csv), beside what fit says. */
+#include "tests/validation/errors.h"
 #include "tests/validation/published_verdicts.h"
 
 #include "lower/lower.h"
@@ -91,20 +92,13 @@ static void print_figures(const struct published_verdict *rows, size_t n)
     printf("\n| figures | count | mean error, absolute | bias | largest |\n"
            "|---|---:|---:|---:|---:|\n");
     for (int f = 0; f < FIGURES; f++) {
-        double sum = 0, absolute = 0, largest = 0;
-        size_t count = 0;
-        for (size_t i = 0; i < n; i++) {
-            if (!is_measured(&rows[i], f))
-                continue;
-            const double error = rows[i].planned[f] / rows[i].reported[f] - 1;
-            sum += error;
-            absolute += fabs(error);
-            largest = fabs(error) > fabs(largest) ? error : largest;
-            count++;
-        }
-        if (count)
-            printf("| %s | %zu | %.1f %% | %+.1f %% | %+.1f %% |\n", figure_texts[f], count,
-                   100 * absolute / (double)count, 100 * sum / (double)count, 100 * largest);
+        struct errors e = {0};
+        for (size_t i = 0; i < n; i++)
+            if (is_measured(&rows[i], f))
+                errors_add(&e, rows[i].planned[f] / rows[i].reported[f] - 1);
+        if (e.count)
+            printf("| %s | %zu | %.1f %% | %+.1f %% | %+.1f %% |\n", figure_texts[f], e.count,
+                   errors_mean(&e), errors_bias(&e), errors_largest(&e));
     }
 }
 

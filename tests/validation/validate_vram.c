@@ -1,5 +1,6 @@
 /* validate_vram.c - prints the tables of reports/validation/vram.md: memory that others say a job
  * takes, of whole configurations (tests/data/published/vram.csv), beside what fit says. */
+#include "tests/validation/errors.h"
 #include "tests/validation/published_verdicts.h"
 
 #include <math.h>
@@ -38,23 +39,21 @@ static void print_sum(const char *name, enum figure figure, const struct publish
                       size_t n)
 {
     double *sizes = xmalloc((n + 1) * sizeof *sizes);
-    double sum = 0, absolute = 0, largest = 0;
-    size_t count = 0, near = 0;
+    struct errors all = {0};
+    size_t near = 0;
     for (size_t i = 0; i < n; i++) {
         if (*rows[i].apart)
             continue;
         const double error = error_of(&rows[i], figure);
-        sum += error;
-        absolute += fabs(error);
-        largest = fabs(error) > fabs(largest) ? error : largest;
+        sizes[all.count] = fabs(error);
+        errors_add(&all, error);
         near += fabs(error) <= 0.05;
-        sizes[count++] = fabs(error);
     }
+    const size_t count = all.count;
     qsort(sizes, count, sizeof *sizes, by_size);
     const double median = count ? (sizes[(count - 1) / 2] + sizes[count / 2]) / 2 : 0;
     printf("| %s | %zu | %.1f %% | %.1f %% | %+.1f %% | %+.1f %% | %zu |\n", name, count,
-           100 * median, 100 * absolute / (double)count, 100 * sum / (double)count, 100 * largest,
-           near);
+           100 * median, errors_mean(&all), errors_bias(&all), errors_largest(&all), near);
     free(sizes);
 }
 
