@@ -69,7 +69,6 @@ struct buffer_values {
     uint8_t parts;  /* PARTS: how many */
     uint8_t layout; /* ROPE: enum rope_layout */
     bool unlisted;  /* a plain attribute of its module, not among model.buffers() */
-    bool weight;    /* ... or a parameter of a model beside, which is never trained */
     float number;   /* NUMBER: in fp32, or whole in int64; WINDOW: how many places, 0 all */
     struct rope rope;
     uint32_t widths[VALUES_PARTS_MOST]; /* PARTS, one behind the other ... */

@@ -19,14 +19,16 @@ static bool is_floating(enum dtype dtype)
 
 /* The place where the cast of a leaf parameter is kept; NULL: the tensor is none (parameters that
  * are views are not), or a frozen one, whose casts are not kept (as all are that a second call of
- * the model has: adapters are disabled). */
+ * the model has: adapters are disabled; those of another model are kept). */
 static uint32_t *kept_cast(struct graph *graph, uint32_t tensor)
 {
     const struct graph_storage *storage = &graph->storages[graph->tensors[tensor].storage];
-    if (storage->kind != STORAGE_PARAM || graph->views || graph->again.on)
+    if (storage->kind != STORAGE_PARAM || graph->views)
         return NULL;
     struct graph_param *param = &graph->params[storage->index];
-    return param->tensor == tensor && param->trainable ? &param->cast : NULL;
+    const bool needs_gradient =
+        graph->again.on ? storage->index >= graph_own_params(graph) : param->trainable;
+    return param->tensor == tensor && needs_gradient ? &param->cast : NULL;
 }
 
 static void keep_cast(struct graph *graph, uint32_t cast)
@@ -49,44 +51,18 @@ uint32_t autocast_kept(struct graph *graph, uint32_t op, uint32_t tensor)
     return *kept;
 }
 
-/* Whether a tensor is a parameter of a model beside: nobody trains it, but it needs a gradient, and
- * that is what the cache asks, under no_grad, too. */
-static bool is_beside(const struct graph *graph, uint32_t tensor)
-{
-    const struct graph_storage *storage = &graph->storages[graph->tensors[tensor].storage];
-    return storage->kind == STORAGE_BUFFER && graph->buffers[storage->index].weight &&
-           graph->tensors[tensor].base == tensor;
-}
-
-/* The cast of it that the region has; GRAPH_NONE: none. */
-static uint32_t cast_beside(const struct graph *graph, uint32_t tensor)
-{
-    for (uint32_t i = 0; i < graph->autocast.kept_count; i++) {
-        const uint32_t kept = graph->autocast.kept[i];
-        if (graph->ops[graph->storages[graph->tensors[kept].storage].index].in[0] == tensor)
-            return kept;
-    }
-    return GRAPH_NONE;
-}
-
 /* `tensor` as an argument in `dtype`; `*passing`: it goes with the call. */
 static uint32_t cast(struct graph *graph, uint32_t tensor, enum dtype dtype, bool *passing)
 {
-    const bool beside = dtype == graph->autocast.dtype && is_beside(graph, tensor);
-    const uint32_t found = beside ? cast_beside(graph, tensor) : GRAPH_NONE;
-    if (found != GRAPH_NONE)
-        return found;
     uint32_t *kept = dtype == graph->autocast.dtype ? kept_cast(graph, tensor) : NULL;
     if (kept && *kept != GRAPH_NONE)
         return *kept;
     const uint32_t made =
         simple(graph, OP_TO_COPY, 1, &tensor, ATEN_TO_COPY, dtype, *shape_of(graph, tensor));
     graph->ops[graph->op_count - 1].of_autocast = true;
-    *passing = !kept && !beside;
+    *passing = !kept;
     if (kept)
-        *kept = made;
-    if (!*passing)
-        keep_cast(graph, made);
+        keep_cast(graph, *kept = made);
     return made;
 }
 

@@ -20,6 +20,7 @@ struct graph *graph_new(enum dtype compute, const char *frozen)
         .embedded = GRAPH_NONE,
         .attention_mask = GRAPH_NONE,
         .current_module = GRAPH_NONE,
+        .beside = {GRAPH_NONE, GRAPH_NONE},
         .frozen = frozen,
     };
     return graph;
@@ -47,14 +48,6 @@ void graph_free(struct graph *graph)
     free(graph->given);
     arena_free(&graph->arena);
     free(graph);
-}
-
-uint32_t graph_count_blocks(const struct graph *graph)
-{
-    uint32_t blocks = 0;
-    for (uint32_t m = 0; m < graph->module_count; m++)
-        blocks += graph->modules[m].role == ROLE_BLOCK;
-    return blocks;
 }
 
 static uint32_t add_storage(struct graph *graph, enum storage_kind kind, uint32_t index,
@@ -108,14 +101,46 @@ static struct param_init first_values(const struct graph *graph, enum param_role
     return role == PARAM_WEIGHT && graph->own_init ? graph->weights : inits[role];
 }
 
-static uint32_t add_buffer(struct graph *graph, enum dtype dtype, struct shape shape,
-                           const struct buffer_values *values);
+/* ---- another model ---- */
 
-/* One of another model, in the place of this. */
-static uint32_t other_param(struct graph *graph, const struct graph_param *like)
+static const char BESIDE[] = "reference";
+
+/* A name without what those of another model begin with: builders make names of names. */
+static const char *own_name(const char *name)
 {
-    static const struct buffer_values values = {.unlisted = true, .weight = true};
-    return add_buffer(graph, (enum dtype)graph->tensors[like->tensor].dtype, like->shape, &values);
+    const size_t length = sizeof BESIDE - 1;
+    return strncmp(name, BESIDE, length) == 0 && name[length] == '.' ? name + length + 1 : name;
+}
+
+static const char *beside_name(struct graph *graph, const char *name)
+{
+    return arena_printf(&graph->arena, "%s.%s", BESIDE, own_name(name));
+}
+
+/* Whether what is declared is what the first call declared, and so there. */
+static bool is_repeated(const struct graph *graph)
+{
+    return graph->again.on && !graph->again.other;
+}
+
+/* One like the first model's parameter of that number. */
+static uint32_t other_param(struct graph *graph, uint32_t index)
+{
+    const struct graph_param like = graph->params[index];
+    const enum dtype dtype = (enum dtype)graph->tensors[like.tensor].dtype;
+    const uint32_t storage = add_storage(graph, STORAGE_PARAM, graph->param_count, ATEN_EMPTY,
+                                         dtype, like.shape),
+                   tensor = add_tensor(graph, storage, dtype, like.shape);
+    ARRAY_GROW(graph->params, graph->param_count, graph->param_cap);
+    struct graph_param *other = &graph->params[graph->param_count++];
+    *other = like;
+    other->name = beside_name(graph, like.name);
+    other->tensor = tensor;
+    other->module =
+        graph->current_module == GRAPH_NONE ? graph->beside.module : graph->current_module;
+    other->cast = GRAPH_NONE;
+    other->trainable = other->read_around = other->read_by_model = false;
+    return tensor;
 }
 
 uint32_t graph_param(struct graph *graph, enum param_role role, struct shape shape, const char *fmt,
@@ -127,9 +152,9 @@ uint32_t graph_param(struct graph *graph, enum param_role role, struct shape sha
     vsnprintf(name, sizeof name, fmt, args);
     va_end(args);
     if (graph->again.on) {
-        const struct graph_param *before = &graph->params[graph->again.param++];
-        assert(strcmp(before->name, name) == 0);
-        return graph->again.other ? other_param(graph, before) : before->tensor;
+        const uint32_t before = graph->again.param++;
+        assert(strcmp(graph->params[before].name, own_name(name)) == 0);
+        return graph->again.other ? other_param(graph, before) : graph->params[before].tensor;
     }
 
     const bool trainable = !graph->all_frozen && !names_match(graph->frozen, name);
@@ -187,15 +212,28 @@ void graph_init_param(struct graph *graph, uint32_t tensor, struct param_init in
 
 void graph_read_around(struct graph *graph, uint32_t tensor)
 {
-    if (!graph->again.on)
+    if (!is_repeated(graph))
         graph->params[graph->storages[graph->tensors[tensor].storage].index].read_around = true;
 }
 
 void graph_read_by_model(struct graph *graph, uint32_t tensor)
 {
-    if (!graph->again.on)
+    if (!is_repeated(graph))
         graph->params[graph->storages[graph->tensors[tensor].storage].index].read_by_model = true;
     graph->ops[graph->op_count - 1].of_model = true;
+}
+
+static uint32_t add_module(struct graph *graph, enum module_role role, uint32_t like,
+                           const char *name)
+{
+    ARRAY_GROW(graph->modules, graph->module_count, graph->module_cap);
+    graph->modules[graph->module_count] = (struct graph_module){
+        .name = arena_strdup(&graph->arena, name),
+        .role = role,
+        .like = like,
+        .output = GRAPH_NONE,
+    };
+    return graph->module_count++;
 }
 
 void graph_begin_again(struct graph *graph, bool other)
@@ -203,11 +241,17 @@ void graph_begin_again(struct graph *graph, bool other)
     assert(!graph->again.on);
     graph->again = (struct graph_again){.on = true, .other = other, .embedded = graph->embedded};
     graph->bits4_table = false;
+    if (!other)
+        return;
+    graph->beside =
+        (struct graph_beside){.param = graph->param_count, .module = graph->module_count};
+    add_module(graph, ROLE_BESIDE, GRAPH_NONE, BESIDE);
+    graph->current_module = GRAPH_NONE;
 }
 
 void graph_end_again(struct graph *graph)
 {
-    assert(graph->again.on && graph->again.param == graph->param_count);
+    assert(graph->again.on && graph->again.param == graph_own_params(graph));
     graph->again.on = false;
     graph->embedded = graph->again.embedded;
 }
@@ -253,17 +297,11 @@ uint32_t graph_buffer(struct graph *graph, enum dtype dtype, struct shape shape,
                       const struct buffer_values *values)
 {
     struct buffer_values beside = *values;
-    if (graph->again.on && !graph->again.other)
+    if (is_repeated(graph))
         return given_before(graph, STORAGE_BUFFER);
     beside.unlisted |= graph->again.on;
-    return add_buffer(graph, dtype, shape, &beside);
-}
-
-static uint32_t add_buffer(struct graph *graph, enum dtype dtype, struct shape shape,
-                           const struct buffer_values *values)
-{
     ARRAY_GROW(graph->buffers, graph->buffer_count, graph->buffer_cap);
-    graph->buffers[graph->buffer_count] = *values;
+    graph->buffers[graph->buffer_count] = beside;
     const uint32_t tensor = add_given(graph, STORAGE_BUFFER, graph->buffer_count++, dtype, shape);
     graph->storages[graph->tensors[tensor].storage].module =
         graph->again.on ? GRAPH_NONE : graph->current_module;
@@ -669,7 +707,9 @@ void graph_call_begin(struct graph *graph, const char *fmt, ...)
     vsnprintf(name, sizeof name, fmt, args);
     va_end(args);
     assert(graph->calling_depth < sizeof graph->calling / sizeof *graph->calling);
-    graph->calling[graph->calling_depth++] = arena_strdup(&graph->arena, name);
+    graph->calling[graph->calling_depth++] = graph->again.on && graph->again.other
+                                                 ? beside_name(graph, name)
+                                                 : arena_strdup(&graph->arena, name);
 }
 
 void graph_call_end(struct graph *graph)
@@ -691,22 +731,16 @@ uint32_t graph_module(struct graph *graph, enum module_role role, const char *fm
     va_start(args, fmt);
     vsnprintf(name, sizeof name, fmt, args);
     va_end(args);
-    if (graph->again.on) {
-        while (graph->again.other && role != ROLE_TABLE &&
-               graph->modules[graph->again.module].role == ROLE_TABLE)
-            graph->again.module++; /* op_embedding's own */
-        graph->current_module = graph->again.module++;
-        assert(strcmp(graph->modules[graph->current_module].name, name) == 0);
-        return graph->current_module;
-    }
-    ARRAY_GROW(graph->modules, graph->module_count, graph->module_cap);
-    graph->modules[graph->module_count] = (struct graph_module){
-        .name = arena_strdup(&graph->arena, name),
-        .role = role,
-        .output = GRAPH_NONE,
-    };
-    graph->current_module = graph->module_count;
-    return graph->module_count++;
+    const uint32_t before = graph->again.on ? graph->again.module++ : GRAPH_NONE;
+    assert(!graph->again.on || strcmp(graph->modules[before].name, own_name(name)) == 0);
+    if (is_repeated(graph))
+        graph->current_module = before;
+    else if (graph->again.on)
+        graph->current_module =
+            add_module(graph, ROLE_BESIDE, before, beside_name(graph, own_name(name)));
+    else
+        graph->current_module = add_module(graph, role, GRAPH_NONE, name);
+    return graph->current_module;
 }
 
 void graph_also_input(struct graph *graph, uint32_t module, uint32_t input)
@@ -749,41 +783,4 @@ void graph_mark(struct graph *graph, enum graph_mark mark)
         graph_leave_autocast(graph);
     graph->enters_root |= mark == MARK_ROOT_ENTER;
     add_item(graph, ITEM_MARK, mark);
-}
-
-/* Lists params [first, end), all inside the module whose path is the first `length` characters of
- * their names; returns the next free place of `order`. */
-static uint32_t list_module(const struct graph *graph, uint32_t first, uint32_t end, size_t length,
-                            uint32_t *order, uint32_t next)
-{
-    for (uint32_t i = first, stop; i < end; i = stop) {
-        const char *name = graph->params[i].name, *dot = strchr(name + length, '.');
-        stop = i + 1;
-        if (!dot)
-            continue;
-        const size_t child = (size_t)(dot - name) + 1;
-        while (stop < end && strncmp(graph->params[stop].name, name, child) == 0)
-            stop++;
-        next = list_module(graph, i, stop, child, order, next);
-    }
-    for (uint32_t i = first; i < end; i++)
-        if (!strchr(graph->params[i].name + length, '.'))
-            order[next++] = i;
-    return next;
-}
-
-void graph_list_groups(struct graph *graph)
-{
-    uint32_t *order = arena_alloc(&graph->arena, (graph->param_count + 1) * sizeof *order);
-    list_module(graph, 0, graph->param_count, 0, order, 0);
-    graph->group_order = order;
-}
-
-uint64_t graph_parameter_elements(const struct graph *graph)
-{
-    uint64_t elements = 0;
-    for (uint32_t i = 0; i < graph->param_count; i++)
-        elements += shape_elements(graph->params[i].whole.rank ? &graph->params[i].whole
-                                                               : &graph->params[i].shape);
-    return elements;
 }

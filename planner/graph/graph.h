@@ -145,12 +145,15 @@ enum module_role {
     ROLE_HEAD,
     ROLE_TABLE,
     ROLE_EXPERTS,
-    ROLE_INNER
+    ROLE_INNER,
+    ROLE_BESIDE, /* any of another model (graph_begin_again) */
 };
 enum { MODULE_INPUTS = 6 };
 struct graph_module {
     const char *name; /* "layers.0" */
     enum module_role role;
+    uint32_t like; /* of another model: the module of the first that it is as; GRAPH_NONE: it is its
+                      root, or of the first */
     uint32_t input[MODULE_INPUTS]; /* tensors its forward is called with; count in `inputs` */
     uint32_t inputs, arguments;    /* the first so many of them by position */
     uint32_t output;               /* the tensor that its forward returns */
@@ -291,6 +294,12 @@ struct graph_preferences {
     struct graph_scores scores;
 };
 
+/* Another model like it (graph_begin_again): parameters and modules from these on are that one's,
+ * the first module being its root. GRAPH_NONE: there is none. */
+struct graph_beside {
+    uint32_t param, module;
+};
+
 /* How far a second call of the builder has come (graph_begin_again). */
 struct graph_again {
     bool on, other;
@@ -347,6 +356,7 @@ struct graph {
     struct graph_autocast autocast;
     struct graph_preferences preferences;
     struct graph_again again;
+    struct graph_beside beside;
     bool enters_root; /* MARK_ROOT_ENTER is there */
     struct graph_handed handed[HANDED_MOST];
     uint32_t handed_count;
@@ -436,10 +446,14 @@ void graph_read_by_model(struct graph *graph, uint32_t tensor);
 
 /* The builder is called once more, for a forward pass of the same model under torch.no_grad: what
  * it declares is what it declared before, in the same order, and ops are no nodes. Adapters are
- * disabled (model/lora.h). `other`: of another model like it, whose parameters and buffers are
- * always there and which nothing wraps. */
+ * disabled (model/lora.h). `other`: of another model like it, which has parameters, modules and
+ * buffers of its own (graph->beside). Nobody trains it, but its parameters need a gradient, which
+ * autocast's cache asks for, under no_grad, too. */
 void graph_begin_again(struct graph *graph, bool other);
 void graph_end_again(struct graph *graph);
+/* Parameters, or modules, of the model that is trained: the first ones. */
+uint32_t graph_own_params(const struct graph *graph);
+uint32_t graph_own_modules(const struct graph *graph);
 
 /* A batch input (int64 token ids) or a module buffer that exists before the step; returns its
  * tensor. `values` is copied. */

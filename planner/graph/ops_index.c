@@ -23,19 +23,20 @@ static uint32_t look_up(struct graph *graph, uint32_t ids, uint32_t weight)
 /* A table outside of all modules is one itself: nn.Embedding. */
 uint32_t op_embedding(struct graph *graph, uint32_t ids, uint32_t weight)
 {
-    if (graph->storages[graph->tensors[weight].storage].kind != STORAGE_PARAM)
-        return look_up(graph, ids, weight); /* of a model that nothing wraps */
     struct graph_param *table =
         &graph->params[graph->storages[graph->tensors[weight].storage].index];
     const char *dot = strrchr(table->name, '.');
-    const bool own = table->module == GRAPH_NONE || /* this has made it one before */
+    const bool own = table->module == GRAPH_NONE || table->module == graph->beside.module ||
+                     /* this has made it one before */
                      (graph->again.on && graph->modules[table->module].role == ROLE_TABLE);
     if (!own || !dot)
         return look_up(graph, ids, weight);
-    table->module = graph_module(graph, ROLE_TABLE, "%.*s", (int)(dot - table->name), table->name);
-    graph_enter(graph, table->module, ids);
+    const uint32_t module =
+        graph_module(graph, ROLE_TABLE, "%.*s", (int)(dot - table->name), table->name);
+    table->module = module;
+    graph_enter(graph, module, ids);
     const uint32_t rows = look_up(graph, ids, weight);
-    graph_exit(graph, table->module, rows);
+    graph_exit(graph, module, rows);
     return rows;
 }
 

@@ -25,23 +25,27 @@ static bool is_wrapped(const struct tape *tape, uint32_t module)
     return tape_is_checkpointed(tape, module) && !tape->options->reentrant;
 }
 
-static void enter_root(struct tape *tape)
+/* `root`: MODULE_ROOT, or that of another model. */
+static void enter_root(struct tape *tape, uint32_t root)
 {
-    tape_step(tape, STEP_PRE_FORWARD, MODULE_ROOT);
+    tape_step(tape, STEP_PRE_FORWARD, root);
     if (tape->calls)
         tape_enter_call(tape, tape->calls->model);
 }
 
-static void leave_root(struct tape *tape)
+static void leave_root(struct tape *tape, uint32_t root)
 {
     if (tape->calls)
         tape_leave_call(tape, CALL_ROOT);
-    tape_step(tape, STEP_POST_FORWARD, MODULE_ROOT);
+    tape_step(tape, STEP_POST_FORWARD, root);
 }
 
-/* The model's second call, without gradients: hooks see its modules, and nothing else does. */
+/* The model's second call, or another's, without gradients: hooks see its modules, and nothing else
+ * does. */
 static void again_item(struct tape *tape, struct graph_item item)
 {
+    const uint32_t other = tape->graph->beside.module;
+    const uint32_t root = other == GRAPH_NONE ? MODULE_ROOT : other;
     if (item.kind == ITEM_ENTER_AGAIN) {
         tape_step(tape, STEP_PRE_FORWARD, item.arg);
         tape_enter_module(tape, item.arg, is_wrapped(tape, item.arg));
@@ -51,9 +55,9 @@ static void again_item(struct tape *tape, struct graph_item item)
     } else if (item.arg == MARK_ROOT_ENTER) {
         tape->without_grad = true;
         tape_step(tape, STEP_NO_GRAD, true);
-        enter_root(tape);
+        enter_root(tape, root);
     } else if (item.arg == MARK_ROOT_EXIT) {
-        leave_root(tape);
+        leave_root(tape, root);
         tape_step(tape, STEP_NO_GRAD, false);
         tape->without_grad = false;
     }
@@ -96,9 +100,9 @@ void tape_forward_item(struct tape *tape, struct graph_item item)
         break;
     default:
         if (item.arg == MARK_ROOT_ENTER)
-            enter_root(tape);
+            enter_root(tape, MODULE_ROOT);
         else if (item.arg == MARK_ROOT_EXIT)
-            leave_root(tape);
+            leave_root(tape, MODULE_ROOT);
         else if (item.arg == MARK_LOGITS || item.arg == MARK_LOSS)
             tape_step(tape, STEP_MARK, marks[item.arg]);
         break;
@@ -244,7 +248,7 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
     if (options->call_hooks)
         tape->calls = graph_calls_new(graph);
     if (!graph->enters_root)
-        enter_root(tape);
+        enter_root(tape, MODULE_ROOT);
 }
 
 struct stream *tape_close(struct tape *tape)

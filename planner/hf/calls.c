@@ -15,11 +15,8 @@ static size_t outer_length(const char *name, uint32_t parts)
     return length;
 }
 
-/* What is no parameter is one of a model beside, where nobody asks for calls. */
 static const char *name_of(const struct graph *graph, uint32_t param)
 {
-    if (graph->storages[graph->tensors[param].storage].kind != STORAGE_PARAM)
-        return "reference.module.weight";
     return graph->params[graph->storages[graph->tensors[param].storage].index].name;
 }
 

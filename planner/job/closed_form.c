@@ -65,7 +65,7 @@ static bool is_of_one_module(const char *a, const char *b)
 static uint64_t largest_module(const struct plan *plan)
 {
     uint64_t largest = 0, sum = 0;
-    for (uint32_t i = 0; i < plan->param_count; i++) {
+    for (uint32_t i = 0; i < plan_own_params(plan); i++) {
         const uint64_t elements = plan_param_elements(plan, i);
         const bool goes_on = i && is_of_one_module(plan->params[i].name, plan->params[i - 1].name);
         sum = elements + (goes_on ? sum : 0);
@@ -79,7 +79,7 @@ struct closed_form closed_form_of(const struct plan *plan, const struct strategy
     const uint32_t ranks = strategy->world / (strategy->replicate ? strategy->replicate : 1);
     struct closed_form form = {.stage = stage_of(strategy)};
     uint64_t parameters = 0, trained = 0;
-    for (uint32_t i = 0; i < plan->param_count; i++) {
+    for (uint32_t i = 0; i < plan_own_params(plan); i++) {
         const uint64_t elements = plan_param_elements(plan, i);
         parameters += elements;
         trained += plan->params[i].trainable ? elements : 0;

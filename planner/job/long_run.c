@@ -15,7 +15,7 @@ static uint32_t replicas(const struct plan *plan)
 static uint64_t state_bytes(const struct plan *plan)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < plan->param_count; i++) {
+    for (uint32_t i = 0; i < plan_own_params(plan); i++) {
         const struct plan_piece *const pieces[] = {plan_updated_piece(plan, i),
                                                    plan_piece(plan, i, PIECE_EXP_AVG),
                                                    plan_piece(plan, i, PIECE_EXP_AVG_SQ)};

@@ -12,9 +12,17 @@ static bool freezes_adapters(const struct job *job)
            job_tape(job).checkpointing != CHECKPOINTING_NONE;
 }
 
-static bool shards_models(enum system_kind system)
+/* What a second model is not planned with, which prepare_fsdp (trl/models/utils.py) calls
+ * fully_shard of as a whole; NULL: nothing. */
+static const char *unplanned_reference(const struct strategy *s)
 {
-    return system == SYSTEM_FSDP2 || system == SYSTEM_FSDP1 || system == SYSTEM_ZERO3;
+    if (s->system == SYSTEM_FSDP1 || s->system == SYSTEM_ZERO3)
+        return "";
+    return s->reshard == RESHARD_INT ? " with --reshard of a number"
+           : s->columns              ? " with --placement columns"
+           : s->experts_replicate    ? " with --experts-replicate"
+           : s->ignore               ? " with --ignore"
+                                     : NULL;
 }
 
 enum err_code preferences_check(const struct job *job, struct err *err)
@@ -24,13 +32,13 @@ enum err_code preferences_check(const struct job *job, struct err *err)
                                                 "--precompute-ref-log-probs: of a reference, which "
                                                 "--loss dpo has")
                                       : ERR_OK;
-    if (!job->model.lora && !job->model.precomputed && shards_models(job->strategy.system))
-        return err_set(
-            err, ERR_UNSUPPORTED,
-            "--loss dpo without adapters under %s: the reference is a second model, which is "
-            "sharded, too, and not planned. It is under ddp, zero1 and zero2; elsewhere with "
-            "--lora, or --precompute-ref-log-probs on",
-            system_name(job->strategy.system));
+    const char *with = unplanned_reference(&job->strategy);
+    if (!job->model.lora && !job->model.precomputed && with)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--loss dpo without adapters under %s%s: the reference is a second model, "
+                       "which is sharded, too, and not planned so. It is under ddp, fsdp2, zero1 "
+                       "and zero2; elsewhere with --lora, or --precompute-ref-log-probs on",
+                       system_name(job->strategy.system), with);
     if (job->model.lora && !job->model.precomputed && freezes_adapters(job))
         return err_set(
             err, ERR_INVALID,

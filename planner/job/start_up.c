@@ -167,12 +167,28 @@ static enum err_code check(const struct job *job, const struct plan *plan, struc
                 : ERR_OK;
 }
 
+/* The plan less another model's parameters, which are the last ones, and its units: what loading it
+ * takes is not planned. */
+static struct plan own_part(const struct plan *plan)
+{
+    struct plan own = *plan;
+    own.param_count = plan_own_params(plan);
+    if (own.param_count == plan->param_count)
+        return own;
+    own.unit_count = plan->params[own.param_count].unit;
+    for (uint32_t p = 0; p < own.param_count; p++) /* as frozen ones of DDP's are */
+        if (plan->params[p].unit >= own.unit_count)
+            own.unit_count = plan->params[p].unit + 1;
+    return own;
+}
+
 enum err_code start_up(const struct prediction *prediction, const struct job *job,
                        const struct machine *machine, struct start_up *out, struct err *err)
 {
-    TRY(check(job, prediction->plan, err));
+    const struct plan own = own_part(prediction->plan);
+    TRY(check(job, &own, err));
     struct start_up_job of = {
-        .plan = prediction->plan,
+        .plan = &own,
         .strategy = &job->strategy,
         .tied = !job->config.recording && job->config.tied,
     };

@@ -36,6 +36,7 @@ static void declare_params(struct lowering *low)
                                   : arena_strdup(&plan->arena, graph->params[p].name),
             .shape = graph->params[p].shape,
             .trainable = graph->params[p].trainable,
+            .beside = p >= graph_own_params(graph),
             .packed = graph->params[p].packed,
             .step_buffer = NONE,
             .init = graph->params[p].init,
@@ -57,11 +58,9 @@ static void declare_inputs(struct lowering *low)
     for (uint32_t i = 0; i < graph->given_count; i++) {
         const struct graph_storage *storage = &graph->storages[graph->given[i]];
         const bool is_input = storage->kind == STORAGE_INPUT;
-        const enum category category = is_input                                ? CATEGORY_INPUT
-                                       : graph->buffers[storage->index].weight ? CATEGORY_PARAM
-                                                                               : CATEGORY_BUFFER;
-        const uint32_t buffer = new_resident(low, category, LANE_COMPUTE, ATEN_EMPTY,
-                                             (enum dtype)storage->dtype, storage->shape);
+        const uint32_t buffer =
+            new_resident(low, is_input ? CATEGORY_INPUT : CATEGORY_BUFFER, LANE_COMPUTE, ATEN_EMPTY,
+                         (enum dtype)storage->dtype, storage->shape);
         if (is_input)
             plan->inputs[storage->index] =
                 (struct plan_input){buffer, graph->inputs[storage->index]};

@@ -30,11 +30,28 @@ static struct unit *unit_at(const struct lowering *low, uint32_t module, bool fi
 
 /* ---- forward hooks ---- */
 
-static void root_pre_forward(struct lowering *low)
+static bool is_beside(const struct lowering *low, const struct unit *unit)
+{
+    return unit->comm == &fsdp2_of(low)->beside;
+}
+
+/* Another model that is not resharded has no backward to do so: it is gathered once. */
+static void begin_once(struct lowering *low, const struct unit *unit)
+{
+    if (is_beside(low, unit) && unit->post_ranks == 0)
+        low->here.flags |= PLAN_FIRST_STEP;
+}
+
+static void end_once(struct lowering *low)
+{
+    low->here.flags &= (uint8_t)~PLAN_FIRST_STEP;
+}
+
+static void root_pre_forward(struct lowering *low, const struct comm *comm)
 {
     if (low->strategy->offload) /* shards are read where the host's optimizer wrote them */
         emit_sync(low, LANE_COMPUTE, LANE_HOST);
-    release_gather(low, emit_record(low, LANE_COMPUTE));
+    release_gather(low, comm, emit_record(low, LANE_COMPUTE));
 }
 
 /* Of a script that does not say where the root is called: what it is called with may be cast before
@@ -42,7 +59,7 @@ static void root_pre_forward(struct lowering *low)
 static void begin(struct lowering *low)
 {
     if (!low->graph->enters_root)
-        root_pre_forward(low);
+        root_pre_forward(low, &fsdp2_of(low)->comm);
 }
 
 /* A checkpoint's forward within backward, of which the unit is the root: what it gathers waits for
@@ -53,28 +70,31 @@ static bool runs_again(const struct lowering *low)
     return low->here.phase == PLAN_BACKWARD;
 }
 
-static void drop_previous_gather(struct lowering *low)
+static void drop_previous_gather(struct lowering *low, struct comm *comm)
 {
-    struct fsdp2 *f = fsdp2_of(low);
-    if (f->previous_gather == NONE)
+    if (comm->previous_gather == NONE)
         return;
-    release_gather(low, f->previous_event);
-    emit_free(low, f->previous_gather);
-    f->previous_gather = NONE;
+    release_gather(low, comm, comm->previous_event);
+    emit_free(low, comm->previous_gather);
+    comm->previous_gather = NONE;
 }
 
 static void pre_forward(struct lowering *low, uint32_t module)
 {
     struct unit *unit = unit_at(low, module, true);
     if (module == MODULE_ROOT && low->graph->enters_root)
-        root_pre_forward(low);
+        root_pre_forward(low, unit->comm);
+    else if (unit && is_beside(low, unit))
+        root_pre_forward(low, unit->comm);
     if (!unit || unit->in_pre_backward)
         return;
     unit->open = !runs_again(low);
     if (runs_again(low))
-        release_gather(low, emit_record(low, LANE_COMPUTE));
+        release_gather(low, unit->comm, emit_record(low, LANE_COMPUTE));
+    begin_once(low, unit);
     unshard(low, unit);
     wait_for_unshard(low, unit, true);
+    end_once(low);
     for (uint32_t i = 0; i < unit->forward_list_count; i++)
         unshard(low, &fsdp2_of(low)->units[unit->forward_list[i]]);
 }
@@ -84,7 +104,7 @@ static void end_forward(struct lowering *low, struct unit *unit)
     struct fsdp2 *f = fsdp2_of(low);
     unit->open = false;
     reshard_after_forward(low, unit);
-    if (!unit->count)
+    if (!unit->count || is_beside(low, unit))
         return;
     assert(unit->index_count < USES_MOST);
     unit->indices[unit->index_count++] = f->order_count;
@@ -112,14 +132,16 @@ static void post_forward(struct lowering *low, uint32_t module)
     if (!unit)
         return;
     if (runs_again(low)) {
-        drop_previous_gather(low);
+        drop_previous_gather(low, unit->comm);
         return;
     }
     end_forward(low, unit);
-    if (unit->index == 0) {
+    if (unit->index == 0)
         end_open_units(low);
-        drop_previous_gather(low);
-    }
+    begin_once(low, unit);
+    if (unit->index == 0 || is_beside(low, unit))
+        drop_previous_gather(low, unit->comm);
+    end_once(low);
 }
 
 /* ---- backward hooks ---- */
@@ -219,6 +241,8 @@ static void final(struct lowering *low)
     f->in_blocks = false;
     for (uint32_t u = 0; u < f->wrapping.units; u++) {
         struct unit *unit = &f->units[u];
+        if (is_beside(low, unit))
+            continue;
         if (!unit->post_backward_ran)
             post_backward(low, unit);
         unit->post_backward_ran = unit->in_pre_backward = false;
@@ -259,8 +283,8 @@ static void before_step(struct lowering *low)
     }
     place_ignored_gradients(low, &f->wrapping);
     if (low->strategy->offload) {
-        emit_sync(low, LANE_HOST, f->copy_in);   /* the optimizer writes what was copied in */
-        emit_sync(low, LANE_COMPUTE, LANE_HOST); /* clipping reads what was added up there */
+        emit_sync(low, LANE_HOST, f->comm.copy_in); /* the optimizer writes what was copied in */
+        emit_sync(low, LANE_COMPUTE, LANE_HOST);    /* clipping reads what was added up there */
     }
 }
 

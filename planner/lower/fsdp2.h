@@ -26,9 +26,16 @@ struct unit_kernels {
     enum dtype gradients;
 };
 
+/* What units of one root share (FSDPCommContext). */
+struct comm {
+    uint8_t copy_in, all_gather;              /* lanes */
+    uint32_t previous_gather, previous_event; /* forward: its AllGatherState; NONE: there is none */
+};
+
 struct unit { /* an FSDPParamGroup */
     uint32_t index;
     const struct mesh *mesh;
+    struct comm *comm;
     const uint32_t *params; /* (count) in the order of the flat buffers */
     uint32_t count;
     uint32_t post_ranks;          /* after forward: 0 keep, N reshard, k secondary shards */
@@ -73,21 +80,21 @@ struct fsdp2 {
     uint32_t *blocks, block_count; /* units of blocks, in order */
     struct mesh mesh, experts;     /* of all units but experts', and of those */
     uint8_t post_group;
-    uint8_t copy_in, all_gather, reduce_scatter, all_reduce; /* lanes */
-    uint64_t *padded;                                        /* (params) elements of a shard */
-    uint32_t *unsharded;     /* (params) buffer of the gathered piece */
-    uint32_t *store;         /* (params) buffer of the shard */
-    uint32_t *secondary;     /* (params) secondary shard buffer */
-    uint32_t *offload_event; /* (params) its gradient is on the host; or NONE */
-    uint32_t *host_grad;     /* (params) offloaded: its .grad; or NONE */
-    uint32_t *accumulated;   /* (params) held gradient in the reduce dtype */
-    struct operand *reduced; /* (params) room: gradients that are reduced now, and ... */
+    struct comm comm, beside;           /* of the model; of another, which is a root itself */
+    uint8_t reduce_scatter, all_reduce; /* lanes */
+    uint64_t *padded;                   /* (params) elements of a shard */
+    uint32_t *unsharded;                /* (params) buffer of the gathered piece */
+    uint32_t *store;                    /* (params) buffer of the shard */
+    uint32_t *secondary;                /* (params) secondary shard buffer */
+    uint32_t *offload_event;            /* (params) its gradient is on the host; or NONE */
+    uint32_t *host_grad;                /* (params) offloaded: its .grad; or NONE */
+    uint32_t *accumulated;              /* (params) held gradient in the reduce dtype */
+    struct operand *reduced;            /* (params) room: gradients that are reduced now, and ... */
     uint32_t *reduced_params, *reduced_buffers; /* ... whose they are, which die */
     bool in_blocks; /* backward has come to the first unit besides the root and the tail; one whose
                        parameters are all ignored has no hooks */
-    uint32_t previous_gather, previous_event; /* forward: the comm context's AllGatherState */
-    uint32_t *order, order_count;             /* post_forward_order */
-    struct retained *retained;                /* inputs of reduce-scatters, oldest first */
+    uint32_t *order, order_count; /* post_forward_order */
+    struct retained *retained;    /* inputs of reduce-scatters, oldest first */
     uint32_t retained_count, retained_most;
     uint32_t last_reduced[2]; /* comm_ctx._last_post_reduce_events: of the reduce-scatter's lane and
                                  of the all-reduce's; NONE: waited for */
@@ -150,7 +157,7 @@ void wait_for_unshard(struct lowering *low, struct unit *unit, bool forward);
 void reshard_after_forward(struct lowering *low, struct unit *unit);
 void reshard_after_backward(struct lowering *low, struct unit *unit);
 /* The copy-in and all-gather streams wait for an event that gates reuse of a gather output. */
-void release_gather(struct lowering *low, uint32_t event);
+void release_gather(struct lowering *low, const struct comm *comm, uint32_t event);
 
 /* ---- weights in float8: fsdp2_float8.c ---- */
 

@@ -111,7 +111,7 @@ static void find_scale_of(struct lowering *low, struct place at, const struct un
 
 uint32_t cast_to_float8(struct lowering *low, const struct unit *unit, uint32_t param)
 {
-    const struct place at = {CATEGORY_ALL_GATHER, fsdp2_of(low)->copy_in};
+    const struct place at = {CATEGORY_ALL_GATHER, unit->comm->copy_in};
     const struct shape shape = flat(padded_shard(low, param));
     const uint32_t stored = fsdp2_of(low)->store[param], scale = scale_of(low, param);
     uint32_t wide = stored;

@@ -54,7 +54,7 @@ static uint32_t cast_shards(struct lowering *low, const struct unit *unit, const
                             uint32_t ranks, struct operand *in, struct gather_kernels *kernels,
                             struct held *held)
 {
-    const struct fsdp2 *f = fsdp2_of(low);
+    const uint8_t lane = unit->comm->copy_in;
     const enum dtype compute = low->strategy->compute;
     uint32_t *casts = xmalloc((unit->count + 1) * sizeof *casts), count = 0;
     uint64_t elements = 0;
@@ -69,8 +69,8 @@ static uint32_t cast_shards(struct lowering *low, const struct unit *unit, const
     }
     if (count) {
         held->cast =
-            alloc_buffer(low, CATEGORY_ALL_GATHER, f->copy_in, ATEN_EMPTY, compute, flat(elements));
-        kernels->cast = emit_work(low, PLAN_COMPUTE, f->copy_in, WORK_PACK, ATEN_FOREACH_COPY_,
+            alloc_buffer(low, CATEGORY_ALL_GATHER, lane, ATEN_EMPTY, compute, flat(elements));
+        kernels->cast = emit_work(low, PLAN_COMPUTE, lane, WORK_PACK, ATEN_FOREACH_COPY_,
                                   PLAN_NO_GROUP, count, casts, 1, &held->cast);
         kernels->cast_elements = elements;
     }
@@ -90,23 +90,22 @@ static uint32_t new_gather(struct lowering *low, const struct unit *unit, uint32
     const uint64_t elements = unit->shard_elements * unit->mesh->shard_ranks / ranks;
     const enum dtype compute = low->strategy->compute;
     if (!has_float8(low, unit))
-        return alloc_buffer(low, CATEGORY_ALL_GATHER, fsdp2_of(low)->copy_in, ATEN_EMPTY, compute,
+        return alloc_buffer(low, CATEGORY_ALL_GATHER, unit->comm->copy_in, ATEN_EMPTY, compute,
                             flat(elements * ranks));
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < unit->count; i++)
         bytes += padded_shard(low, unit->params[i]) *
                  (is_in_float8(low, unit->params[i]) ? 1 : dtype_bytes(compute));
-    return alloc_buffer(low, CATEGORY_ALL_GATHER, fsdp2_of(low)->copy_in, ATEN_EMPTY, DTYPE_UINT8,
+    return alloc_buffer(low, CATEGORY_ALL_GATHER, unit->comm->copy_in, ATEN_EMPTY, DTYPE_UINT8,
                         flat(bytes * ranks));
 }
 
 /* FSDPParam.all_gather_inputs, where shards are cast one by one. */
-static uint32_t cast_alone(struct lowering *low, uint32_t param)
+static uint32_t cast_alone(struct lowering *low, uint8_t lane, uint32_t param)
 {
-    const struct fsdp2 *f = fsdp2_of(low);
-    const uint32_t cast = alloc_buffer(low, CATEGORY_ALL_GATHER, f->copy_in, ATEN_TO_COPY,
+    const uint32_t cast = alloc_buffer(low, CATEGORY_ALL_GATHER, lane, ATEN_TO_COPY,
                                        low->strategy->compute, flat(padded_shard(low, param)));
-    emit_unary(low, f->copy_in, WORK_CAST, ATEN_TO_COPY, f->store[param], cast);
+    emit_unary(low, lane, WORK_CAST, ATEN_TO_COPY, fsdp2_of(low)->store[param], cast);
     return cast;
 }
 
@@ -120,11 +119,11 @@ static bool casts_together(const struct lowering *low)
 static uint32_t copy_alone(struct lowering *low, const struct unit *unit, uint32_t param)
 {
     if (unit->state == SHARDED && low->strategy->offload)
-        return copy_from_host(low, param, CATEGORY_ALL_GATHER, fsdp2_of(low)->copy_in);
+        return copy_from_host(low, param, CATEGORY_ALL_GATHER, unit->comm->copy_in);
     if (is_in_float8(low, param))
         return cast_to_float8(low, unit, param);
     if (unit->state == SHARDED && is_cast(low, param) && !casts_together(low))
-        return cast_alone(low, param);
+        return cast_alone(low, unit->comm->copy_in, param);
     return NONE;
 }
 
@@ -133,13 +132,13 @@ static uint32_t copy_alone(struct lowering *low, const struct unit *unit, uint32
 static void pack(struct lowering *low, struct unit *unit, uint32_t ranks,
                  struct gather_kernels *kernels, struct held *held)
 {
-    const struct fsdp2 *f = fsdp2_of(low);
+    const uint8_t lane = unit->comm->copy_in;
     struct operand *in = xmalloc((unit->count + 1) * sizeof *in);
     uint32_t *shards = xmalloc((unit->count + 1) * sizeof *shards), ins = unit->count;
     held->copies = xmalloc((unit->count + 1) * sizeof *held->copies);
     collect_shards(low, unit, shards);
     if (unit->scales_event != NONE) /* scales are written anew in place (fsdp2_float8.c) */
-        emit_wait(low, f->copy_in, unit->scales_event);
+        emit_wait(low, lane, unit->scales_event);
     for (uint32_t i = 0; i < unit->count; i++) {
         held->copies[i] = copy_alone(low, unit, unit->params[i]);
         if (held->copies[i] != NONE)
@@ -152,7 +151,7 @@ static void pack(struct lowering *low, struct unit *unit, uint32_t ranks,
         in[i] = plan_whole_buffer(low->plan, shards[i]);
     unit->gather = new_gather(low, unit, ranks);
     const struct operand gather = plan_whole_buffer(low->plan, unit->gather);
-    kernels->copy_in = emit_work_on(low, PLAN_COPY_IN, f->copy_in, WORK_COPY_IN, ATEN_FOREACH_COPY_,
+    kernels->copy_in = emit_work_on(low, PLAN_COPY_IN, lane, WORK_COPY_IN, ATEN_FOREACH_COPY_,
                                     unit->gather_group, ins, in, 1, &gather);
     free(shards);
     free(in);
@@ -162,7 +161,7 @@ static void pack(struct lowering *low, struct unit *unit, uint32_t ranks,
 static void pack_again(struct lowering *low, struct unit *unit,
                        const struct gather_kernels *kernels, struct held *held)
 {
-    const uint8_t lane = fsdp2_of(low)->copy_in;
+    const uint8_t lane = unit->comm->copy_in;
     if (kernels->cast_elements) {
         held->cast = alloc_buffer(low, CATEGORY_ALL_GATHER, lane, ATEN_EMPTY,
                                   low->strategy->compute, flat(kernels->cast_elements));
@@ -174,11 +173,11 @@ static void pack_again(struct lowering *low, struct unit *unit,
 
 void unshard(struct lowering *low, struct unit *unit)
 {
-    const struct fsdp2 *f = fsdp2_of(low);
+    const struct comm *comm = unit->comm;
     if (!unit->count || unit->pending || unit->state == UNSHARDED)
         return;
     if (unit->state == SECONDARY) /* made on the compute stream, read on the gathers' */
-        release_gather(low, unit->reshard_event);
+        release_gather(low, comm, unit->reshard_event);
     unit->pending = true;
     unit->gather = NONE;
     const uint32_t ranks = current_ranks(unit);
@@ -188,17 +187,19 @@ void unshard(struct lowering *low, struct unit *unit)
     const uint32_t before = enter_scope(low, "unshard", unit->index, true);
     struct gather_kernels *kernels = &unit->kernels->gather[unit->state == SECONDARY];
     struct held held = {NONE, NULL};
-    unit->gather_group = unit->state == SECONDARY ? f->post_group : unit->mesh->shard_group;
+    unit->gather_group =
+        unit->state == SECONDARY ? fsdp2_of(low)->post_group : unit->mesh->shard_group;
     if (low->tally && casts_together(low) && !has_float8(low, unit) && kernels->copy_in != NONE)
         pack_again(low, unit, kernels, &held);
     else
         pack(low, unit, ranks, kernels, &held);
-    emit_wait(low, f->all_gather, emit_record(low, f->copy_in));
-    if (!emit_again(low, PLAN_ALL_GATHER, f->all_gather, unit->gather_group, &kernels->all_gather))
-        kernels->all_gather = emit_work(low, PLAN_ALL_GATHER, f->all_gather, WORK_ALL_GATHER,
+    emit_wait(low, comm->all_gather, emit_record(low, comm->copy_in));
+    if (!emit_again(low, PLAN_ALL_GATHER, comm->all_gather, unit->gather_group,
+                    &kernels->all_gather))
+        kernels->all_gather = emit_work(low, PLAN_ALL_GATHER, comm->all_gather, WORK_ALL_GATHER,
                                         ATEN_ALL_GATHER_INTO_TENSOR, unit->gather_group, 1,
                                         &unit->gather, 1, &unit->gather);
-    unit->gather_event = emit_record(low, f->all_gather);
+    unit->gather_event = emit_record(low, comm->all_gather);
     if (held.cast != NONE)
         emit_free(low, held.cast);
     for (uint32_t i = unit->count; i-- > 0 && held.copies;) /* a list dies from its end */
@@ -208,11 +209,10 @@ void unshard(struct lowering *low, struct unit *unit)
     leave_scope(low, before);
 }
 
-void release_gather(struct lowering *low, uint32_t event)
+void release_gather(struct lowering *low, const struct comm *comm, uint32_t event)
 {
-    const struct fsdp2 *f = fsdp2_of(low);
-    emit_wait(low, f->copy_in, event);
-    emit_wait(low, f->all_gather, event);
+    emit_wait(low, comm->copy_in, event);
+    emit_wait(low, comm->all_gather, event);
 }
 
 /* One rank: every parameter is still copied, through a cast where dtypes differ; one cast dies when
@@ -276,15 +276,16 @@ static void copy_out(struct lowering *low, struct unit *unit)
 
 void wait_for_unshard(struct lowering *low, struct unit *unit, bool forward)
 {
-    struct fsdp2 *f = low->state;
+    const struct fsdp2 *f = fsdp2_of(low);
+    struct comm *comm = unit->comm;
     if (!unit->count || !unit->pending)
         return;
     const uint32_t before = enter_scope(low, "wait_for_unshard", unit->index, true);
     uint32_t previous = NONE, cast = NONE;
-    if (forward && f->previous_gather != NONE) {
-        release_gather(low, f->previous_event);
-        previous = f->previous_gather;
-        f->previous_gather = NONE;
+    if (forward && comm->previous_gather != NONE) {
+        release_gather(low, comm, comm->previous_event);
+        previous = comm->previous_gather;
+        comm->previous_gather = NONE;
         if (torch_does(low->graph->torch, TORCH_GATHER_LET_GO)) {
             emit_free(low, previous);
             previous = NONE;
@@ -301,10 +302,10 @@ void wait_for_unshard(struct lowering *low, struct unit *unit, bool forward)
         unit->state = UNSHARDED;
         const uint32_t copied = emit_record(low, LANE_COMPUTE);
         if (forward) {
-            f->previous_gather = unit->gather;
-            f->previous_event = copied;
+            comm->previous_gather = unit->gather;
+            comm->previous_event = copied;
         } else {
-            release_gather(low, copied);
+            release_gather(low, comm, copied);
             emit_free(low, unit->gather);
         }
     }

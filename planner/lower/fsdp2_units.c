@@ -327,6 +327,15 @@ static struct mesh make_mesh(struct lowering *low, uint32_t replicas, const char
     return mesh;
 }
 
+static struct comm new_comm(struct plan *plan, const char *copy_in, const char *all_gather)
+{
+    return (struct comm){
+        .copy_in = plan_add_lane(plan, copy_in, true),
+        .all_gather = plan_add_lane(plan, all_gather, true),
+        .previous_gather = NONE,
+    };
+}
+
 static void declare_mesh(struct lowering *low)
 {
     struct fsdp2 *f = low->state;
@@ -341,8 +350,9 @@ static void declare_mesh(struct lowering *low)
     const bool reduces =
         f->mesh.shard_ranks > 1 || !torch_does(low->graph->torch, TORCH_ALONE_KEEPS_NORM);
     low->norm_group = reduces ? f->mesh.shard_group : PLAN_NO_GROUP;
-    f->copy_in = plan_add_lane(plan, "copy_in", true);
-    f->all_gather = plan_add_lane(plan, "all_gather", true);
+    f->comm = new_comm(plan, "copy_in", "all_gather");
+    if (low->graph->beside.module != GRAPH_NONE)
+        f->beside = new_comm(plan, "reference_copy_in", "reference_all_gather");
     f->reduce_scatter = plan_add_lane(plan, "reduce_scatter", true);
     f->all_reduce = plan_add_lane(plan, "all_reduce", false);
 }
@@ -379,6 +389,11 @@ static bool is_kept(const struct lowering *low, uint32_t unit)
     return last > 0 && unit >= f->blocks[f->block_count - last] && is_of_blocks(low, unit);
 }
 
+static bool is_of_beside(const struct lowering *low, uint32_t unit)
+{
+    return unit > 0 && fsdp2_of(low)->wrapping.first_module[unit] == low->graph->beside.module;
+}
+
 static const char *first_module(const struct lowering *low, uint32_t unit)
 {
     return low->graph->modules[fsdp2_of(low)->wrapping.first_module[unit]].name;
@@ -390,6 +405,8 @@ static uint32_t post_ranks(const struct lowering *low, uint32_t unit)
     const struct strategy *s = low->strategy;
     const bool obeys = torch_does(low->graph->torch, TORCH_ROOT_RESHARDS);
     const uint32_t ranks = mesh_of_unit(low, unit)->shard_ranks;
+    if (is_of_beside(low, unit)) /* a root that is told so: TRL's prepare_fsdp */
+        return s->reshard == RESHARD_NEVER ? 0 : ranks;
     if (is_kept(low, unit) || (unit > 0 && names_in(s->keep_units, first_module(low, unit))))
         return 0;
     switch (s->reshard) {
@@ -497,6 +514,7 @@ static void declare_units(struct lowering *low)
         *unit = (struct unit){
             .index = u,
             .mesh = mesh_of_unit(low, u),
+            .comm = is_of_beside(low, u) ? &f->beside : &f->comm,
             .params = plan->unit_params + plan->units[u].first_param,
             .count = plan->units[u].params,
             .post_ranks = post_ranks(low, u),
@@ -540,6 +558,14 @@ static void declare_again(struct lowering *low, uint32_t param)
     again_resident(low, f->store[like], 1);
 }
 
+/* Whether a parameter stays gathered from the first step on: of another model, which no backward
+ * reshards. */
+static bool is_kept_whole(const struct lowering *low, uint32_t param)
+{
+    const uint32_t unit = low->plan->params[param].unit;
+    return is_of_beside(low, unit) && fsdp2_of(low)->units[unit].post_ranks == 0;
+}
+
 /* The sharded and the unsharded storage of each parameter. */
 static void declare_storages(struct lowering *low)
 {
@@ -567,6 +593,7 @@ static void declare_storages(struct lowering *low)
                                      is_in_float8(low, p) ? DTYPE_FLOAT8_E4M3 : s->compute,
                                      flat(shard * mesh_of(low, p)->shard_ranks));
         low->plan->buffers[f->store[p]].pinned = s->offload; /* CPUOffloadPolicy's default */
+        low->plan->buffers[f->unsharded[p]].resident = is_kept_whole(low, p);
         new_piece(low, p, PIECE_STORE, f->store[p], 0, fsdp2_placement(low, p),
                   mesh_of(low, p)->shard_group);
         new_piece(low, p, PIECE_GATHERED, f->unsharded[p], 0, whole, PLAN_NO_GROUP);
@@ -634,7 +661,6 @@ void fsdp2_set_up(struct lowering *low)
 {
     struct fsdp2 *f = low->state;
     leave_out_unused(low);
-    f->previous_gather = NONE;
     f->last_reduced[0] = f->last_reduced[1] = NONE;
     f->retained_most = low->strategy->reduce_buffers ? low->strategy->reduce_buffers : 1;
     f->retained = arena_alloc(&low->scratch, (f->retained_most + 1) * sizeof *f->retained);

@@ -48,7 +48,7 @@ static void choose_by_role(const struct graph *graph, const struct strategy *s, 
     const bool tied = titan && shares_embedding(graph);
     uint32_t open = NONE, tail = NONE, blocks = 0;
     uint64_t bytes = 0;
-    for (uint32_t m = 0; m < graph->module_count; m++) {
+    for (uint32_t m = 0; m < graph_own_modules(graph); m++) {
         const enum module_role role = graph->modules[m].role;
         uint32_t unit = NONE;
         if (s->units == UNITS_NONE && role != ROLE_EXPERTS)
@@ -105,7 +105,7 @@ static int compare_names(const void *a, const void *b)
 
 static void sort_names(struct by_size *by)
 {
-    const uint32_t count = by->graph->module_count;
+    const uint32_t count = graph_own_modules(by->graph);
     by->named = arena_alloc(by->arena, (count + 1) * sizeof *by->named);
     for (uint32_t m = 0; m < count; m++)
         by->named[m] = (struct named){by->graph->modules[m].name, m};
@@ -114,14 +114,14 @@ static void sort_names(struct by_size *by)
 
 static bool is_named(const struct by_size *by, uint32_t at, const char *path, size_t length)
 {
-    return at < by->graph->module_count && strncmp(by->named[at].name, path, length) == 0 &&
+    return at < graph_own_modules(by->graph) && strncmp(by->named[at].name, path, length) == 0 &&
            by->named[at].name[length] == '\0';
 }
 
 /* The first in by->named whose name is not before the path's first `length` characters. */
 static uint32_t find_name(const struct by_size *by, const char *path, size_t length)
 {
-    uint32_t low = 0, high = by->graph->module_count;
+    uint32_t low = 0, high = graph_own_modules(by->graph);
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
         if (strncmp(by->named[middle].name, path, length) < 0)
@@ -210,9 +210,9 @@ static bool is_wrapped_by_role(const struct by_size *by, uint32_t module)
 static void wrap_trained(struct by_size *by)
 {
     const struct graph *graph = by->graph;
-    for (uint32_t m = 0; m < graph->module_count; m++)
+    for (uint32_t m = 0; m < graph_own_modules(graph); m++)
         by->wrapped[m] = is_wrapped_by_role(by, m);
-    for (uint32_t p = 0; p < graph->param_count; p++)
+    for (uint32_t p = 0; p < graph_own_params(graph); p++)
         if (is_trained_weight(&graph->params[p]))
             wrap_path(by, graph->params[p].name, strlen(graph->params[p].name) - strlen(".weight"));
 }
@@ -265,13 +265,24 @@ static void choose_by_size(struct by_size *by, struct wrapping *w)
 {
     sort_names(by);
     if (by->least)
-        wrap_below(by, 0, by->graph->param_count, 0);
+        wrap_below(by, 0, graph_own_params(by->graph), 0);
     else
         wrap_trained(by);
-    list_units(by, 0, by->graph->param_count, 0, w);
-    for (uint32_t m = 0; m < by->graph->module_count; m++)
+    list_units(by, 0, graph_own_params(by->graph), 0, w);
+    for (uint32_t m = 0; m < graph_own_modules(by->graph); m++)
         if (!by->wrapped[m])
             w->of_module[m] = unit_around(by, w, m);
+}
+
+/* Of another model: one unit where TRL's prepare_fsdp calls fully_shard of it all. */
+static void choose_beside(const struct graph *graph, struct wrapping *w)
+{
+    const uint32_t root = graph_own_modules(graph);
+    if (root == graph->module_count)
+        return;
+    const uint32_t unit = new_unit(w, root);
+    for (uint32_t m = root; m < graph->module_count; m++)
+        w->of_module[m] = unit;
 }
 
 static uint32_t *none_of(struct arena *arena, uint32_t count)
@@ -302,12 +313,13 @@ void choose_units(const struct graph *graph, const struct strategy *s, struct ar
     } else {
         choose_by_role(graph, s, out);
     }
+    choose_beside(graph, out);
     if (borderless)
         *borderless = by.borderless;
     if (!s->ignore)
         return;
     out->ignored = arena_alloc(arena, graph->param_count + 1);
-    for (uint32_t p = 0; p < graph->param_count; p++)
+    for (uint32_t p = 0; p < graph_own_params(graph); p++)
         out->ignored[p] = names_match(s->ignore, graph->params[p].name);
 }
 

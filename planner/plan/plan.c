@@ -291,6 +291,14 @@ uint8_t plan_group_of_role(const struct plan *plan, enum group_role role)
     return PLAN_NO_GROUP;
 }
 
+uint32_t plan_own_params(const struct plan *plan)
+{
+    uint32_t count = plan->param_count;
+    while (count > 0 && plan->params[count - 1].beside)
+        count--;
+    return count;
+}
+
 uint32_t plan_lane_named(const struct plan *plan, const char *name)
 {
     for (uint32_t i = 0; i < plan->lane_count; i++)

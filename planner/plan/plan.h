@@ -141,6 +141,7 @@ struct plan_param { /* in the order of model.parameters() */
     const char *name;
     struct shape shape; /* (d, ...) whole */
     bool trainable;
+    bool beside; /* of another model, which is never trained, and no part of this one's states */
     uint32_t packed; /* numbers of the model in each of its elements, which stand for them in 4
                         bits; 0: they are these */
     uint32_t unit;
@@ -361,6 +362,9 @@ uint32_t plan_group_ranks(const struct plan *plan, uint8_t group);
 uint32_t plan_group_rank(const struct plan *plan, uint8_t group, uint32_t rank);
 /* The first group of a role; PLAN_NO_GROUP: none. */
 uint8_t plan_group_of_role(const struct plan *plan, enum group_role role);
+/* Parameters of the model that is trained: the first ones (plan_param.beside). */
+uint32_t plan_own_params(const struct plan *plan);
+
 /* A lane by name; LANES_MOST: none. */
 uint32_t plan_lane_named(const struct plan *plan, const char *name);
 

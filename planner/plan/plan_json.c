@@ -392,6 +392,7 @@ static void put_params(struct writer *w)
         put_string(w, param->name);
         member_shape(w, "shape", &param->shape);
         member_true(w, "trainable", param->trainable);
+        member_true(w, "beside", param->beside);
         if (param->packed)
             member_uint(w, "packed", param->packed);
         member_uint(w, "unit", param->unit);

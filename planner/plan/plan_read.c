@@ -244,6 +244,7 @@ static enum err_code read_param(struct object *o, uint32_t index)
     TRY(take_kept_text(o, "name", &param->name));
     TRY(take_shape(o, "shape", &param->shape));
     TRY(take_bool(o, "trainable", &param->trainable));
+    TRY(take_bool(o, "beside", &param->beside));
     TRY(take_optional(o, "packed", PACKED_MOST, &param->packed));
     TRY(take_index(o, "unit", plan->unit_count, "units", &param->unit));
     TRY(take_pieces(o, index));
@@ -251,7 +252,7 @@ static enum err_code read_param(struct object *o, uint32_t index)
     TRY(take_optional(o, "step", plan->buffer_count ? plan->buffer_count - 1 : 0,
                       &param->step_buffer));
     TRY(read_param_init(o, &param->init));
-    return finish(o, "name shape trainable packed unit pieces step init");
+    return finish(o, "name shape trainable beside packed unit pieces step init");
 }
 
 static enum err_code read_params(struct object *top, json_t *list)

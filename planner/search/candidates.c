@@ -697,7 +697,7 @@ static void bound_what_fits(struct building *b)
 static bool freezes_any(const struct job *job, const struct graph *graph)
 {
     bool any = job->model.frozen || job->model.lora;
-    for (uint32_t p = 0; p < graph->param_count; p++)
+    for (uint32_t p = 0; p < graph_own_params(graph); p++)
         any = any || !graph->params[p].trainable;
     return any;
 }

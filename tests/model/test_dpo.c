@@ -109,17 +109,26 @@ static void the_reference_is_a_second_model(void **state)
     struct err err = {0};
     const struct model_job job = job_of(NULL);
     assert_int_equal(build("llama-3.2-1b", &job, &graph, &err), ERR_OK);
+    const uint32_t own = graph_own_params(graph), modules = graph_own_modules(graph);
     uint64_t elements = 0;
-    for (uint32_t i = 0; i < graph->given_count; i++) {
-        const struct graph_storage *s = &graph->storages[graph->given[i]];
-        if (s->kind == STORAGE_BUFFER && graph->buffers[s->index].weight)
-            elements += shape_elements(&s->shape);
+    assert_int_equal(graph->param_count, 2 * own);
+    for (uint32_t p = own; p < graph->param_count; p++) {
+        elements += shape_elements(&graph->params[p].shape);
+        assert_false(graph->params[p].trainable);
+        assert_true(graph->params[p].module >= modules);
     }
     assert_true(elements == graph_parameter_elements(graph));
+    assert_int_equal(graph->module_count, 2 * modules + 1); /* its root has a number */
+    for (uint32_t m = modules + 1; m < graph->module_count; m++)
+        assert_int_equal(graph->modules[m].like, m - modules - 1);
     for (uint32_t i = 0; i < graph->op_count; i++)
-        for (uint32_t in = 0; graph->ops[i].no_grad && in < graph->ops[i].ins; in++)
-            assert_true(graph->ops[i].in[in] == GRAPH_NONE ||
-                        !graph_param_of(graph, graph->ops[i].in[in]));
+        for (uint32_t in = 0; in < graph->ops[i].ins; in++) {
+            const uint32_t tensor = graph->ops[i].in[in];
+            const struct graph_param *param =
+                tensor == GRAPH_NONE ? NULL : graph_param_of(graph, tensor);
+            if (param)
+                assert_int_equal(graph->ops[i].no_grad, param >= graph->params + own);
+        }
     graph_free(graph);
 }
 

@@ -310,6 +310,7 @@ void truth_read_strategy(const json_t *row, struct job *job)
         t->frozen_low = true;
         t->store = truth_dtype(truth_text(s, "lora_dtype", NULL), t->store);
     }
+    t->frozen_low |= json_object_get(s, "reference_dtype") != NULL; /* in `compute` */
     read_bits(s, job);
     t->reduce =
         truth_dtype(truth_text(s, "reduce_dtype", NULL), strategy_own_reduce(t, job->model.torch));

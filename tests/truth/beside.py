@@ -49,7 +49,7 @@ def of_fsdp1(s):
     yield "units", {"titan": "embeddings"}.get(s.get("wrap", "blocks"), s.get("wrap", "blocks"))
     yield "backward-prefetch", s.get("backward_prefetch", "pre") or "none"
     yield "forward-prefetch", int(s.get("forward_prefetch", False))
-    yield "frozen-dtype", "param" if s.get("lora_dtype") else "store"
+    yield "frozen-dtype", "param" if s.get("lora_dtype") or s.get("reference_dtype") else "store"
     yield "use-orig-params", on(s.get("use_orig_params"))
     yield "keep-low-precision-grads", on(s.get("keep_low_precision_grads"))
     yield "limit-all-gathers", on(s.get("limit_all_gathers", True))
@@ -68,7 +68,7 @@ def of_fsdp2(s):
         yield "keep-units", ",".join(kept)
     yield "placement", "columns" if s.get("shard_dim") else "rows"
     yield "experts-replicate", s.get("experts_replicate", 0)
-    yield "frozen-dtype", "param" if s.get("lora_dtype") else "store"
+    yield "frozen-dtype", "param" if s.get("lora_dtype") or s.get("reference_dtype") else "store"
     yield "reduce-buffers", s.get("max_input_buffers", 1)
     last = s.get("last_only", [])
     yield "last-backward", "last" if "is_last_backward" in last else "each"

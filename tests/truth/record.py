@@ -23,7 +23,7 @@ reshard (default | always | never | int), forward_prefetch, backward_prefetch, p
 reduce_dtype, store_dtype, ac (full | selective), ac_early_stop (default true),
 ac_blocks (all | first-K | first-P% | every-K), accumulate, no_sync, clip,
 optimizer (adamw_foreach | adamw_fused | adamw_loop | sgd, or of optimizers.py; there embedding_bits), code (hf), freeze (comma-separated glob patterns of
-parameter names), lora, lora_dropout and lora_dtype (models.adapted: peft's adapters), input_grads (1: enable_input_require_grads; every recorder has it), reshard_units ({module: true | false | int}, instead of reshard), shard_dim (1:
+parameter names), lora, lora_dropout and lora_dtype (models.adapted: peft's adapters), reference_dtype (of a second model's parameters, with loss dpo; every recorder has it), input_grads (1: enable_input_require_grads; every recorder has it), reshard_units ({module: true | false | int}, instead of reshard), shard_dim (1:
 matrices by columns), max_input_buffers, unshard_in_backward_off ([module, ...]), last_only (among
 is_last_backward, requires_all_reduce, reshard_after_backward: set_... is true for the last
 micro-batch only), offload (cpu: with a pinned host), experts_replicate (R: each block's experts are a unit of their
@@ -37,6 +37,7 @@ streams there).
 """
 import contextlib
 import sys
+import weakref
 from unittest import mock
 
 import older_torch      # first: names of others are put in their places
@@ -56,6 +57,7 @@ from models import DTYPES, plain_name
 from recorder import Log, placed
 
 RESHARD = {"default": older_torch.RESHARD_DEFAULT, "always": True, "never": False}
+ROOTS = weakref.WeakKeyDictionary()     # groups of roots that are not the model's, and their names
 TAIL = [None]       # label of the group that torchtitan makes of norm and output
 
 
@@ -65,7 +67,7 @@ def group_label(name):
         if name == "pre_backward" and log.segment == "backward_head" and \
                 group._module_fqn not in ("", None, TAIL[0]):
             log.segment = "backward_blocks"
-        fqn = (group._module_fqn or "root").replace("_checkpoint_wrapped_module.", "")
+        fqn = (group._module_fqn or ROOTS.get(group, "root")).replace("_checkpoint_wrapped_module.", "")
         return f"{name}[{', '.join(plain_name(part) for part in fqn.split(', '))}]"
     return label
 
@@ -207,6 +209,18 @@ class Fsdp2(recorder.System):
                 unit.set_modules_to_backward_prefetch(units[max(0, i - n):i][::-1])
         return model
 
+    def prepare_reference(self, model):
+        """As trl.models.utils.prepare_fsdp: all of it is the root's."""
+        if self.s.get("reference_dtype"):
+            for p in model.parameters():
+                p.data = p.data.to(DTYPES[self.s["reference_dtype"]])
+        keywords = self.keywords(self.s.get("replicate", 1))
+        if self.s.get("reshard", "default") == "default":       # it is told what accelerate leaves to units and root
+            keywords["reshard_after_forward"] = True
+        fully_shard(model, **keywords)
+        ROOTS[model._get_fsdp_state()._fsdp_param_group] = "reference"
+        return model.eval()
+
     def synced(self, model, last, sync):
         if self.s.get("accumulate", 1) > 1 and self.s.get("no_sync", True):
             model.set_requires_gradient_sync(last)
@@ -225,7 +239,8 @@ class Fsdp2(recorder.System):
         return optimizer
 
     def settle(self, log, model, optimizer):
-        for p in model.parameters():
+        beside = self.reference.parameters() if self.reference else ()
+        for p in (*model.parameters(), *beside):
             log.recategorize(local(p), "sharded_param" if isinstance(p, DTensor) else "param")
         for state in optimizer.state.values():
             for t in state.values():
