@@ -16,8 +16,10 @@ static bool freezes_adapters(const struct job *job)
  * fully_shard of as a whole; NULL: nothing. */
 static const char *unplanned_reference(const struct strategy *s)
 {
-    if (s->system == SYSTEM_FSDP1 || s->system == SYSTEM_ZERO3)
+    if (s->system == SYSTEM_ZERO3)
         return "";
+    if (s->units == UNITS_ELEMENTS)
+        return " with --units by size";
     return s->reshard == RESHARD_INT ? " with --reshard of a number"
            : s->columns              ? " with --placement columns"
            : s->experts_replicate    ? " with --experts-replicate"

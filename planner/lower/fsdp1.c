@@ -28,18 +28,21 @@
 
 /* ---- forward hooks ---- */
 
-static void root_pre_forward(struct lowering *low)
+static void root_pre_forward(struct lowering *low, const struct root *root)
 {
     struct fsdp1 *f = low->state;
     for (uint32_t u = 0; u < f->handle_count && low->strategy->forward_prefetch; u++) {
+        if (f->handles[u].root != root)
+            continue;
         f->handles[u].needs_pre_forward = true;
         f->handles[u].prefetched = false;
     }
     if (low->strategy->offload) /* shards are read where the host's optimizer wrote them */
         emit_sync(low, LANE_COMPUTE, LANE_HOST);
-    emit_sync(low, f->unshard, LANE_COMPUTE);
-    emit_sync(low, f->pre_unshard, LANE_COMPUTE);
-    fsdp1_drop_gradients(low);
+    emit_sync(low, root->unshard, LANE_COMPUTE);
+    emit_sync(low, root->pre_unshard, LANE_COMPUTE);
+    if (root == &f->root)
+        fsdp1_drop_gradients(low);
 }
 
 /* Of a script that does not say where the root is called: what it is called with may be cast before
@@ -47,7 +50,7 @@ static void root_pre_forward(struct lowering *low)
 static void begin(struct lowering *low)
 {
     if (!low->graph->enters_root)
-        root_pre_forward(low);
+        root_pre_forward(low, &fsdp1_of(low)->root);
 }
 
 static bool is_again(const struct fsdp1 *f, uint32_t module)
@@ -61,7 +64,9 @@ static void pre_forward(struct lowering *low, uint32_t module)
     struct handle *handle = fsdp1_handle_at(low, module);
     const bool again = low->here.phase == PLAN_BACKWARD;
     if (module == MODULE_ROOT && low->graph->enters_root)
-        root_pre_forward(low);
+        root_pre_forward(low, &f->root);
+    else if (module == low->graph->beside.module)
+        root_pre_forward(low, &f->beside);
     if (!handle || (again && handle->ran_pre_backward))
         return;
     if (!handle->prefetched) {
@@ -70,7 +75,7 @@ static void pre_forward(struct lowering *low, uint32_t module)
             fsdp1_make_views(low, handle, module);
     }
     handle->needs_pre_forward = false;
-    emit_sync(low, LANE_COMPUTE, f->unshard);
+    emit_sync(low, LANE_COMPUTE, handle->root->unshard);
     fsdp1_prefetch_forward(low, handle, module);
 }
 
@@ -88,6 +93,10 @@ static void post_forward(struct lowering *low, uint32_t module)
     const bool again = low->here.phase == PLAN_BACKWARD;
     if (!handle || (again && handle->ran_pre_backward))
         return;
+    if (fsdp1_is_beside(low, handle)) { /* it stays whole where no backward comes to it */
+        fsdp1_reshard(low, handle, f->reshards && handle->unit != f->own_count);
+        return;
+    }
     if (handle->backward_index == NONE || handle->backward_index == 0) /* taken for none */
         handle->backward_index = f->backward_count;
     f->backward_order[f->backward_count++] = handle->unit;
@@ -124,7 +133,7 @@ static void pre_backward_hook(struct lowering *low, struct handle *handle)
     if (handle->needs_pre_backward) {
         if (!handle->prefetched)
             fsdp1_unshard(low, handle);
-        emit_sync(low, LANE_COMPUTE, f->unshard);
+        emit_sync(low, LANE_COMPUTE, handle->root->unshard);
     }
     handle->needs_pre_backward = false;
     fsdp1_prefetch_backward(low, handle, PREFETCH_PRE);
@@ -217,7 +226,7 @@ static void final(struct lowering *low)
     f->backward_count = 0;
     f->waiting = NULL;
     f->in_units = false;
-    for (uint32_t u = 0; u < f->handle_count; u++) {
+    for (uint32_t u = 0; u < f->own_count; u++) {
         struct handle *handle = &f->handles[u];
         if (handle->viewed)
             fsdp1_reshard(low, handle, fsdp1_frees_in_backward(low));

@@ -15,8 +15,17 @@ struct flat_part {  /* of a flat parameter */
     uint64_t elements;
 };
 
+/* What units of one root share. Of another model the second, whose backward never is. */
+struct root {
+    uint8_t unshard, pre_unshard;                             /* lanes */
+    uint32_t *forward_order, forward_count;                   /* of handles, in any forward */
+    uint32_t *free_events, free_first, free_count, free_room; /* the limiter's queue; NONE: has
+                                                                 passed */
+};
+
 struct handle { /* a FlatParamHandle */
     uint32_t unit;
+    struct root *root;
     struct flat_part *parts;
     uint32_t part_count;
     uint64_t elements; /* of the flat parameter, P */
@@ -59,16 +68,16 @@ struct views { /* made of a flat parameter in forward: its gradient comes when b
 
 struct fsdp1 {
     struct wrapping wrapping;
-    struct handle *handles; /* (units) [0] is the root's */
-    uint32_t handle_count;
+    struct handle *handles;           /* (units) [0] is the root's */
+    uint32_t handle_count, own_count; /* the first of them are the model's that is trained */
+    struct root root, beside;
     uint32_t ranks; /* N */
     bool sharded;   /* not NO_SHARD */
     bool reshards;  /* after forward */
     enum kept kept;
     float before, after; /* factors that gradients are divided by around the reduction */
     uint8_t group, replicate_group;
-    uint8_t unshard, post_backward, pre_unshard, all_reduce; /* lanes */
-    uint32_t *forward_order, forward_count;                  /* of handles, in any forward */
+    uint8_t post_backward, all_reduce;        /* lanes */
     uint32_t *backward_order, backward_count; /* as they were resharded in this one */
     uint32_t *returned;     /* (modules, the root) the module in it whose output is its own; NONE */
     uint32_t zero;          /* FullyShardedDataParallel._zero_scalar; NONE: there is none */
@@ -78,12 +87,17 @@ struct fsdp1 {
                     of the forward that runs again, the first being without grad mode */
     struct views *views;
     uint32_t view_count;
-    uint32_t *free_events, free_first, free_count; /* the limiter's queue; NONE: has passed */
 };
 
 static inline struct fsdp1 *fsdp1_of(const struct lowering *low)
 {
     return low->state;
+}
+
+/* Whether a handle is of another model. */
+static inline bool fsdp1_is_beside(const struct lowering *low, const struct handle *handle)
+{
+    return handle->root == &fsdp1_of(low)->beside;
 }
 
 /* The handle whose hooks are a module's; NULL: none. */
@@ -108,8 +122,6 @@ void fsdp1_prefetch_backward(struct lowering *low, const struct handle *handle,
                              enum backward_prefetch when);
 /* Views of the flat parameter are made in the pre-forward of module `under`. */
 void fsdp1_make_views(struct lowering *low, struct handle *handle, uint32_t under);
-/* The host blocks on the oldest free when two are under way. */
-void fsdp1_limit(struct lowering *low);
 
 /* ---- fsdp1_reduce.c ---- */
 

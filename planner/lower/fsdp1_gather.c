@@ -8,29 +8,27 @@
 
 enum { IN_FLIGHT_MOST = 2 }; /* all-gathers: _FreeEventQueue */
 
-void fsdp1_limit(struct lowering *low)
+/* The host blocks on the oldest free when two are under way. */
+static void limit(struct lowering *low, struct root *root)
 {
-    struct fsdp1 *f = low->state;
-    if (low->strategy->unlimited_gathers || f->free_count < IN_FLIGHT_MOST)
+    if (low->strategy->unlimited_gathers || root->free_count < IN_FLIGHT_MOST)
         return;
-    const uint32_t event = f->free_events[f->free_first++];
-    f->free_count--;
+    const uint32_t event = root->free_events[root->free_first++];
+    root->free_count--;
     if (event != NONE)
         emit_wait(low, LANE_HOST, event);
 }
 
 /* The queue is an array that begins anew when it is empty or its end is reached. */
-static void note_free(struct lowering *low, uint32_t event)
+static void note_free(struct root *root, uint32_t event)
 {
-    struct fsdp1 *f = low->state;
-    const uint32_t room = 4 * f->handle_count + 16;
-    if (f->free_first + f->free_count == room) {
-        for (uint32_t i = 0; i < f->free_count; i++)
-            f->free_events[i] = f->free_events[f->free_first + i];
-        f->free_first = 0;
+    if (root->free_first + root->free_count == root->free_room) {
+        for (uint32_t i = 0; i < root->free_count; i++)
+            root->free_events[i] = root->free_events[root->free_first + i];
+        root->free_first = 0;
     }
-    assert(f->free_first + f->free_count < room);
-    f->free_events[f->free_first + f->free_count++] = event;
+    assert(root->free_first + root->free_count < root->free_room);
+    root->free_events[root->free_first + root->free_count++] = event;
 }
 
 /* ---- unshard ---- */
@@ -38,24 +36,23 @@ static void note_free(struct lowering *low, uint32_t event)
 /* An offloaded shard, on the device. */
 static uint32_t bring_shard(struct lowering *low, const struct handle *handle)
 {
-    const struct fsdp1 *f = fsdp1_of(low);
-    const uint32_t brought = alloc_buffer(low, CATEGORY_CAST_SHARD, f->pre_unshard, ATEN_TO_COPY,
+    const uint8_t lane = handle->root->pre_unshard;
+    const uint32_t brought = alloc_buffer(low, CATEGORY_CAST_SHARD, lane, ATEN_TO_COPY,
                                           handle->stored, flat(handle->shard));
-    emit_work(low, PLAN_HOST_TO_DEVICE, f->pre_unshard, WORK_COPY, ATEN_TO_COPY, PLAN_NO_GROUP, 1,
+    emit_work(low, PLAN_HOST_TO_DEVICE, lane, WORK_COPY, ATEN_TO_COPY, PLAN_NO_GROUP, 1,
               &handle->store, 1, &brought);
     return brought;
 }
 
 static void cast_shard(struct lowering *low, struct handle *handle)
 {
-    const struct fsdp1 *f = fsdp1_of(low);
     const uint32_t before = enter_scope(low, "_use_low_precision_shard", handle->unit, false);
     uint32_t from = handle->store;
     emit_alloc(low, handle->cast);
     handle->cast_held = true;
     if (low->strategy->offload)
         from = bring_shard(low, handle);
-    emit_unary(low, f->pre_unshard, WORK_CAST, ATEN_COPY_, from, handle->cast);
+    emit_unary(low, handle->root->pre_unshard, WORK_CAST, ATEN_COPY_, from, handle->cast);
     if (from != handle->store)
         emit_free(low, from);
     leave_scope(low, before);
@@ -75,8 +72,8 @@ static void gather(struct lowering *low, struct handle *handle, uint32_t shard)
 {
     const struct fsdp1 *f = fsdp1_of(low);
     emit_alloc(low, handle->gathered);
-    emit_work(low, PLAN_ALL_GATHER, f->unshard, WORK_ALL_GATHER, ATEN_ALL_GATHER_INTO_TENSOR,
-              f->group, 1, &shard, 1, &handle->gathered);
+    emit_work(low, PLAN_ALL_GATHER, handle->root->unshard, WORK_ALL_GATHER,
+              ATEN_ALL_GATHER_INTO_TENSOR, f->group, 1, &shard, 1, &handle->gathered);
     handle->unsharded = true;
 }
 
@@ -105,12 +102,12 @@ void fsdp1_unshard(struct lowering *low, struct handle *handle)
      * still gathered, and nobody reads it. */
     if (handle->cast != NONE && (gathers || !f->sharded || low->strategy->offload)) {
         cast_shard(low, handle);
-        emit_sync(low, f->unshard, f->pre_unshard);
+        emit_sync(low, handle->root->unshard, handle->root->pre_unshard);
     } else if (low->strategy->offload) {
         brought = bring_shard(low, handle);
-        emit_sync(low, f->unshard, f->pre_unshard);
+        emit_sync(low, handle->root->unshard, handle->root->pre_unshard);
     }
-    fsdp1_limit(low);
+    limit(low, handle->root);
     if (gathers)
         gather(low, handle,
                handle->cast_held ? handle->cast
@@ -119,9 +116,9 @@ void fsdp1_unshard(struct lowering *low, struct handle *handle)
     /* flat_param_to's copy dies with flat_param.data. Nobody tells the allocator of the gather that
      * reads it, as of a cast shard; here it is told, or the next copy might be written over it. */
     if (brought != NONE)
-        emit_free_after(low, brought, gathers ? f->unshard : f->pre_unshard);
+        emit_free_after(low, brought, gathers ? handle->root->unshard : handle->root->pre_unshard);
     if (f->sharded && handle->cast != NONE)
-        free_cast(low, handle, f->unshard);
+        free_cast(low, handle, handle->root->unshard);
     handle->viewed = true;
     leave_scope(low, before);
 }
@@ -145,7 +142,7 @@ void fsdp1_reshard(struct lowering *low, struct handle *handle, bool frees)
         handle->unsharded = false;
     }
     if (frees && !low->strategy->unlimited_gathers)
-        note_free(low, emit_record(low, LANE_COMPUTE));
+        note_free(handle->root, emit_record(low, LANE_COMPUTE));
     if (!f->sharded && handle->cast != NONE)
         free_cast(low, handle, LANE_COMPUTE);
     handle->viewed = handle->prefetched = false;
@@ -163,10 +160,11 @@ bool fsdp1_frees_in_backward(const struct lowering *low)
 void fsdp1_prefetch_forward(struct lowering *low, const struct handle *handle, uint32_t under)
 {
     const struct fsdp1 *f = fsdp1_of(low);
+    const struct root *root = handle->root;
     if (low->strategy->forward_prefetch == 0 || handle->forward_index == NONE ||
-        handle->forward_index + 1 >= f->forward_count)
+        handle->forward_index + 1 >= root->forward_count)
         return;
-    struct handle *next = &f->handles[f->forward_order[handle->forward_index + 1]];
+    struct handle *next = &f->handles[root->forward_order[handle->forward_index + 1]];
     if (!next->needs_pre_forward || next->prefetched)
         return;
     fsdp1_unshard(low, next);

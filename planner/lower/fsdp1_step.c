@@ -15,7 +15,7 @@ static void place_gradients(struct lowering *low)
 {
     const struct fsdp1 *f = fsdp1_of(low);
     place_ignored_gradients(low, &f->wrapping);
-    for (uint32_t u = 0, o = 0; u < f->handle_count; u++) {
+    for (uint32_t u = 0, o = 0; u < f->own_count; u++) {
         const struct handle *handle = &f->handles[u];
         const uint32_t gradient = gradient_of(low, handle);
         uint64_t at = 0;
@@ -99,7 +99,7 @@ static uint32_t local_gradients(const struct lowering *low, struct operand *out,
     const bool parts = low->strategy->use_orig_params;
     uint32_t n = 0;
     *norms = 0;
-    for (uint32_t u = 0; u < f->handle_count; u++) {
+    for (uint32_t u = 0; u < f->own_count; u++) {
         const struct handle *handle = &f->handles[u];
         uint32_t params = 0;
         if (handle->gradient == NONE)
@@ -181,7 +181,7 @@ static uint32_t scale(struct lowering *low, struct operand *scaled, uint32_t n, 
 static void clip(struct lowering *low)
 {
     const struct fsdp1 *f = fsdp1_of(low);
-    const size_t most = (size_t)f->handle_count + low->plan->param_count + 1;
+    const size_t most = (size_t)f->own_count + low->plan->param_count + 1;
     struct operand *scaled = xmalloc(most * sizeof *scaled);
     uint32_t count;
     const uint32_t n = local_gradients(low, scaled + 1, &count);
@@ -270,7 +270,7 @@ void fsdp1_zero_grad(struct lowering *low)
 {
     struct fsdp1 *f = low->state;
     uint32_t last = 0;
-    for (uint32_t u = 0, o = 0; u < f->handle_count; u++) {
+    for (uint32_t u = 0, o = 0; u < f->own_count; u++) {
         struct handle *handle = &f->handles[u];
         o = drop_ignored(low, handle, o);
         /* what the host has for it is always there */
@@ -283,8 +283,10 @@ void fsdp1_zero_grad(struct lowering *low)
         last = o;
     }
     drop_ignored(low, NULL, last);
-    for (uint32_t i = 0; i < f->free_count; i++) /* the step's end has passed them */
-        f->free_events[f->free_first + i] = NONE;
+    struct root *const roots[] = {&f->root, &f->beside};
+    for (int r = 0; r < 2; r++)
+        for (uint32_t i = 0; i < roots[r]->free_count; i++) /* the step's end has passed them */
+            roots[r]->free_events[roots[r]->free_first + i] = NONE;
 }
 
 /* Whether none of the original parameters has a .grad: this rank has no part of any that is
@@ -301,7 +303,7 @@ static bool shows_nothing(const struct lowering *low, const struct handle *handl
 void fsdp1_drop_gradients(struct lowering *low)
 {
     struct fsdp1 *f = low->state;
-    for (uint32_t u = 0; u < f->handle_count; u++) {
+    for (uint32_t u = 0; u < f->own_count; u++) {
         struct handle *handle = &f->handles[u];
         if (handle->gradient == NONE || !shows_nothing(low, handle))
             continue;
@@ -309,7 +311,7 @@ void fsdp1_drop_gradients(struct lowering *low)
         handle->gradient = NONE;
     }
     low->here.flags |= PLAN_LATER_STEPS;
-    for (uint32_t u = 0; u < f->handle_count; u++) {
+    for (uint32_t u = 0; u < f->own_count; u++) {
         if (f->handles[u].carried)
             fsdp1_free_gradient(low, f->handles[u].kept);
         f->handles[u].carried = false;

@@ -284,6 +284,24 @@ static uint32_t divided_before(uint32_t world)
     return factor;
 }
 
+static struct root new_root(struct lowering *low, const char *unshard, const char *pre_unshard,
+                            bool urgent)
+{
+    return (struct root){
+        .unshard = plan_add_lane(low->plan, unshard, urgent),
+        .pre_unshard = plan_add_lane(low->plan, pre_unshard, urgent),
+    };
+}
+
+/* Room for a root's handles. */
+static void make_orders(struct lowering *low, struct root *root)
+{
+    const uint32_t handles = fsdp1_of(low)->handle_count;
+    root->forward_order = none_array(low, handles);
+    root->free_room = 4 * handles + 16;
+    root->free_events = none_array(low, root->free_room);
+}
+
 static void declare_mesh(struct lowering *low)
 {
     struct fsdp1 *f = low->state;
@@ -301,9 +319,10 @@ static void declare_mesh(struct lowering *low)
     if (s->replicate > 1)
         f->replicate_group =
             plan_add_group(plan, "replicate", GROUP_REPLICATE, s->replicate, f->ranks);
-    f->unshard = plan_add_lane(plan, "unshard", urgent);
+    f->root = new_root(low, "unshard", "pre_unshard", urgent);
     f->post_backward = plan_add_lane(plan, "post_backward", urgent);
-    f->pre_unshard = plan_add_lane(plan, "pre_unshard", urgent);
+    if (low->graph->beside.module != GRAPH_NONE)
+        f->beside = new_root(low, "reference_unshard", "reference_pre_unshard", urgent);
     f->all_reduce = is_hybrid(s) ? plan_add_lane(plan, "all_reduce", false) : LANE_COMPUTE;
     f->before = (float)divided_before(s->world);
     f->after = (float)s->world / f->before;
@@ -392,6 +411,19 @@ static uint32_t declare_kept(struct lowering *low, const struct handle *handle)
     return buffer;
 }
 
+/* Of another model, which no backward comes to: what needs none stays gathered; and on the host the
+ * gradient that an unshard makes of what is exposed (fsdp1_restore_host) stays, too. */
+static void keep_beside(struct lowering *low, const struct handle *handle)
+{
+    const struct fsdp1 *f = fsdp1_of(low);
+    const struct strategy *s = low->strategy;
+    low->plan->buffers[handle->gathered].resident = !f->reshards || handle->unit == f->own_count;
+    const uint64_t at = plan_group_rank(low->plan, f->group, s->rank) * handle->shard;
+    if (s->offload && s->use_orig_params && f->reshards && at < handle->elements)
+        new_resident(low, CATEGORY_GRADIENT, LANE_HOST, ATEN_ZEROS_LIKE, handle->stored,
+                     flat(handle->shard));
+}
+
 static void declare_buffers(struct lowering *low, struct handle *handle)
 {
     const struct fsdp1 *f = fsdp1_of(low);
@@ -401,11 +433,13 @@ static void declare_buffers(struct lowering *low, struct handle *handle)
     if (s->offload)
         pinned(low, handle->store);
     if (s->compute != handle->stored)
-        handle->cast = new_buffer(low, CATEGORY_CAST_SHARD, f->pre_unshard, ATEN_EMPTY_LIKE,
-                                  s->compute, flat(handle->shard));
+        handle->cast = new_buffer(low, CATEGORY_CAST_SHARD, handle->root->pre_unshard,
+                                  ATEN_EMPTY_LIKE, s->compute, flat(handle->shard));
     if (f->sharded)
-        handle->gathered = new_buffer(low, CATEGORY_UNSHARDED_PARAM, f->unshard, ATEN_EMPTY,
-                                      s->compute, flat(handle->shard * f->ranks));
+        handle->gathered = new_buffer(low, CATEGORY_UNSHARDED_PARAM, handle->root->unshard,
+                                      ATEN_EMPTY, s->compute, flat(handle->shard * f->ranks));
+    if (f->sharded && fsdp1_is_beside(low, handle))
+        keep_beside(low, handle);
     if (handle->trained || s->offload) /* the host has one for what is frozen, too */
         handle->kept = declare_kept(low, handle);
 }
@@ -456,14 +490,14 @@ static void optimize_flat(struct lowering *low, const struct handle *handle)
 static void declare_optimized(struct lowering *low)
 {
     const struct fsdp1 *f = fsdp1_of(low);
-    const uint32_t most = f->handle_count + low->plan->param_count;
+    const uint32_t most = f->own_count + low->plan->param_count;
     if (low->strategy->use_orig_params) {
-        optimize_params(low, NULL, low->plan->param_count);
+        optimize_params(low, NULL, plan_own_params(low->plan));
         return;
     }
-    bool *listed = arena_alloc(&low->scratch, f->handle_count);
+    bool *listed = arena_alloc(&low->scratch, f->own_count);
     low->optimized = arena_alloc(&low->scratch, most * sizeof *low->optimized);
-    for (uint32_t p = 0; p < low->plan->param_count && f->wrapping.ignored; p++) {
+    for (uint32_t p = 0; p < plan_own_params(low->plan) && f->wrapping.ignored; p++) {
         const uint32_t units[] = {0, unit_of_param(low->graph, &f->wrapping, p)};
         for (int i = 0; i < 2; i++)
             if (!listed[units[i]]) {
@@ -473,7 +507,7 @@ static void declare_optimized(struct lowering *low)
         if (is_ignored(&f->wrapping, p))
             optimize_param(low, &low->optimized[low->optimized_count++], p);
     }
-    for (uint32_t u = 0; u < f->handle_count; u++)
+    for (uint32_t u = 0; u < f->own_count; u++)
         if (!listed[u])
             optimize_flat(low, &f->handles[u]);
 }
@@ -481,15 +515,14 @@ static void declare_optimized(struct lowering *low)
 /* The order of the first forward, by which later ones prefetch. */
 static void find_forward_order(struct lowering *low)
 {
-    struct fsdp1 *f = low->state;
     for (uint32_t i = 0; i < low->hook_count; i++) {
         const struct stream_step step = low->hooks[i];
         struct handle *handle =
             step.kind == STEP_PRE_FORWARD ? fsdp1_handle_at(low, step.arg) : NULL;
         if (!handle || handle->forward_index != NONE)
             continue;
-        handle->forward_index = f->forward_count;
-        f->forward_order[f->forward_count++] = handle->unit;
+        handle->forward_index = handle->root->forward_count;
+        handle->root->forward_order[handle->root->forward_count++] = handle->unit;
     }
 }
 
@@ -530,15 +563,18 @@ void fsdp1_set_up(struct lowering *low)
     f->kept = choose_kept(low);
     wrap_modules(low, NULL, &f->wrapping);
     f->handle_count = f->wrapping.units;
+    f->own_count = low->graph->beside.module == GRAPH_NONE
+                       ? f->handle_count
+                       : f->wrapping.of_module[low->graph->beside.module];
     f->handles = arena_alloc(&low->scratch, f->handle_count * sizeof *f->handles);
-    f->forward_order = none_array(low, f->handle_count);
     f->backward_order = none_array(low, 3 * f->handle_count); /* units in checkpoints twice,
                                                                      those called again */
     f->views = arena_alloc(&low->scratch, f->handle_count * sizeof *f->views);
-    f->free_events = none_array(low, 4 * f->handle_count + 16);
+    make_orders(low, &f->root);
+    make_orders(low, &f->beside);
     for (uint32_t u = 0; u < f->handle_count; u++) {
         struct handle *handle = &f->handles[u];
-        *handle = (struct handle){.unit = u};
+        *handle = (struct handle){.unit = u, .root = u < f->own_count ? &f->root : &f->beside};
         handle->cast = handle->gathered = handle->kept = handle->flat = handle->gradient =
             handle->shown = handle->restored = NONE;
         handle->forward_index = handle->backward_index = NONE;

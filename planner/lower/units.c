@@ -5,6 +5,7 @@
 #include "graph/borders.h"
 #include "graph/ops.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -274,15 +275,26 @@ static void choose_by_size(struct by_size *by, struct wrapping *w)
             w->of_module[m] = unit_around(by, w, m);
 }
 
-/* Of another model: one unit where TRL's prepare_fsdp calls fully_shard of it all. */
-static void choose_beside(const struct graph *graph, struct wrapping *w)
+/* Of another model, as TRL's prepare_fsdp has it: FSDP1 with the auto_wrap_policy of the first, so
+ * units like its; fully_shard is called of the whole. */
+static void choose_beside(const struct graph *graph, const struct strategy *s, struct wrapping *w)
 {
-    const uint32_t root = graph_own_modules(graph);
+    const uint32_t root = graph_own_modules(graph), own = w->units;
     if (root == graph->module_count)
         return;
     const uint32_t unit = new_unit(w, root);
-    for (uint32_t m = root; m < graph->module_count; m++)
+    for (uint32_t m = root; m < graph->module_count; m++) {
+        const uint32_t like = graph->modules[m].like;
+        const uint32_t its = like == GRAPH_NONE ? NONE : w->of_module[like];
         w->of_module[m] = unit;
+        if (its == NONE || s->system != SYSTEM_FSDP1)
+            continue;
+        w->of_module[m] = w->first_module[its] == like
+                              ? new_unit(w, m)
+                              : w->of_module[root + 1 + w->first_module[its]];
+        w->last_module[w->of_module[m]] = m;
+    }
+    assert(s->system == SYSTEM_FSDP1 ? w->units <= 2 * own : w->units == own + 1);
 }
 
 static uint32_t *none_of(struct arena *arena, uint32_t count)
@@ -313,7 +325,7 @@ void choose_units(const struct graph *graph, const struct strategy *s, struct ar
     } else {
         choose_by_role(graph, s, out);
     }
-    choose_beside(graph, out);
+    choose_beside(graph, s, out);
     if (borderless)
         *borderless = by.borderless;
     if (!s->ignore)

@@ -23,8 +23,10 @@ def reference(system):
     s = system.s
     if s.get("loss") != "dpo" or s.get("lora") or s.get("precompute_ref_log_probs"):
         return None
-    model, _ = models.make(system.m, {**s, "of_reference": True})
-    return system.prepare_reference(model)
+    model, blocks = models.make(system.m, {**s, "of_reference": True})
+    for p in model.parameters() if s.get("reference_dtype") else ():
+        p.data = p.data.to(models.DTYPES[s["reference_dtype"]])
+    return system.prepare_reference(model, blocks)
 
 
 def trainer_module():

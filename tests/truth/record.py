@@ -209,11 +209,8 @@ class Fsdp2(recorder.System):
                 unit.set_modules_to_backward_prefetch(units[max(0, i - n):i][::-1])
         return model
 
-    def prepare_reference(self, model):
+    def prepare_reference(self, model, blocks):
         """As trl.models.utils.prepare_fsdp: all of it is the root's."""
-        if self.s.get("reference_dtype"):
-            for p in model.parameters():
-                p.data = p.data.to(DTYPES[self.s["reference_dtype"]])
         keywords = self.keywords(self.s.get("replicate", 1))
         if self.s.get("reshard", "default") == "default":       # it is told what accelerate leaves to units and root
             keywords["reshard_after_forward"] = True

@@ -98,7 +98,7 @@ class Steady(recorder.System):
         for p in recorder.matching(model, self.s.get("store_fp32")):
             p.data = p.data.float()
 
-    def prepare_reference(self, model):
+    def prepare_reference(self, model, blocks):
         self.prepare(model)     # Accelerator.prepare_model(evaluation_mode=True) wraps it in nothing
         return model
 
@@ -309,11 +309,20 @@ class Fsdp1(Steady):
             backward_prefetch=self.PREFETCH[s.get("backward_prefetch", "pre")],
             ignored_states=ignored or None, **{k: s[k] for k in self.ARGUMENTS if k in s})
 
+    def prepare_reference(self, model, blocks):
+        """As trl.models.utils.prepare_fsdp: with the policy of the first, so its blocks are units, too."""
+        before = Log.current.units
+        wrapped = self.shard(model, blocks).eval()
+        beside = {k: "reference" if v == "root" else f"reference.{v}" for k, v in Log.current.units.items()}
+        Log.current.units = {**before, **beside}
+        return wrapped
+
     def clip(self, model):
         model.clip_grad_norm_(1.0)
 
     def settle(self, log, model, optimizer):
-        for handle in self.handles(model):
+        beside = self.handles(self.reference) if self.reference else []
+        for handle in self.handles(model) + beside:
             flat = handle.flat_param
             for field, category in (("_local_shard", "sharded_param"), ("_mp_shard", "cast_shard"),
                                     ("_cpu_grad", "gradient"), ("_full_param_padded", "unsharded_param"),

@@ -205,7 +205,7 @@ class Zero(recorder.System):
         self.watch(blocks[-1])
         return engine
 
-    def prepare_reference(self, model):
+    def prepare_reference(self, model, blocks):
         """As trl.models.utils.prepare_deepspeed: an engine of its own, of stage 0 where the policy's is not 3."""
         config = self.configuration()
         config["zero_optimization"] = {"stage": 0}

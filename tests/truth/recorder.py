@@ -295,7 +295,7 @@ class System:
         """The model to call in its place."""
         raise NotImplementedError
 
-    def prepare_reference(self, model):
+    def prepare_reference(self, model, blocks):
         """A second model that is never trained, as it is called."""
         return model
 
