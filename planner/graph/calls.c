@@ -14,6 +14,19 @@ struct names {
     size_t mask;
 };
 
+/* What a module of another model is as, or one of the first is. */
+static enum module_role role_of(const struct graph *graph, uint32_t module)
+{
+    const uint32_t like = graph->modules[module].like;
+    return graph->modules[like == GRAPH_NONE ? module : like].role;
+}
+
+/* The root that what reads a parameter is in. */
+static uint32_t root_of(const struct graph *graph, const struct graph_calls *calls, uint32_t param)
+{
+    return param < graph_own_params(graph) ? calls->model : calls->beside;
+}
+
 static size_t parent_length(const char *name, size_t length)
 {
     while (length > 0 && name[length - 1] != '.')
@@ -38,12 +51,23 @@ static bool is_called(const char *name, const char *text, size_t length)
     return strncmp(name, text, length) == 0 && name[length] == '\0';
 }
 
+/* The same of a module of another model that is as the one of the text. */
+static bool is_called_beside(const struct graph *graph, const char *name, const char *text,
+                             size_t length)
+{
+    const uint32_t root = graph_own_modules(graph);
+    const size_t own = root < graph->module_count ? strlen(graph->modules[root].name) + 1 : 0;
+    return is_called(name, text, length) ||
+           (own && length > own && strncmp(text, graph->modules[root].name, own - 1) == 0 &&
+            text[own - 1] == '.' && is_called(name, text + own, length - own));
+}
+
 /* Whether the first `length` characters name the list that blocks are in, or what else is never
  * called. */
 static bool is_list(const struct graph *graph, const struct names *names, const char *name,
                     size_t length)
 {
-    if (graph->uncalled && is_called(graph->uncalled, name, length))
+    if (graph->uncalled && is_called_beside(graph, graph->uncalled, name, length))
         return true;
     if (is_dict(graph, name, length))
         return true;
@@ -60,7 +84,7 @@ static void find_lists(const struct graph *graph, struct graph_calls *calls, str
     for (uint32_t m = 0; m < graph->module_count; m++) {
         const char *block = graph->modules[m].name;
         const size_t length = parent_length(block, strlen(block));
-        bool is_new = graph->modules[m].role == ROLE_BLOCK && length > 0;
+        bool is_new = role_of(graph, m) == ROLE_BLOCK && length > 0;
         for (uint32_t i = 0; is_new && i < names->list_count; i++)
             is_new = !is_called(names->lists[i], block, length);
         if (is_new)
@@ -96,7 +120,7 @@ static uint32_t call_of(const struct graph *graph, struct graph_calls *calls,
     if (found)
         return found - 1;
     size_t around = parent_length(name, length);
-    if (graph->apart && is_called(graph->apart, name, length))
+    if (graph->apart && is_called_beside(graph, graph->apart, name, length))
         around = parent_length(name, around);
     const uint32_t parent = call_of(graph, calls, names, name, around);
     calls->at[calls->count] = (struct graph_call){
@@ -139,12 +163,14 @@ static bool takes_tracked(const struct graph *graph, const struct graph_calls *c
 }
 
 /* Another module that has the same parameter: a tied one. */
-static uint32_t tied_call(struct graph_calls *calls, uint32_t call, uint32_t param)
+static uint32_t tied_call(const struct graph *graph, struct graph_calls *calls, uint32_t call,
+                          uint32_t param)
 {
+    const uint32_t root = root_of(graph, calls, param);
     calls->at[calls->count] = (struct graph_call){
         .name = arena_printf(&calls->arena, "%s (tied)", calls->at[call].name),
-        .parent = calls->model,
-        .depth = calls->model + 1,
+        .parent = root,
+        .depth = calls->at[root].depth + 1,
         .tied = param + 1,
     };
     return calls->count++;
@@ -194,13 +220,13 @@ static void assign_ops(const struct graph *graph, struct graph_calls *calls,
             own = calls->at[own].parent;
         uint32_t call = op->of_hook ? GRAPH_NONE : called_by(graph, calls, names, op, param, own);
         if (op->of_model)
-            call = calls->model;
+            call = param == GRAPH_NONE ? calls->model : root_of(graph, calls, param);
         calls->of_op[i] = calls->next[i] = calls->last[i] = GRAPH_NONE;
         if (call == GRAPH_NONE)
             continue;
         if (!op->call && param != GRAPH_NONE && met[call] && calls->of_op[before] != call &&
-            call != calls->model)
-            call = tied_call(calls, call, param);
+            call != calls->model && call != calls->beside)
+            call = tied_call(graph, calls, call, param);
         calls->of_op[i] = call;
         if (before != GRAPH_NONE) {
             calls->next[before] = call;
@@ -227,7 +253,7 @@ static uint32_t reader_of(const struct graph *graph, const struct graph_calls *c
     const struct graph_param *p = &graph->params[param];
     *read = p->read_around || p->read_by_model ? param : p->adapter;
     if (p->read_by_model)
-        return calls->model;
+        return root_of(graph, calls, param);
     return p->read_around || (graph->lora.rank && p->adapter != GRAPH_NONE)
                ? calls->at[of_param[param]].parent
                : GRAPH_NONE;
@@ -291,7 +317,7 @@ static void find_borders(const struct graph *graph, struct graph_calls *calls,
         arena_alloc(&calls->arena, (graph->module_count + 1) * sizeof *calls->of_module);
     for (uint32_t m = 0; m < graph->module_count; m++) {
         const struct graph_module *module = &graph->modules[m];
-        const uint32_t call = module->role == ROLE_BLOCK
+        const uint32_t call = role_of(graph, m) == ROLE_BLOCK
                                   ? *slot_of(calls, names, module->name, strlen(module->name))
                                   : 0;
         calls->of_module[m] = call ? call - 1 : GRAPH_NONE;
@@ -315,7 +341,7 @@ static struct graph_calls *listed_calls(const struct graph *graph)
 {
     struct graph_calls *calls = xmalloc(sizeof *calls);
     uint32_t params = 0;
-    *calls = (struct graph_calls){.count = graph->called_count};
+    *calls = (struct graph_calls){.count = graph->called_count, .beside = GRAPH_NONE};
     for (uint32_t c = 0; c < graph->called_count; c++)
         params += graph->called[c].count;
     calls->at = arena_alloc(&calls->arena, (calls->count + 1) * sizeof *calls->at);
@@ -350,6 +376,13 @@ static void call_roots(const struct graph *graph, struct graph_calls *calls,
     }
     calls->count = count;
     calls->model = count - 1;
+    calls->beside = GRAPH_NONE;
+    if (graph->beside.module == GRAPH_NONE)
+        return;
+    const char *name = graph->modules[graph->beside.module].name;
+    calls->at[count] = (struct graph_call){.name = name, .parent = GRAPH_NONE};
+    calls->beside = calls->count++;
+    *slot_of(calls, names, name, strlen(name)) = calls->count;
 }
 
 struct graph_calls *graph_calls_new(const struct graph *graph)

@@ -34,9 +34,11 @@ struct graph_calls {
     uint32_t count;
     uint32_t
         model; /* what named modules are in: the root, or behind it peft's two modules around it */
-    uint32_t *params;      /* of every call, in the order of the graph */
-    uint32_t *of_op;       /* (ops) the call whose parameters an op uses; GRAPH_NONE: none */
-    bool *returns;         /* (ops) the next such op is of a second call of the same module */
+    uint32_t beside;  /* another model's root (graph->beside), in nothing; GRAPH_NONE: there is none
+                       */
+    uint32_t *params; /* of every call, in the order of the graph */
+    uint32_t *of_op;  /* (ops) the call whose parameters an op uses; GRAPH_NONE: none */
+    bool *returns;    /* (ops) the next such op is of a second call of the same module */
     uint32_t *next, *last; /* (ops that have one) of_op of the next such op, of the one before
                                that has a node */
     uint32_t *of_module;   /* (modules) the bordered call; GRAPH_NONE: none */

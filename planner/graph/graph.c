@@ -674,16 +674,16 @@ void graph_leaf(struct graph *graph, const char *class_name, const char *fmt, ..
 {
     char name[256];
     va_list args;
-    if (graph->again.on)
+    if (is_repeated(graph))
         return;
     va_start(args, fmt);
     vsnprintf(name, sizeof name, fmt, args);
     va_end(args);
     struct graph_leaf *leaf = arena_alloc(&graph->arena, sizeof *leaf);
-    *leaf = (struct graph_leaf){.name = arena_strdup(&graph->arena, name),
-                                .class_name = class_name,
-                                .length = strlen(name),
-                                .before = graph->leaves};
+    const char *own =
+        graph->again.on ? beside_name(graph, name) : arena_strdup(&graph->arena, name);
+    *leaf = (struct graph_leaf){
+        .name = own, .class_name = class_name, .length = strlen(own), .before = graph->leaves};
     graph->leaves = leaf;
 }
 

@@ -30,13 +30,13 @@ static void enter_root(struct tape *tape, uint32_t root)
 {
     tape_step(tape, STEP_PRE_FORWARD, root);
     if (tape->calls)
-        tape_enter_call(tape, tape->calls->model);
+        tape_enter_call(tape, root == MODULE_ROOT ? tape->calls->model : tape->calls->beside);
 }
 
 static void leave_root(struct tape *tape, uint32_t root)
 {
     if (tape->calls)
-        tape_leave_call(tape, CALL_ROOT);
+        tape_leave_call(tape, root == MODULE_ROOT ? CALL_ROOT : tape->calls->beside);
     tape_step(tape, STEP_POST_FORWARD, root);
 }
 

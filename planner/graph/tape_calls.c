@@ -78,7 +78,7 @@ static bool leave(struct tape *tape, uint32_t op, uint32_t dropped)
     if (enter_kind(tape) == STEP_CALL_FORWARD && tape->calls->returns[op])
         tape_leave_call(tape, tape->calls->of_op[op]);
     while (tape->open.depth > 0 && top(tape) > tape->calls->model &&
-           !tape->calls->at[top(tape)].bordered &&
+           top(tape) != tape->calls->beside && !tape->calls->at[top(tape)].bordered &&
            (next == GRAPH_NONE || !graph_call_within(tape->calls, next, top(tape)))) {
         if (dropped != GRAPH_NONE && is_made_in(tape, dropped, top(tape)))
             return true;

@@ -12,12 +12,15 @@ static bool freezes_adapters(const struct job *job)
            job_tape(job).checkpointing != CHECKPOINTING_NONE;
 }
 
-/* What a second model is not planned with, which prepare_fsdp (trl/models/utils.py) calls
- * fully_shard of as a whole; NULL: nothing. */
+/* What a second model is not planned with, as prepare_fsdp and prepare_deepspeed
+ * (trl/models/utils.py) shard it; NULL: nothing. */
 static const char *unplanned_reference(const struct strategy *s)
 {
     if (s->system == SYSTEM_ZERO3)
-        return "";
+        return s->zero.param.on                 ? " with offload_param"
+               : s->zero.hpz_partition_size > 1 ? " with zero_hpz_partition_size"
+               : s->zero.quantized_weights      ? " with zero_quantized_weights"
+                                                : NULL;
     if (s->units == UNITS_ELEMENTS)
         return " with --units by size";
     return s->reshard == RESHARD_INT ? " with --reshard of a number"
@@ -38,8 +41,8 @@ enum err_code preferences_check(const struct job *job, struct err *err)
     if (!job->model.lora && !job->model.precomputed && with)
         return err_set(err, ERR_UNSUPPORTED,
                        "--loss dpo without adapters under %s%s: the reference is a second model, "
-                       "which is sharded, too, and not planned so. It is under ddp, fsdp2, zero1 "
-                       "and zero2; elsewhere with --lora, or --precompute-ref-log-probs on",
+                       "which is sharded, too, and not planned so; it is with --lora, or "
+                       "--precompute-ref-log-probs on",
                        system_name(job->strategy.system), with);
     if (job->model.lora && !job->model.precomputed && freezes_adapters(job))
         return err_set(

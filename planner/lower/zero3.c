@@ -93,9 +93,9 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
 static void mark_persistent(struct lowering *low)
 {
     struct zero3 *z = low->state;
-    const struct zero_options *o = &low->strategy->zero;
+    const struct zero_options *o = z->options;
     uint64_t all = 0;
-    for (uint32_t p = 0; p < low->plan->param_count; p++) {
+    for (uint32_t p = z->first; p < z->end; p++) {
         const uint64_t n = zero3_elements(low, p);
         z->params[p] = (struct zero3_param){.fetched = -1,
                                             .buffer = NONE,
@@ -272,6 +272,24 @@ static void declare_small_things(struct lowering *low)
                  (struct shape){.rank = 0}); /* the last step's norm */
 }
 
+static void set_up_beside(struct lowering *low)
+{
+    struct zero3 *z = low->state, *beside = arena_alloc(&low->scratch, sizeof *beside);
+    struct zero_options *options = arena_alloc(&low->scratch, sizeof *options);
+    *options = zero_options_beside(&low->strategy->zero);
+    *beside = *z;
+    beside->options = options;
+    beside->root = z->calls->beside;
+    beside->first = z->end;
+    beside->end = low->plan->param_count;
+    beside->persistent_count = 0;
+    if (z->gather_lane != LANE_COMPUTE)
+        beside->gather_lane = plan_add_lane(low->plan, "reference_all_gather", false);
+    low->state = z->beside = beside;
+    mark_persistent(low);
+    low->state = z;
+}
+
 static void set_up(struct lowering *low)
 {
     struct zero3 *z = low->state;
@@ -286,6 +304,8 @@ static void set_up(struct lowering *low)
             ? plan_add_group(plan, "hpz", GROUP_RESHARD, (uint32_t)s->zero.hpz_partition_size, 1)
             : PLAN_NO_GROUP;
     zero3_set_up_qgz(low);
+    z->options = &s->zero;
+    z->end = graph_own_params(low->graph);
     z->gather_lane = overlap ? plan_add_lane(plan, "all_gather", false) : LANE_COMPUTE;
     z->reduce_lane = overlap ? plan_add_lane(plan, "reduce_scatter", false) : LANE_COMPUTE;
     z->nccl_lane = s->world > 1 ? plan_add_lane(plan, "nccl", false) : LANE_COMPUTE;
@@ -299,6 +319,8 @@ static void set_up(struct lowering *low)
     low->gathered = arena_alloc(&low->scratch, (plan->param_count + 1) * sizeof *low->gathered);
     mark_persistent(low);
     list_external(low);
+    if (z->end < plan->param_count)
+        set_up_beside(low);
     divide(low);
     declare_units(low);
     low->optimized = arena_alloc(&low->scratch, (z->group_count + 1) * sizeof *low->optimized);
@@ -318,6 +340,13 @@ static void set_up(struct lowering *low)
                     : NONE;
     declare_small_things(low);
     zero3_trace(low);
+    if (!z->beside)
+        return;
+    z->beside->whole = z->whole;
+    z->beside->home_call = z->home_call;
+    low->state = z->beside;
+    zero3_trace(low);
+    low->state = z;
 }
 
 /* ---- gradients ---- */
@@ -333,10 +362,28 @@ static void gradient(struct lowering *low, uint32_t p)
 
 /* ---- hooks ---- */
 
+/* Another model has a coordinator of its own, and no backward. */
+static void called_beside(struct lowering *low, enum step_kind kind, uint32_t call)
+{
+    struct zero3 *z = low->state;
+    low->state = z->beside;
+    if (zero3_calls_root(z->beside, kind, call))
+        zero3_reset(low);
+    if (kind == STEP_CALL_FORWARD)
+        zero3_fetch(low, call, true);
+    else
+        zero3_release(low, call, true);
+    low->state = z;
+}
+
 static void called(struct lowering *low, enum step_kind kind, uint32_t call)
 {
     struct zero3 *z = low->state;
-    if (zero3_calls_root(kind, call)) {
+    if (zero3_is_beside(z, call)) {
+        called_beside(low, kind, call);
+        return;
+    }
+    if (zero3_calls_root(z, kind, call)) {
         zero3_reset(low);
         memset(z->again, 0, z->calls->count * sizeof *z->again);
     }

@@ -57,14 +57,20 @@ struct zero3_group {       /* sub_group_size: parameters updated at once */
     uint32_t gradient; /* offload_optimizer: in fp32, always there */
 };
 
+/* Of another model a second one, whose parameters are nobody's but its coordinator's
+ * (DeepSpeedZeRoOffload): it shares what is of parameters and calls, and comes after the first. */
 struct zero3 {
-    uint64_t saved_bytes;             /* of parameters that are released, but that nodes hold */
-    uint8_t shard_group;              /* PLAN_NO_GROUP: one rank */
-    uint8_t secondary_group;          /* hpZ; PLAN_NO_GROUP: none */
-    uint8_t node_group, across_group; /* qgZ: a node's ranks; one of each node */
-    uint8_t gather_lane, reduce_lane; /* what gathers and reductions are issued from */
-    uint8_t nccl_lane;                /* where gathers run */
-    struct zero3_events {             /* on lanes, oldest first: the host blocks on it */
+    struct zero3 *beside;               /* that one; NULL: there is none */
+    const struct zero_options *options; /* as its coordinator has them */
+    uint32_t first, end;                /* parameters that are its */
+    uint32_t root;                      /* call */
+    uint64_t saved_bytes;               /* of parameters that are released, but that nodes hold */
+    uint8_t shard_group;                /* PLAN_NO_GROUP: one rank */
+    uint8_t secondary_group;            /* hpZ; PLAN_NO_GROUP: none */
+    uint8_t node_group, across_group;   /* qgZ: a node's ranks; one of each node */
+    uint8_t gather_lane, reduce_lane;   /* what gathers and reductions are issued from */
+    uint8_t nccl_lane;                  /* where gathers run */
+    struct zero3_events {               /* on lanes, oldest first: the host blocks on it */
         uint32_t *at, first, count;
     } fetches, reductions;
     uint32_t ranks;
@@ -187,8 +193,9 @@ void zero3_reduce_whole(struct lowering *low);
 /* Follows the stream: which modules are called in which order, and what is known of it where a
  * micro-batch begins. */
 void zero3_trace(struct lowering *low);
-/* Whether the root is called: before that, reset_step. */
-bool zero3_calls_root(enum step_kind kind, uint32_t call);
+/* Whether a call is of the other model; whether its own root is called: before that, reset_step. */
+bool zero3_is_beside(const struct zero3 *z, uint32_t call);
+bool zero3_calls_root(const struct zero3 *z, enum step_kind kind, uint32_t call);
 void zero3_trace_restarts(struct zero3 *z);
 /* A module is called: whether that is not what the trace has next (trace_prologue). */
 bool zero3_trace_breaks(struct zero3 *z, uint32_t call);

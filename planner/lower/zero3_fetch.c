@@ -384,7 +384,7 @@ static bool is_reused(const struct lowering *low, uint32_t call, uint32_t p)
     const bool whole = z->calls->at[call].leaf;
     uint64_t distance = 0;
     for (uint32_t i = z->step; i < z->trace_count; i++) {
-        if (distance >= low->strategy->zero.max_reuse_distance)
+        if (distance >= z->options->max_reuse_distance)
             return false;
         if (sees(z, z->trace[i], p, whole))
             return true;
@@ -442,7 +442,7 @@ static uint32_t first_in_flight(const struct lowering *low)
 {
     const struct zero3 *z = zero3_of(low);
     uint32_t first = NONE;
-    for (uint32_t p = 0; p < low->plan->param_count; p++)
+    for (uint32_t p = z->first; p < z->end; p++)
         if (z->params[p].handle && (first == NONE || z->params[p].flight < z->params[first].flight))
             first = p;
     return first;
@@ -469,7 +469,7 @@ void zero3_reset(struct lowering *low)
     struct zero3 *z = low->state;
     clean_in_flight(low);
     zero3_trace_restarts(z);
-    for (uint32_t p = 0; p < low->plan->param_count; p++)
+    for (uint32_t p = z->first; p < z->end; p++)
         z->params[p].fetched = -1;
     z->next_use = z->active_count = 0;
     z->available = 0;
@@ -494,7 +494,7 @@ static void take_from_queue(struct zero3 *z, const struct graph_call *call)
 static void prefetch(struct lowering *low)
 {
     struct zero3 *z = low->state;
-    const struct zero_options *o = &low->strategy->zero;
+    const struct zero_options *o = z->options;
     if (o->prefetch_bucket_size == 0 || z->available >= o->max_live_parameters)
         return;
     const uint64_t room = o->max_live_parameters - z->available;
@@ -523,7 +523,7 @@ void zero3_fetch(struct lowering *low, uint32_t index, bool forward)
     const struct graph_call *call = &z->calls->at[index];
     uint32_t *missing = none_array(low, call->params), count = 0;
     if (zero3_trace_breaks(z, index)) {
-        for (uint32_t p = 0; p < low->plan->param_count; p++)
+        for (uint32_t p = z->first; p < z->end; p++)
             z->params[p].fetched = -1;
         clean_in_flight(low);
     }
@@ -606,7 +606,7 @@ void zero3_release_leftovers(struct lowering *low)
 void zero3_partition_all(struct lowering *low)
 {
     struct zero3 *z = low->state;
-    for (uint32_t p = 0; p < low->plan->param_count; p++) {
+    for (uint32_t p = z->first; p < z->end; p++) {
         if (z->params[p].handle)
             wait_for(low, p, LANE_COMPUTE);
         z->params[p].users = 0;
@@ -656,7 +656,7 @@ void zero3_gather_persistent(struct lowering *low)
 {
     struct zero3 *z = low->state;
     uint32_t *params = none_array(low, low->plan->param_count), count = 0;
-    for (uint32_t p = 0; p < low->plan->param_count && zero3_brings(low); p++)
+    for (uint32_t p = z->first; p < z->end && zero3_brings(low); p++)
         if (z->params[p].persistent)
             params[count++] = p;
     if (count == 1) {

@@ -20,9 +20,20 @@ static bool is_call(const struct stream_step *step)
     return step->kind == STEP_CALL_FORWARD || step->kind == STEP_CALL_BACKWARD;
 }
 
-bool zero3_calls_root(enum step_kind kind, uint32_t call)
+bool zero3_is_beside(const struct zero3 *z, uint32_t call)
 {
-    return kind == STEP_CALL_FORWARD && call == CALL_ROOT;
+    return z->calls->beside != GRAPH_NONE && graph_call_within(z->calls, call, z->calls->beside);
+}
+
+bool zero3_calls_root(const struct zero3 *z, enum step_kind kind, uint32_t call)
+{
+    return kind == STEP_CALL_FORWARD && call == z->root;
+}
+
+/* Whether a step is a call of the coordinator's own. */
+static bool is_own_call(const struct zero3 *z, const struct stream_step *step)
+{
+    return is_call(step) && zero3_is_beside(z, step->arg) == (z->root == z->calls->beside);
 }
 
 /* Elements of every call's parameters and of those in it, each counted once. */
@@ -84,9 +95,9 @@ static void follow(struct lowering *low)
 {
     struct zero3 *z = low->state;
     for (uint32_t i = 0; i < low->hook_count; i++) {
-        if (!is_call(&low->hooks[i]))
+        if (!is_own_call(z, &low->hooks[i]))
             continue;
-        if (zero3_calls_root((enum step_kind)low->hooks[i].kind, low->hooks[i].arg))
+        if (zero3_calls_root(z, (enum step_kind)low->hooks[i].kind, low->hooks[i].arg))
             zero3_trace_restarts(z);
         zero3_trace_breaks(z, low->hooks[i].arg);
         z->step++;
@@ -96,10 +107,11 @@ static void follow(struct lowering *low)
 void zero3_trace(struct lowering *low)
 {
     struct zero3 *z = low->state;
-    count_whole(low);
+    if (!z->whole)
+        count_whole(low);
     uint32_t calls = 0, uses = 0;
     for (uint32_t i = 0; i < low->hook_count; i++)
-        if (is_call(&low->hooks[i])) {
+        if (is_own_call(z, &low->hooks[i])) {
             calls++;
             uses += z->calls->at[low->hooks[i].arg].params;
         }

@@ -263,6 +263,17 @@ static enum err_code wrong(const struct reading *r, const struct zero_key *key, 
     return err_set(r->err, ERR_INVALID, "%s: %s: allowed are %s", r->path, key->name, allowed);
 }
 
+struct zero_options zero_options_beside(const struct zero_options *options)
+{
+    struct zero_options beside = *options;
+    const struct zero_options own = zero_defaults_of(options->version, 3);
+    if (options->auto_prefetch)
+        beside.prefetch_bucket_size = own.prefetch_bucket_size;
+    if (options->auto_persistence)
+        beside.param_persistence_threshold = own.param_persistence_threshold;
+    return beside;
+}
+
 /* What transformers (integrations/deepspeed.py) and accelerate (accelerator.py) fill in. */
 static const struct auto_key {
     const char *name;
@@ -277,6 +288,8 @@ static const struct auto_key {
 static enum err_code read_auto(const struct reading *r, const struct zero_key *key)
 {
     const double hidden = r->hidden;
+    r->out->auto_prefetch |= strcmp(key->name, "stage3_prefetch_bucket_size") == 0;
+    r->out->auto_persistence |= strcmp(key->name, "stage3_param_persistence_threshold") == 0;
     for (size_t i = 0; i < sizeof auto_keys / sizeof auto_keys[0]; i++) {
         const struct auto_key *own = &auto_keys[i];
         if (strcmp(own->name, key->name) != 0)

@@ -43,10 +43,12 @@ struct zero_options {
     uint64_t param_persistence_threshold; /* smaller parameters are never released */
     uint64_t model_persistence_threshold; /* of all those together */
     uint64_t max_live_parameters, max_reuse_distance;
-    bool quantized_weights;      /* parameters are gathered in 8 bits */
-    bool quantized_gradients;    /* matrices are reduced in 4 bits, across nodes */
-    uint32_t node_ranks;         /* of a node, which DeepSpeed asks the driver; 0: all */
-    uint64_t hpz_partition_size; /* ranks that share a secondary copy; 1: none */
+    bool auto_prefetch, auto_persistence; /* they are "auto" in the file: of another model's engine
+                                             DeepSpeed's defaults, which drops the word */
+    bool quantized_weights;               /* parameters are gathered in 8 bits */
+    bool quantized_gradients;             /* matrices are reduced in 4 bits, across nodes */
+    uint32_t node_ranks;                  /* of a node, which DeepSpeed asks the driver; 0: all */
+    uint64_t hpz_partition_size;          /* ranks that share a secondary copy; 1: none */
     /* Modules whose parameters are fetched at once, without hooks within them: by the last part of
      * their class, by name, by what a name ends in; each a list with commas. */
     char leaf_classes[ZERO_LEAVES], leaf_names[ZERO_LEAVES], leaf_suffixes[ZERO_LEAVES];
@@ -57,6 +59,8 @@ struct zero_options {
  * version, from 0.10 on. */
 struct zero_options zero_defaults(uint32_t stage);
 struct zero_options zero_defaults_of(uint32_t version, uint32_t stage);
+/* Stage 3's, as the engine of another model beside has them (TRL's prepare_deepspeed). */
+struct zero_options zero_options_beside(const struct zero_options *options);
 /* As if the file had these objects with a device alone, where it has none of them. */
 void zero_offload_also(struct zero_options *options, uint32_t stage,
                        enum zero_offloading offloading);

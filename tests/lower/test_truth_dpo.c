@@ -42,7 +42,8 @@ static void numbers(void **state)
 static void second_models(void **state)
 {
     static const enum system_kind systems[] = {SYSTEM_FSDP2,  SYSTEM_FSDP1, SYSTEM_DDP,
-                                               SYSTEM_SINGLE, SYSTEM_ZERO1, SYSTEM_ZERO2};
+                                               SYSTEM_SINGLE, SYSTEM_ZERO1, SYSTEM_ZERO2,
+                                               SYSTEM_ZERO3};
     (void)state;
     for (size_t i = 0; i < sizeof systems / sizeof systems[0]; i++)
         truth_check_file("tests/data/truth/dpo_reference.jsonl", systems[i], false, truth_read_hf);

@@ -75,6 +75,7 @@ static bool read_zero(const json_t *s, struct strategy *t)
         "liger",
         "input_grads",
         "precompute_ref_log_probs",
+        "reference_zero",
         "flatten",
         "gpus_per_node",
         "attention",
@@ -91,6 +92,8 @@ static bool read_zero(const json_t *s, struct strategy *t)
     t->grad_accum_fp32 = strcmp(truth_text(s, "grad_accum_dtype", ""), "fp32") == 0;
     t->zero = zero_defaults(stage);
     const enum err_code rc = zero_read_json(object, "row", stage, 0, &t->zero, &err);
+    /* DeepSpeed's defaults, as of what is "auto" for the first */
+    t->zero.auto_prefetch = t->zero.auto_persistence = json_object_get(s, "reference_zero") != NULL;
     if (rc != ERR_OK)
         print_error("%s\n", err.text);
     t->zero.node_ranks = truth_number(s, "gpus_per_node", 8);

@@ -30,7 +30,7 @@ from recorder import Log, placed    # noqa: E402
 
 COMMON = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
           "grad_accum_dtype", "no_sync", "code", "freeze", "keep_outputs", "lora", "lora_dropout", "lora_dtype", "attention",
-          "compile", "around", "embedding_bits", "liger", "loss", "input_grads", "precompute_ref_log_probs"}
+          "compile", "around", "embedding_bits", "liger", "loss", "input_grads", "precompute_ref_log_probs", "reference_zero"}
 
 
 # --------------------------------------------------------------------------------------------
@@ -206,9 +206,13 @@ class Zero(recorder.System):
         return engine
 
     def prepare_reference(self, model, blocks):
-        """As trl.models.utils.prepare_deepspeed: an engine of its own, of stage 0 where the policy's is not 3."""
+        """As trl.models.utils.prepare_deepspeed: an engine of its own without an optimizer, of stage 0 where the policy's is not 3.
+        What is "auto" in the file it has DeepSpeed's own default of (`reference_zero`)."""
         config = self.configuration()
-        config["zero_optimization"] = {"stage": 0}
+        zero = config["zero_optimization"]
+        zero.pop("offload_optimizer", None)
+        config["zero_optimization"] = zero | self.s.get("reference_zero", {}) if zero["stage"] == 3 else {"stage": 0}
+        Log.current.names.update({id(x): f"reference.{models.plain_name(name)}" if name else "reference" for name, x in model.named_modules()})
         engine, *_ = deepspeed.initialize(model=model, config=config)
         engine.eval()
         return engine
@@ -244,6 +248,9 @@ class Zero(recorder.System):
     def settle(self, log, model, optimizer):
         for p in model.module.parameters():
             log.recategorize(p, "param")
+            if hasattr(p, "ds_tensor"):
+                log.recategorize(p.ds_tensor, "sharded_param")
+        for p in self.reference.parameters() if self.reference else ():
             if hasattr(p, "ds_tensor"):
                 log.recategorize(p.ds_tensor, "sharded_param")
         for group in getattr(optimizer, "single_partition_of_fp32_groups", []) or \
