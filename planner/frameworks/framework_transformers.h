@@ -53,6 +53,7 @@ bool transformers_has_adapters(const struct import *import);
 bool transformers_is_trl(const struct import *import);
 
 /* The 16 bits that the model is loaded in; NULL: it is in fp32. */
+const char *transformers_loaded_half(const struct import *import); /* of TRL's keys */
 const char *transformers_half(const struct import *import);
 
 /* `dtype` of TRL, which a model without adapters is trained in where each rank has it whole:
@@ -89,6 +90,8 @@ bool transformers_has_pairs(const struct import *import);
 key_reader transformers_read_objective;
 /* Whether the loss is that of TRL's trainer of preferences. */
 bool transformers_has_preferences(const struct import *import);
+/* Whether FSDP's shards of its reference, another model, are in what that is loaded in. */
+bool transformers_keeps_reference(const struct import *import);
 
 /* ---- framework_transformers_plugins.c ---- */
 

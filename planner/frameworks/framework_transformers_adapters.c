@@ -200,7 +200,7 @@ static const char *targets_of(const struct import *im, char text[TARGETS])
 
 /* TRL's dtype, float32 where it is not said; "auto" is the checkpoint's, which is bf16 as a rule.
  */
-static const char *loaded_half(const struct import *im)
+const char *transformers_loaded_half(const struct import *im)
 {
     const struct node *dtype = import_node(im, "dtype");
     const char *text = dtype && dtype->text ? dtype->text : "float32";
@@ -211,7 +211,7 @@ static const char *loaded_half(const struct import *im)
 
 const char *transformers_half(const struct import *im)
 {
-    return transformers_is_trl(im)                       ? loaded_half(im)
+    return transformers_is_trl(im)                       ? transformers_loaded_half(im)
            : transformers_is_on(import_node(im, "bf16")) ? "bf16"
            : transformers_is_on(import_node(im, "fp16")) ? "fp16"
                                                          : NULL;
@@ -265,9 +265,10 @@ enum err_code transformers_read_loaded(struct import *im, const struct key_row *
     if (!node || transformers_is_trl(im)) /* adapters' frozen weights are in it */
         return ERR_OK;
     const bool cast = import_has_named(im) || transformers_half(im);
-    if ((transformers_is_whole(im) || !cast) && loaded_half(im) && !axolotl)
-        return import_set(im, "store-dtype", loaded_half(im), row, node, err);
-    import_idle(im, node, row->path);
+    if ((transformers_is_whole(im) || !cast) && transformers_loaded_half(im) && !axolotl)
+        return import_set(im, "store-dtype", transformers_loaded_half(im), row, node, err);
+    if (!transformers_keeps_reference(im))
+        import_idle(im, node, row->path);
     return ERR_OK;
 }
 

@@ -93,6 +93,30 @@ static bool is_trls_dpo(const struct import *im)
     return said_by(im, &path) && strcmp(path, "beta") == 0 && strcmp(of_beta(im)->name, "dpo") == 0;
 }
 
+/* Whether its reference is another model, which is sharded, too. */
+static bool has_other_model(const struct import *im)
+{
+    return !transformers_has_adapters(im) && !is_computed_before(im);
+}
+
+static bool names_any(const struct import *im, const char *path)
+{
+    const struct node *node = document_find(&im->named, path);
+    return node && node->text && strcmp(node->text, "none") != 0 &&
+           strcmp(node->text, "false") != 0 && strcmp(node->text, "1") != 0;
+}
+
+/* What of a DeepSpeed file such a model is not planned with (job/preferences.h). */
+static bool is_odd_for_other_model(const struct import *im)
+{
+    const struct strategy *s = &im->settings->job.strategy;
+    return s->units == UNITS_ELEMENTS ||
+           (s->system == SYSTEM_ZERO3 &&
+            (names_any(im, "zero_optimization.offload_param.device") ||
+             names_any(im, "zero_optimization.zero_hpz_partition_size") ||
+             names_any(im, "zero_optimization.zero_quantized_weights")));
+}
+
 bool transformers_has_preferences(const struct import *im)
 {
     char buffer[NUMBER_TEXT];
@@ -100,8 +124,26 @@ bool transformers_has_preferences(const struct import *im)
     const char *value = import_value(im, "micro-batch", buffer);
     const bool odd =
         import_is_given(im, "micro-batch") && value && number_integer(value, &batch) && batch % 2;
-    return is_trls_dpo(im) && !odd && (transformers_has_adapters(im) || is_computed_before(im)) &&
+    return is_trls_dpo(im) && !odd && !(has_other_model(im) && is_odd_for_other_model(im)) &&
            !transformers_lm_head_lacks(im);
+}
+
+bool transformers_keeps_reference(const struct import *im)
+{
+    const enum system_kind system = im->settings->job.strategy.system;
+    const char *half = transformers_loaded_half(im);
+    return transformers_has_preferences(im) && has_other_model(im) &&
+           (system == SYSTEM_FSDP1 || system == SYSTEM_FSDP2) && half &&
+           transformers_is_on(import_node(im, half));
+}
+
+/* accelerate's upcast is of the model that it prepares, and TRL prepares this one. */
+static enum err_code set_reference_dtype(struct import *im, const struct key_row *row,
+                                         struct err *err)
+{
+    return transformers_keeps_reference(im)
+               ? import_set(im, "frozen-dtype", "param", row, import_node(im, "dtype"), err)
+               : ERR_OK;
 }
 
 /* What is left of the step where its loss is planned. */
@@ -117,6 +159,7 @@ static enum err_code plan_preferences(struct import *im, const struct key_row *r
                             batch, another ? ", of its default type" : ""));
     if (is_computed_before(im))
         TRY(import_set(im, "precompute-ref-log-probs", "on", row, node, err));
+    TRY(set_reference_dtype(im, row, err));
     return import_set(im, "loss", "dpo", row, node, err);
 }
 
@@ -138,7 +181,7 @@ static const char *rest_of(struct import *im, const struct objective *of, const 
                                     "adapters"
                                   : ", without the reference, a second model's weights and forward",
                        is_trls_dpo(im) && !adapters && !kept
-                           ? " (--loss dpo has them on one GPU, under ddp, zero1 and zero2)"
+                           ? " (--loss dpo has them where what is sharded is not offloaded)"
                            : "");
 }
 

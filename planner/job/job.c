@@ -262,6 +262,7 @@ struct model_job job_model(const struct job *job)
     model.views = system_has_views(job->strategy.system);
     model.casts_inputs = system_casts_inputs(&job->strategy);
     model.copies_outputs = system_copies_outputs(&job->strategy);
+    model.bare_reference = model.outputs_fp32 && job->strategy.system == SYSTEM_FSDP1;
     model.own_experts = job->strategy.experts_replicate > 0;
     model.watched = is_watched(job);
     model.compiled = job_tape(job).compiled != COMPILED_NOT;

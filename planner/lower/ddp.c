@@ -213,7 +213,7 @@ static void declare_units(struct lowering *low)
         }
     }
     if (frozen)
-        plan->units[d->bucket_count] = (struct plan_unit){"frozen", next, frozen};
+        plan->units[d->bucket_count] = (struct plan_unit){frozen_unit(plan), next, frozen};
     for (uint32_t p = 0; p < plan->param_count; p++)
         if (d->bucket_of[p] == NONE) {
             plan->unit_params[next++] = p;

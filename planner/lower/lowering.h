@@ -324,6 +324,8 @@ static inline enum dtype stored_dtype(const struct lowering *low, uint32_t param
  * rest. ERR_INVALID or ERR_UNSUPPORTED, with a sentence. */
 enum err_code check_frozen_dtype(const struct strategy *strategy, const struct graph *graph,
                                  struct err *err);
+/* What the unit of parameters that are not trained is called. */
+const char *frozen_unit(const struct plan *plan);
 /* Each that has no store yet gets one of its own, in the stored dtype. */
 void declare_whole_params(struct lowering *low);
 /* before_step: a gradient is where .grad is. */

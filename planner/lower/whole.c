@@ -22,6 +22,15 @@ enum err_code check_frozen_dtype(const struct strategy *s, const struct graph *g
     return ERR_OK;
 }
 
+const char *frozen_unit(const struct plan *plan)
+{
+    const uint32_t own = plan_own_params(plan);
+    bool frozen = own == plan->param_count;
+    for (uint32_t p = 0; p < own; p++)
+        frozen = frozen || !plan->params[p].trainable;
+    return frozen ? "frozen" : "reference";
+}
+
 void declare_whole_params(struct lowering *low)
 {
     for (uint32_t p = 0; p < low->plan->param_count; p++) {

@@ -104,7 +104,7 @@ static void declare_units(struct lowering *low)
     plan->units = arena_alloc(&plan->arena, 2 * sizeof *plan->units);
     plan->unit_params = arena_alloc(&plan->arena, (plan->param_count + 1) * sizeof(uint32_t));
     plan->units[0] = (struct plan_unit){"", 0, z->count};
-    plan->units[1] = (struct plan_unit){"frozen", z->count, frozen};
+    plan->units[1] = (struct plan_unit){frozen_unit(plan), z->count, frozen};
     memcpy(plan->unit_params, z->order, z->count * sizeof *z->order);
     uint32_t next = z->count;
     for (uint32_t p = 0; p < plan->param_count; p++) {

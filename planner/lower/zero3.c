@@ -173,7 +173,7 @@ static void declare_units(struct lowering *low)
         for (uint32_t i = 0; i < z->groups[g].count; i++)
             plan->params[z->trained[z->groups[g].first + i]].unit = g;
     }
-    plan->units[z->group_count] = (struct plan_unit){"frozen", z->trained_count, frozen};
+    plan->units[z->group_count] = (struct plan_unit){frozen_unit(plan), z->trained_count, frozen};
     uint32_t next = z->trained_count;
     for (uint32_t p = 0; p < plan->param_count; p++)
         if (!plan->params[p].trainable) {

@@ -275,9 +275,12 @@ void dpo_build(struct graph *graph, model_builder *builder, const struct model_c
     const struct shape pairs = SHAPE(job->batch / SIDES);
     const struct sides sides = sides_of(graph, policy.log_probs);
     if (!job->precomputed) {
-        graph_begin_again(graph, job->lora == NULL);
-        graph->autocast.on = job->autocast;
+        const bool other = job->lora == NULL, bare = other && job->bare_reference;
+        graph_begin_again(graph, other);
+        graph->autocast.on = job->autocast && !bare;
+        graph->outputs_fp32 = job->outputs_fp32 && !bare;
         builder(graph, config, job);
+        graph->outputs_fp32 = job->outputs_fp32;
         reference = graph->preferences.scores;
         its = sides_of(graph, reference.log_probs);
         graph_end_again(graph);

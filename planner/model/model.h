@@ -334,8 +334,10 @@ struct model_job {
     enum dtype apart;
     enum autograd autograd;
     enum cross_entropy loss;
-    bool precomputed;                /* DPO's reference is two columns of the batch (model/dpo.h) */
-    enum attention_kernel attention; /* AUTO: flash; predict knows the GPU, and what it takes */
+    bool precomputed;    /* DPO's reference is two columns of the batch (model/dpo.h) */
+    bool bare_reference; /* ... or, another model, none that accelerate has prepared: it is called
+                            outside of autocast, and what it returns stays as it is */
+    enum attention_kernel attention;  /* AUTO: flash; predict knows the GPU, and what it takes */
     enum attention_gpu attention_gpu; /* whose engines cuDNN's are */
     enum float8 float8;               /* of linear layers but the head, whose dims are whole 16s */
     enum float8_gather float8_gather;

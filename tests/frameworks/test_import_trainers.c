@@ -579,7 +579,9 @@ static void pairs_are_two_sequences_at_once(void **state)
         {"rl: orpo", "rl", "micro-batch 6", NULL},
         {"rl: simpo", "rl", "micro-batch 6", NULL},
         {"reward_model: true", "reward_model", "micro-batch 6", NULL},
-        {"beta: 0.1", "beta", "micro-batch 6", "second model's weights"},
+        {"beta: 0.1", "beta", "loss dpo, micro-batch 6", "nothing is padded"},
+        {"beta: 0.1\nlabel_smoothing_factor: 0.1", "beta", "micro-batch 6",
+         "second model's weights"},
         {"beta: 0.1\nprecompute_ref_log_probs: true", "beta",
          "loss dpo, precompute-ref-log-probs on, micro-batch 6", NULL},
         {"beta: 0.1\nloss_type: simpo", "beta", "micro-batch 6", NULL},
@@ -614,6 +616,20 @@ static void pairs_are_two_sequences_at_once(void **state)
             expect_note(&f, NOTE_UNPLANNED, cases[i].key, 3, ", 5 at once");
         import_free(&f.import);
     }
+}
+
+/* ... by its `dtype`, where that is what it computes in. */
+static void a_second_model_stays_as_it_is_loaded(void **state)
+{
+    static const char text[] = "model_name_or_path: Qwen/Qwen3-8B\nper_device_train_batch_size: 3\n"
+                               "beta: 0.1\nbf16: true\ndtype: bfloat16\n";
+    static const struct setting_given fsdp1 = {"strategy", "fsdp1"};
+    struct fixture f;
+    struct err err = {0};
+    (void)state;
+    assert_int_equal(take_with(&f, "x", SYNTAX_YAML, text, &fsdp1, 1, &err), ERR_OK);
+    expect(&f, "loss dpo, store-dtype fp32, frozen-dtype param");
+    import_free(&f.import);
 }
 
 /* Keys that change a step, each with why it is not planned, or what it is without effect. */
@@ -802,6 +818,7 @@ int main(void)
         cmocka_unit_test(optimizers_are_planned_as_they_are),
         cmocka_unit_test(gradients_add_up_in_the_naming_files_dtype),
         cmocka_unit_test(pairs_are_two_sequences_at_once),
+        cmocka_unit_test(a_second_model_stays_as_it_is_loaded),
         cmocka_unit_test(other_trainers_steps_are_listed),
         cmocka_unit_test(what_collators_pad_is_planned),
         cmocka_unit_test(adapters_are_the_trainers_own),

@@ -310,9 +310,11 @@ class Fsdp1(Steady):
             ignored_states=ignored or None, **{k: s[k] for k in self.ARGUMENTS if k in s})
 
     def prepare_reference(self, model, blocks):
-        """As trl.models.utils.prepare_fsdp: with the policy of the first, so its blocks are units, too."""
-        before = Log.current.units
+        """As trl.models.utils.prepare_fsdp: with the policy of the first, so its blocks are units, too. What accelerate's prepare_model
+        does to a model's forward (`outputs`) it does not."""
+        before, outputs = Log.current.units, self.s.pop("outputs", None)
         wrapped = self.shard(model, blocks).eval()
+        self.s.update({"outputs": outputs} if outputs else {})
         beside = {k: "reference" if v == "root" else f"reference.{v}" for k, v in Log.current.units.items()}
         Log.current.units = {**before, **beside}
         return wrapped
