@@ -6,7 +6,7 @@
  *      "groups": [{"name": "shard", "role": "shard", "ranks": 8, "stride": 1}],
  *      "units": [{"name": "layers.0", "params": [1, 2, 3]}],
  *      "scopes": [{"text": ""}, {"text": "unshard[layers.0]", "unit": 1}],
- *      "params": [{"name", "shape", "trainable", "unit",
+ *      "params": [{"name", "shape", "trainable", "beside", "unit",
  *                  "pieces": [{"role": "store", "buffer": 3, "placement": "rows",
  *                              "group": "shard", "first": 0, "elements": 32768}],
  *                  "step", "init": {"kind": "uniform", "bound": 0.1}}],
