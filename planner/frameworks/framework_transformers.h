@@ -90,8 +90,6 @@ bool transformers_has_pairs(const struct import *import);
 key_reader transformers_read_objective;
 /* Whether the loss is that of TRL's trainer of preferences. */
 bool transformers_has_preferences(const struct import *import);
-/* Whether FSDP's shards of its reference, another model, are in what that is loaded in. */
-bool transformers_keeps_reference(const struct import *import);
 
 /* ---- framework_transformers_plugins.c ---- */
 

@@ -255,6 +255,14 @@ static enum err_code read_loaded_of_axolotl(struct import *im, const struct key_
     return import_set(im, "store-dtype", half, row, NULL, err);
 }
 
+/* Whether TRL's trainer of preferences has another model beside, which stays in it under FSDP. */
+static bool keeps_reference(const struct import *im)
+{
+    const enum system_kind system = im->settings->job.strategy.system;
+    return import_node(im, "beta") && !transformers_has_adapters(im) &&
+           (system == SYSTEM_FSDP1 || system == SYSTEM_FSDP2);
+}
+
 enum err_code transformers_read_loaded(struct import *im, const struct key_row *row,
                                        const struct node *node, struct err *err)
 {
@@ -267,7 +275,7 @@ enum err_code transformers_read_loaded(struct import *im, const struct key_row *
     const bool cast = import_has_named(im) || transformers_half(im);
     if ((transformers_is_whole(im) || !cast) && transformers_loaded_half(im) && !axolotl)
         return import_set(im, "store-dtype", transformers_loaded_half(im), row, node, err);
-    if (!transformers_keeps_reference(im))
+    if (!keeps_reference(im))
         import_idle(im, node, row->path);
     return ERR_OK;
 }

@@ -128,7 +128,8 @@ bool transformers_has_preferences(const struct import *im)
            !transformers_lm_head_lacks(im);
 }
 
-bool transformers_keeps_reference(const struct import *im)
+/* Whether FSDP's shards of it are in what it is loaded in. */
+static bool keeps_loaded(const struct import *im)
 {
     const enum system_kind system = im->settings->job.strategy.system;
     const char *half = transformers_loaded_half(im);
@@ -141,7 +142,7 @@ bool transformers_keeps_reference(const struct import *im)
 static enum err_code set_reference_dtype(struct import *im, const struct key_row *row,
                                          struct err *err)
 {
-    return transformers_keeps_reference(im)
+    return keeps_loaded(im)
                ? import_set(im, "frozen-dtype", "param", row, import_node(im, "dtype"), err)
                : ERR_OK;
 }

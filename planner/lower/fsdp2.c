@@ -82,9 +82,7 @@ static void drop_previous_gather(struct lowering *low, struct comm *comm)
 static void pre_forward(struct lowering *low, uint32_t module)
 {
     struct unit *unit = unit_at(low, module, true);
-    if (module == MODULE_ROOT && low->graph->enters_root)
-        root_pre_forward(low, unit->comm);
-    else if (unit && is_beside(low, unit))
+    if (unit && ((module == MODULE_ROOT && low->graph->enters_root) || is_beside(low, unit)))
         root_pre_forward(low, unit->comm);
     if (!unit || unit->in_pre_backward)
         return;
