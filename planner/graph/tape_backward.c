@@ -625,10 +625,35 @@ static void release_scaled(struct tape *tape)
     tape->scaled = tape->divided = NO_BUFFER;
 }
 
+/* Of the loss and what the model returned besides, where that is kept, the last that leads to the
+ * graph. */
+static uint32_t last_of_graph(const struct graph *graph)
+{
+    uint32_t last = graph->tensors[graph->loss].storage;
+    for (uint32_t i = 0;
+         graph->outputs_kept == OUTPUTS_UNTIL_BACKWARD && i < graph->output_count; i++)
+        if (graph->tensors[graph->outputs[i]].requires_grad)
+            last = graph->tensors[graph->outputs[i]].storage;
+    return last;
+}
+
+/* A name goes; the graph with the last that leads to it, before that one's memory. */
+static void drop_result(struct tape *tape, uint32_t tensor, uint32_t last)
+{
+    const uint32_t storage = tape->graph->tensors[tensor].storage;
+    if (storage == last) {
+        tape_name_goes(tape, storage);
+        tape_end_called(tape);
+        tape_end_leaves(tape);
+    }
+    tape_drop(tape, storage);
+}
+
 void tape_end_backward(struct tape *tape)
 {
     const struct graph *graph = tape->graph;
     const bool behind = tape->options->scaled_loss;
+    const uint32_t last = last_of_graph(graph);
     if (behind)
         release_seed(tape);
     if (!tape->options->saved_end_last)
@@ -639,13 +664,10 @@ void tape_end_backward(struct tape *tape)
     if (!behind)
         release_seed(tape);
     release_scaled(tape);
-    tape_name_goes(tape, graph->tensors[graph->loss].storage);
-    tape_end_called(tape);
-    tape_end_leaves(tape);
-    tape_drop(tape, graph->tensors[graph->loss].storage);
+    drop_result(tape, graph->loss, last);
     if (graph->outputs_kept == OUTPUTS_UNTIL_BACKWARD)
         for (uint32_t i = 0; i < graph->output_count; i++)
-            tape_drop(tape, graph->tensors[graph->outputs[i]].storage);
+            drop_result(tape, graph->outputs[i], last);
     tape_nodes_end(tape, false);
     tape_host_clear(tape);
     tape_step(tape, STEP_MARK, STREAM_AFTER_BACKWARD);

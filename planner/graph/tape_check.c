@@ -137,6 +137,8 @@ static enum err_code count_gradients(struct count *c)
             TRY(count_holder(c, tape->outside[i].buffer, "the outer graph's slot of input", i));
     if (tape->given != NO_BUFFER)
         TRY(count_holder(c, tape->given, "the outer node", 0));
+    for (uint32_t i = 0; i < tape->result_count; i++)
+        TRY(count_holder(c, tape->results[i].zeros, "the outer node", i + 1));
     return tape->seed == NO_BUFFER ? ERR_OK : count_holder(c, tape->seed, "backward()", 0);
 }
 

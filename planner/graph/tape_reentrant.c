@@ -11,6 +11,10 @@
  *               run as those of any graph do. What the block returned and its gradient are the
  *               outer node's until that has ended; then the inputs' gradients go outside
  *
+ * A block may return more than others ask of it (attention's weights beside the hidden states). The
+ * outer node is handed zeros as the gradient of that (materialize_grads in
+ * torch/csrc/autograd/python_function.cpp), from which the block's own backward begins, too.
+ *
  * What needs a gradient though nothing before it does (graph_need_input_gradients) is a leaf: it
  * and its gradient go with the graph, too. */
 #include "base/layout.h"
@@ -117,6 +121,68 @@ static void find_casts(struct tape *tape, const struct region *region)
     }
 }
 
+/* ---- what it returns besides ---- */
+
+/* What Python has of a storage when the block has returned; GRAPH_NONE: its name went before. */
+static uint32_t outlives(const struct graph *graph, const struct region *region, uint32_t storage)
+{
+    for (uint32_t i = region->first; i < graph->item_count; i++)
+        if (graph->items[i].kind == ITEM_DROP &&
+            graph->tensors[graph->items[i].arg].storage == storage)
+            return i > region->last ? graph->items[i].arg : GRAPH_NONE;
+    return GRAPH_NONE;
+}
+
+static void find_results(struct tape *tape, const struct region *region)
+{
+    const struct graph *graph = tape->graph;
+    const uint32_t first = graph->tensors[module_of(tape, region)->output].storage;
+    for (uint32_t i = region->first; i < region->last; i++) {
+        const struct graph_op *op = &graph->ops[graph->items[i].arg];
+        for (uint32_t o = 0; graph->items[i].kind == ITEM_OP && o < op->outs; o++) {
+            const uint32_t storage = graph->tensors[op->out[o]].storage;
+            const struct graph_storage *s = &graph->storages[storage];
+            const bool born = s->kind == STORAGE_ACTIVATION && s->index == graph->items[i].arg &&
+                              !op->of_autocast; /* its casts of parameters have no name */
+            const uint32_t tensor =
+                born && storage != first ? outlives(graph, region, storage) : GRAPH_NONE;
+            if (tensor == GRAPH_NONE)
+                continue;
+            assert(tape->result_count < RESULTS_MOST);
+            tape->results[tape->result_count++] = (struct result){tensor, NO_BUFFER};
+        }
+    }
+}
+
+/* Their gradients, before the block runs again: two have each, the outer node and the slot. */
+static void zero_results(struct tape *tape, const struct region *region)
+{
+    find_results(tape, region);
+    for (uint32_t i = 0; i < tape->result_count; i++) {
+        struct result *result = &tape->results[i];
+        const struct graph_tensor *t = &tape->graph->tensors[result->tensor];
+        result->zeros =
+            tape_call(tape, WORK_FILL, ATEN_ZEROS, (enum dtype)t->dtype, t->shape, -1.0, 0, NULL)
+                .place;
+        if (!t->requires_grad)
+            continue;
+        tape_hold(tape, result->zeros);
+        tape_accumulate(tape, result->tensor, result->zeros);
+    }
+}
+
+/* Tuples go from their ends. */
+static void end_results(struct tape *tape, const struct graph_module *m)
+{
+    for (uint32_t i = tape->result_count; i-- > 0;)
+        tape_drop(tape, tape->graph->tensors[tape->results[i].tensor].storage);
+    tape_drop(tape, tape->graph->tensors[m->output].storage);
+    while (tape->result_count > 0)
+        tape_release(tape, tape->results[--tape->result_count].zeros);
+    tape_release(tape, tape->given);
+    tape->given = NO_BUFFER;
+}
+
 /* ---- running it ---- */
 
 void tape_begin_nested(struct tape *tape, uint32_t module)
@@ -131,6 +197,7 @@ void tape_begin_nested(struct tape *tape, uint32_t module)
     find_casts(tape, region);
     tape->given = given; /* the arguments of the outer node's function */
     tape_hold(tape, given);
+    zero_results(tape, region);
     tape_recompute(tape, region);
 }
 
@@ -181,9 +248,7 @@ void tape_end_nested(struct tape *tape, uint32_t module)
             gradient[i] = own_gradient(tape, m->input[i]);
     }
     tape_nodes_end(tape, true); /* with the name of what it returned, before its memory */
-    tape_drop(tape, tape->graph->tensors[m->output].storage);
-    tape_release(tape, tape->given);
-    tape->given = NO_BUFFER;
+    end_results(tape, m);
     tape_end_region(tape, region);
     give_inputs(tape, m, gradient);
 }

@@ -26,7 +26,7 @@
  *     a region            its module's inputs, from entering it until its last node has run; those
  *                         of a reentrant one, but the first, until the graph goes
  *     the graph           leaves (graph_need_input_gradients)
- *     an outer node       `given`, while a reentrant region's own backward runs
+ *     an outer node       `given` and `results`, while a reentrant region's own backward runs
  *     a graph handed on   `handed_by`: what its node holds, once a region ran again
  *     a hook's stash      `host`: what nodes packed, instead of the node or the region
  *     backward()          `seed`, its own list of root gradients
@@ -47,6 +47,7 @@
 enum {
     SAVED_MOST = GRAPH_OPERANDS + GRAPH_OUTPUTS, /* tensors that a node can hold */
     KEPT_MOST = 2, /* calls within an op whose results the selective policy keeps */
+    RESULTS_MOST = 4, /* that a reentrant block returns besides its first one */
 };
 
 struct region {           /* one checkpointed module */
@@ -94,6 +95,11 @@ struct outside { /* of an input of a reentrant region: what the outer graph's sl
 struct seen { /* what a node unpacked that is not where its tensor's storage is */
     uint32_t tensor, buffer, offset;
     const struct strides *layout;
+};
+
+struct result {      /* that a block returns and nobody asks for */
+    uint32_t tensor; /* what it is when the block has run again */
+    uint32_t zeros;  /* its gradient, an argument of the outer node's function */
 };
 
 struct open_calls { /* modules that are called and have not returned, outermost first */
@@ -150,6 +156,8 @@ struct tape {
                             which add gradients up and cast them, have none */
     struct outside outside[MODULE_INPUTS]; /* while a reentrant region's own backward runs */
     uint32_t given; /* ... the gradient of its output, its node's argument; NO_BUFFER: none does */
+    struct result results[RESULTS_MOST]; /* (result_count) ... and what it returned besides */
+    uint32_t result_count;
     uint32_t next_region, entered; /* forward: to come; that we are in, GRAPH_NONE outside */
     bool kept;                     /* the selective policy keeps the current op's outputs */
     uint32_t kept_count;           /* calls within it so far whose results it keeps, too */

@@ -5,6 +5,7 @@
 
 #define OPTION "--checkpoint-reentrant on"
 #define OFF "; --checkpoint-reentrant off"
+#define INPUTS "--input-grads on"
 
 bool reentrant_is_used(const struct job *job)
 {
@@ -13,16 +14,22 @@ bool reentrant_is_used(const struct job *job)
 
 enum err_code reentrant_check(const struct job *job, struct err *err)
 {
+    const bool next = job->model.outputs_kept == OUTPUTS_UNTIL_NEXT;
+    if (!reentrant_is_used(job) && job->model.input_grads && next)
+        return err_set(err, ERR_UNSUPPORTED,
+                       INPUTS " with --keep-outputs next: the embedding's gradient would wait for "
+                              "the next forward pass, too, which is not planned; --keep-outputs "
+                              "backward");
     if (!reentrant_is_used(job))
         return ERR_OK;
     if (job->tape.checkpointing == CHECKPOINTING_SELECTIVE)
         return err_set(err, ERR_INVALID,
                        OPTION " with --checkpointing selective: torch.utils.checkpoint takes no "
                               "context_fn with use_reentrant; --checkpointing full");
-    const char *what = job_tape(job).compiled                          ? "--compile"
-                       : job->model.float8                             ? "--float8"
-                       : job->model.outputs_kept == OUTPUTS_UNTIL_NEXT ? "--keep-outputs next"
-                                                                       : NULL;
+    const char *what = job_tape(job).compiled ? "--compile"
+                       : job->model.float8    ? "--float8"
+                       : next                 ? "--keep-outputs next"
+                                              : NULL;
     if (what)
         return err_set(err, ERR_UNSUPPORTED, OPTION " with %s: not planned" OFF, what);
     return ERR_OK;
@@ -192,13 +199,23 @@ static enum err_code check_leaf(const struct graph *graph, const char *option, s
     return ERR_OK;
 }
 
+/* What it asks for has to be missing. */
+static enum err_code check_input_gradients(const struct graph *graph, struct err *err)
+{
+    if (!graph->has_leaves)
+        return err_set(err, ERR_INVALID,
+                       INPUTS ": what the embedding returns needs a gradient anyway, for it is "
+                              "trained: nothing changes; --input-grads off, or --lora or --freeze");
+    return check_leaf(graph, "--input-grads", err);
+}
+
 enum err_code reentrant_check_graph(const struct job *job, const struct graph *graph,
                                     struct err *err)
 {
     struct arena arena = {0};
     enum err_code rc = ERR_OK;
     if (!reentrant_is_used(job))
-        return job->model.input_grads ? check_leaf(graph, "--input-grads", err) : ERR_OK;
+        return job->model.input_grads ? check_input_gradients(graph, err) : ERR_OK;
     uint32_t *of_op = arena_alloc(&arena, (graph->op_count + 1) * sizeof *of_op);
     uint32_t *users = arena_alloc(&arena, (graph->param_count + 1) * sizeof *users);
     find_blocks(job, graph, of_op);

@@ -47,6 +47,11 @@ static void inputs_need_gradients(void **state)
 {
     (void)state;
     assert_int_equal(shardplan(QWEN "--lora 8 --input-grads on"), 0);
+    shardplan_says(2, "nothing changes", QWEN "--input-grads on");
+    shardplan_says(2, "nothing changes", QWEN "--input-grads on --freeze *norm*");
+    shardplan_says(2, "--input-grads on with --keep-outputs next",
+                   QWEN "--lora 8 --input-grads on --keep-outputs next");
+    assert_int_equal(shardplan(QWEN "--lora 8 --input-grads on --keep-outputs backward"), 0);
     shardplan_says(2, "--compile with --input-grads on is not planned",
                    QWEN "--lora 8 --input-grads on --compile on");
     shardplan_says(2, "such as those of attention alone, --lora 8,q_a_proj,q_b_proj",
