@@ -2,14 +2,16 @@
 #include "job/preferences.h"
 
 /* peft disables adapters by their original parameters' requires_grad, which FSDP1 has at hand while
- * a unit is sharded: what such a unit then hands to blocks that run again needs no gradient. */
+ * a unit is sharded: what such a unit then hands to blocks that run again needs no gradient, and
+ * when the reference's forward has sharded it, none of its parameters has a .grad
+ * (_use_sharded_grad_views), so that backward drops what micro-batches before have left. */
 static bool freezes_adapters(const struct job *job)
 {
     const struct strategy *s = &job->strategy;
     const bool stays = /* unsharded from forward to backward */
         s->sharding == SHARDING_GRAD_OP || s->sharding == SHARDING_HYBRID_ZERO2;
-    return s->system == SYSTEM_FSDP1 && s->use_orig_params && s->units != UNITS_TRAINED && !stays &&
-           job_tape(job).checkpointing != CHECKPOINTING_NONE;
+    return job->model.lora && !job->model.precomputed && s->system == SYSTEM_FSDP1 &&
+           s->use_orig_params && s->units != UNITS_TRAINED && !stays;
 }
 
 /* What a second model is not planned with, as prepare_fsdp and prepare_deepspeed
@@ -44,7 +46,7 @@ enum err_code preferences_check(const struct job *job, struct err *err)
                        "which is sharded, too, and not planned so; it is with --lora, or "
                        "--precompute-ref-log-probs on",
                        system_name(job->strategy.system), with);
-    if (job->model.lora && !job->model.precomputed && freezes_adapters(job))
+    if (freezes_adapters(job) && job_tape(job).checkpointing != CHECKPOINTING_NONE)
         return err_set(
             err, ERR_INVALID,
             "--loss dpo with --checkpointing under fsdp1: adapters that are in units "
@@ -52,5 +54,13 @@ enum err_code preferences_check(const struct job *job, struct err *err)
             "run again they are frozen: PyTorch fails (\"A different number of tensors "
             "was saved during the original forward and recomputation\"), or trains "
             "nothing with --checkpoint-reentrant on; --units peft, with --autocast bf16");
+    if (freezes_adapters(job) && job->strategy.accumulate > 1)
+        return err_set(err, ERR_INVALID,
+                       "--loss dpo with --accumulate %u under fsdp1: adapters that are in units "
+                       "with what is frozen are disabled for the reference, behind which PyTorch "
+                       "drops the gradients of the micro-batches before: the last alone would be "
+                       "trained on; --accumulate 1, --sharding SHARD_GRAD_OP, or --units peft with "
+                       "--autocast bf16",
+                       job->strategy.accumulate);
     return ERR_OK;
 }

@@ -274,6 +274,21 @@ static void what_is_too_wide_is_in_blocks(void **state)
         assert_true(strlen(line) <= 100);
 }
 
+/* peft takes requires_grad from adapters for the reference's forward, which FSDP1 sees. */
+static void fsdp1_drops_gradients_behind_a_reference(void **state)
+{
+    (void)state;
+#define DPO "fit llama-3.2-1b --code hf --gpus 4 --seq 64 --micro-batch 2 --loss dpo --lora 8 "
+    assert_int_equal(shardplan(DPO "--strategy fsdp1 --use-orig-params on"), 0);
+    shardplan_says(2, "the last alone would be trained on",
+                   DPO "--strategy fsdp1 --use-orig-params on --accumulate 2");
+    assert_int_equal(shardplan(DPO "--strategy fsdp1 --use-orig-params on --accumulate 2 "
+                                   "--sharding SHARD_GRAD_OP"),
+                     0);
+    assert_int_equal(shardplan(DPO "--strategy fsdp2 --accumulate 2"), 0);
+#undef DPO
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -287,6 +302,7 @@ int main(void)
         cmocka_unit_test(what_is_compared_is_said),
         cmocka_unit_test(one_gpu_alone_is_one),
         cmocka_unit_test(what_is_too_wide_is_in_blocks),
+        cmocka_unit_test(fsdp1_drops_gradients_behind_a_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
