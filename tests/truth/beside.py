@@ -120,7 +120,7 @@ def options(row, folder):
     yield "checkpoint-blocks", s.get("ac_blocks", "all")
     yield "early-stop", on(s.get("ac_early_stop", True))
     if s.get("activation_offloading"):
-        yield "activation-offloading", "legacy" if s["activation_offloading"] == "legacy" else "on"
+        yield "activation-offloading", {True: "on"}.get(s["activation_offloading"], s["activation_offloading"])
     optimizer, impl = PATTERNS[s.get("optimizer", "adamw_foreach")]
     yield "optimizer", optimizer
     yield "embedding-states", s.get("embedding_bits", 32)

@@ -7,6 +7,7 @@ import inspect
 import re
 
 import draw
+import draw_newer
 from beside import ROOT
 from draw_models import layers_of, written
 
@@ -209,6 +210,8 @@ def job(rng, system, name):
     shape = {"kind": "hf", "model_type": "?"} if m["kind"] == "recorded" else m
     s = draw.SYSTEMS[kind](rng, shape)
     further(rng, m, s, kind)
+    if m["kind"] == "hf" and rng.random() < 0.6:
+        draw_newer.further(rng, m, s, system)
     if m["kind"] == "recorded":
         of_recorded(rng, m, s)
         m.pop("kind")

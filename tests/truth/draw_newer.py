@@ -1,0 +1,109 @@
+"""What later settings ask for, over draw_wide.py's jobs of transformers' models: adapters of every family, weights in few bits,
+gradients of inputs, units of adapters and embeddings, packed samples, TRL's preferences, activations on the host.
+`further(random.Random(...), m, s, system)` changes a job in place."""
+import importlib.util
+
+import draw_models
+
+FEW_BITS = ("ddp", "single")
+NO_ADAPTERS = {"t5", "mt5", "gpt_oss"}      # peft has other rules for these
+
+
+def there(name):
+    return importlib.util.find_spec(name) is not None
+
+
+def adapters(rng, m, s, system):
+    """Of any family: what peft knows the layers of by itself, and all linear ones."""
+    from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as known
+    if m["model_type"] in NO_ADAPTERS or "ignore" in s or "experts_replicate" in s:
+        return
+    s.pop("freeze", None)
+    s["lora"] = rng.choice(["4", "8"] if m["model_type"] in known and rng.random() < 0.5 else ["4,all-linear", "8,all-linear"])
+    if rng.random() < 0.2:
+        s["lora_dropout"] = 0.1
+    if system == "fsdp1":
+        s["use_orig_params"] = True
+    if system in FEW_BITS and rng.random() < 0.6:
+        s.update(store_dtype=rng.choice(["bf16", "bf16", "fp16"]), lora_dtype="fp32")
+    elif system in ("fsdp2", "real") and rng.random() < 0.4:
+        s.update(store_dtype="bf16", lora_dtype="fp32", param_dtype="bf16", reduce_dtype=rng.choice(["fp32", "bf16"]))
+    if system == "fsdp2" and "blocks_per_unit" not in s and rng.random() < 0.3:
+        s["adapter_units"] = 1
+
+
+def few_bits(rng, m, s, system):
+    """QLoRA, as bitsandbytes has it."""
+    if not there("bitsandbytes") or s.get("store_dtype") != "bf16" or s.get("ac") == "selective":
+        return
+    if rng.random() < 0.3 and not draw_models_latent(m):
+        s["load_in_8bit"] = True
+    else:
+        s["load_in_4bit"] = rng.choice(["nf4", "nf4", "fp4"])
+        s["double_quant"] = rng.random() < 0.5
+        s["compute_dtype"] = rng.choice(["bf16", "bf16", None])
+    if rng.random() < 0.3:
+        s["kbit"] = True
+        if rng.random() < 0.4:
+            s["cast_back"] = rng.choice(["*norm*", "*norm*,*embed*,*lm_head*"])
+    if rng.random() < 0.15:
+        s["skip_modules"] = rng.choice(["lm_head,o_proj", "lm_head,down_proj", "q_proj"])
+
+
+def draw_models_latent(m):
+    return m["model_type"] in draw_models.LATENT or "kv_lora_rank" in m
+
+
+def preferences(rng, m, s, system):
+    m["batch"] = rng.choice([2, 4])
+    s["loss"] = "dpo"
+    for key in ("keep_outputs", "liger", "find_unused_parameters"):
+        s.pop(key, None)
+    whole = system in ("single", "ddp") or s.get("stage", 3) < 3
+    if "lora" not in s and (not whole or rng.random() < 0.4):
+        s["precompute_ref_log_probs"] = True
+
+
+def packed(rng, m, s):
+    m.update(batch=1, seq=rng.choice([17, 24, 33, 48]))
+    m["sample_tokens"] = rng.choice([7, 10, 12, 16])
+    s["attention"] = "flash-attn"
+
+
+def embeddings_alone(rng, m, s):
+    s.pop("reshard_units", None)
+    s["units"] = "embeddings"
+
+
+def takes_flash_attn(kind):
+    import draw_wide
+    return draw_wide.takes_flash_attn(kind)
+
+
+def has(m, name):
+    """Whether the model's embedding is where it is called `name`."""
+    import models
+    return m["model_type"] not in models.HF and name == "model.embed_tokens"
+
+
+def further(rng, m, s, system):
+    narrow = {"bf16", "fp16"} & {s.get("param_dtype"), s.get("autocast")} or s.get("param_dtype") is None and s.get("store_dtype") == "bf16"
+    if "lora" not in s and rng.random() < 0.35:
+        adapters(rng, m, s, system)
+    if system in FEW_BITS and s.get("lora_dtype") and "lora_kernels" not in s and rng.random() < 0.5:
+        few_bits(rng, m, s, system)
+    if ("lora" in s or "embed" in s.get("freeze", "")) and s.get("ac") != "reentrant" and rng.random() < 0.4:
+        s["input_grads"] = 1
+    if system == "fsdp2" and has(m, "model.embed_tokens") and "units" not in s and "blocks_per_unit" not in s and rng.random() < 0.2:
+        embeddings_alone(rng, m, s)
+    if "loss" not in s and m["seq"] > 1 and rng.random() < 0.15:
+        if there("trl") and "attention" not in s and rng.random() < 0.6 and system != "real":
+            preferences(rng, m, s, system)
+        elif s.get("keep_outputs") is None:
+            s["loss"] = "per-token"
+    if narrow and "loss" not in s and there("flash_attn") and takes_flash_attn(m["model_type"]) and system != "real" and rng.random() < 0.15:
+        packed(rng, m, s)
+    if there("trl") and s.get("ac") in (None, "full") and system in ("fsdp2", "ddp", "single") and "loss" not in s and \
+            "load_in_4bit" not in s and "load_in_8bit" not in s and rng.random() < 0.12:
+        s["activation_offloading"] = rng.choice([True, "legacy", "weights"])
+        s.pop("replicate", None)
