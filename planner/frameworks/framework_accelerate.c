@@ -166,9 +166,13 @@ static enum err_code read_precision(struct import *im, const struct key_row *row
                : ERR_OK;
 }
 
+/* FSDP1 may have its own MixedPrecision without: no autocast goes with that. */
 static enum err_code read_native_amp(struct import *im, const struct key_row *row,
                                      const struct node *node, struct err *err)
 {
+    const bool none = !node || node->kind == NODE_BOOL || strcmp(node->text, "no") == 0;
+    if (none && im->settings->job.strategy.system == SYSTEM_FSDP1)
+        return ERR_OK;
     return native_amp_set(im, row, row->path, node, err);
 }
 

@@ -283,9 +283,13 @@ static void defaults_are_written(void **state)
         size_t target;
         const char *options;
     } cases[] = {
-        {SYSTEM_FSDP2, 0, ""}, {SYSTEM_FSDP1, 2, " autocast bf16 outputs fp32"},
-        {SYSTEM_DDP, 2, ""},   {SYSTEM_ZERO1, 3, ""},
-        {SYSTEM_ZERO2, 3, ""}, {SYSTEM_ZERO3, 3, ""},
+        {SYSTEM_FSDP2, 0, ""},
+        {SYSTEM_FSDP1, 2, " autocast bf16 outputs fp32"},
+        {SYSTEM_DDP, 2, ""},
+        {SYSTEM_ZERO1, 3, ""},
+        {SYSTEM_ZERO2, 3, ""},
+        {SYSTEM_ZERO3, 3, ""},
+        {SYSTEM_FSDP1, 2, " store-dtype bf16"},
     };
     struct tally tally = {.why = ""};
     for (size_t i = 0; i < COUNT(cases); i++) {
