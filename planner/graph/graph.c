@@ -63,6 +63,7 @@ static uint32_t add_storage(struct graph *graph, enum storage_kind kind, uint32_
         .before = GRAPH_NONE,
         .keeps = GRAPH_NONE,
         .kept_by = GRAPH_NONE,
+        .kept_for = GRAPH_NONE,
         .shape = shape,
     };
     return graph->storage_count++;
@@ -638,13 +639,14 @@ void graph_hand_on(struct graph *graph, const uint32_t tensors[HANDED_PAIR])
         (struct graph_handed){.op = graph->op_count - 1, .tensor = {tensors[0], tensors[1]}};
 }
 
-void graph_keeps(struct graph *graph, uint32_t tensor, uint32_t kept)
+void graph_keeps(struct graph *graph, uint32_t tensor, uint32_t kept, uint32_t asked)
 {
     if (graph->again.on) /* no node saves anything */
         return;
     const uint32_t owner = graph->tensors[tensor].storage, other = graph->tensors[kept].storage;
     graph->storages[owner].keeps = other;
     graph->storages[other].kept_by = owner;
+    graph->storages[other].kept_for = asked;
 }
 
 void graph_dies_before(struct graph *graph, uint32_t tensor, uint32_t next)

@@ -47,6 +47,7 @@ struct graph_storage {
     uint32_t before;         /* whose `before` it is; GRAPH_NONE: none */
     uint32_t keeps, kept_by; /* graph_keeps: what goes with this one, where autograd saves, and the
                                 other way round; GRAPH_NONE: none */
+    uint32_t kept_for;       /* the tensor without whose gradient it is not */
     struct shape shape;      /* at birth */
 };
 
@@ -501,8 +502,9 @@ void graph_drop(struct graph *graph, uint32_t tensor);
 void graph_output(struct graph *graph, uint32_t tensor);
 
 /* `kept` is saved by a node that is on the way to `tensor` alone, and that no gradient will
- * reach: where autograd saves, it lives until Python lets go of `tensor`, just before that. */
-void graph_keeps(struct graph *graph, uint32_t tensor, uint32_t kept);
+ * reach: where autograd saves, it lives until Python lets go of `tensor`, just before that. `asked`:
+ * there is such a node if this one needs a gradient. */
+void graph_keeps(struct graph *graph, uint32_t tensor, uint32_t kept, uint32_t asked);
 
 /* The same where the Python name of `tensor` is given to `next`: should an exception end the
  * function before, `tensor` dies in the order in which the name does. */

@@ -256,20 +256,23 @@ uint32_t op_div_inplace(struct graph *graph, uint32_t x, uint32_t y)
     const uint32_t out = graph_view(graph, x, *shape_of(graph, x));
     graph->tensors[out].root = out; /* what x was is another value, with another gradient */
     graph->ops[op].out[graph->ops[op].outs++] = out;
-    if (graph->tensors[y].requires_grad) { /* original_self, which y's gradient is made of */
-        graph_op_birth(graph, op, ATEN_CLONE, dtype_of(graph, x), *shape_of(graph, x));
-        graph->ops[op].hidden = 1;
-    }
+    /* original_self, which y's gradient is made of */
+    graph_op_birth(graph, op, ATEN_CLONE, dtype_of(graph, x), *shape_of(graph, x));
+    graph->ops[op].hidden = 1;
     graph_op_done(graph, op);
     return out;
+}
+
+static bool div_inplace_copies(const struct graph *graph, const struct graph_op *op)
+{
+    return graph->tensors[op->in[1]].requires_grad;
 }
 
 /* Where nothing was copied it is a division as any other, whose result is its input. */
 static void div_inplace_forward(struct tape *tape, const struct graph *graph,
                                 const struct graph_op *op)
 {
-    (void)graph;
-    const bool copies = op->outs > 1 && !tape_is_without_grad(tape);
+    const bool copies = div_inplace_copies(graph, op) && !tape_is_without_grad(tape);
     const struct operand in[] = {tape_tensor(tape, op->in[0]), tape_tensor(tape, op->in[1])};
     struct operand out[] = {tape_tensor(tape, op->out[0]), {0}};
     if (copies)
@@ -280,11 +283,9 @@ static void div_inplace_forward(struct tape *tape, const struct graph *graph,
 
 OP_SAVED(div_inplace)
 {
-    (void)graph;
     saved[0] = op->in[1];
-    if (op->outs > 1)
-        saved[1] = op->out[1];
-    return op->outs;
+    saved[1] = op->out[1];
+    return div_inplace_copies(graph, op) ? 2 : 1;
 }
 
 /* Two operands into a new tensor of the wider dtype. */

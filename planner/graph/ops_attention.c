@@ -187,11 +187,9 @@ uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uin
     const uint32_t op = begin(graph, OP_EFFICIENT_ATTENTION, 4, in);
     const uint32_t born = graph_op_birth(graph, op, ATEN_EFFICIENT_ATTENTION,
                                          dtype_of(graph, in[0]), heads_first(&shape));
-    /* logsumexp, its rows rounded to the kernel's 32 queries; none where nobody asks for it, which
-     * is q, k and v needing no gradient (should_compute_logsumexp) */
-    const bool asked = needs(graph, q) || needs(graph, k) || needs(graph, v);
+    /* logsumexp, its rows rounded to the kernel's 32 queries */
     graph_op_birth(graph, op, ATEN_EFFICIENT_ATTENTION, DTYPE_FP32,
-                   SHAPE(shape.dim[0], shape.dim[2], asked ? (shape.dim[1] + 31U) & ~31U : 0));
+                   SHAPE(shape.dim[0], shape.dim[2], (shape.dim[1] + 31U) & ~31U));
     graph_op_birth(graph, op, ATEN_EFFICIENT_ATTENTION, DTYPE_INT64, scalar); /* rng seed */
     graph_op_birth(graph, op, ATEN_EFFICIENT_ATTENTION, DTYPE_INT64, scalar); /* and offset */
     graph->ops[op].hidden = 3;

@@ -69,12 +69,22 @@ static enum aten birth_label(const struct tape *tape, const struct graph_op *op,
     return own == ATEN_ADDMM && is_own_product(tape, op) ? ATEN_MM : own;
 }
 
+/* Whether backward may ask for what attention makes for it. Not when the graph is built: what needs
+ * a gradient may change when it is complete. */
+static bool is_asked(const struct tape *tape, const struct graph_op *op)
+{
+    bool asked = false;
+    for (uint32_t i = 0; i < 3; i++) /* q, k, v */
+        asked |= tape->graph->tensors[op->in[i]].requires_grad;
+    return asked && !tape_is_without_grad(tape);
+}
+
 /* Whether a storage, as things are, is one that nobody asks for (op_class). */
 static bool is_unasked(const struct tape *tape, const struct graph_op *op, uint32_t storage)
 {
     const uint32_t output = op_class(op)->for_backward;
-    return output && tape_is_without_grad(tape) &&
-           tape->graph->tensors[op->out[output - 1]].storage == storage;
+    return output && tape->graph->tensors[op->out[output - 1]].storage == storage &&
+           !is_asked(tape, op);
 }
 
 static struct shape empty(struct shape shape)
@@ -191,7 +201,9 @@ static void keep(struct tape *tape, const struct graph_op *op)
     for (uint32_t i = 0; i < op->outs; i++) {
         const uint32_t storage = tape->graph->tensors[op->out[i]].storage;
         const uint32_t owner = tape->graph->storages[storage].kept_by;
-        if (owner == GRAPH_NONE || tape->keeping[owner])
+        const uint32_t asked = tape->graph->storages[storage].kept_for;
+        if (owner == GRAPH_NONE || tape->keeping[owner] ||
+            (asked != GRAPH_NONE && !tape->graph->tensors[asked].requires_grad))
             continue;
         tape_hold(tape, tape->where[storage]);
         tape->keeping[owner] = 1;

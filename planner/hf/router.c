@@ -144,8 +144,7 @@ static uint32_t no_grad1(struct graph *graph, enum work_kind work, enum aten ate
 /* Where the logits have a gradient: by the router's weight, or by what it is given. */
 static void keep(struct graph *graph, uint32_t logits, uint32_t tensor, uint32_t kept)
 {
-    if (graph->tensors[logits].requires_grad)
-        graph_keeps(graph, tensor, kept);
+    graph_keeps(graph, tensor, kept, logits);
 }
 
 /* (t, E) as (t, G, E / G). */

@@ -123,8 +123,7 @@ static struct choice_of choose(struct graph *graph, uint32_t scores, uint32_t ga
     graph_rebind(graph, near, choice.shares);
     choice.weights = op_gather(graph, choice.shares, choice.experts);
     choice.best = op_max_kept_no_grad(graph, choice.shares, &choice.place);
-    if (graph->tensors[scores].requires_grad)
-        graph_keeps(graph, choice.best, choice.place);
+    graph_keeps(graph, choice.best, choice.place, scores);
     let_go(graph, before ? before->best : GRAPH_NONE);
     let_go(graph, place);
     choice.factors = heun_factors(graph, &choice);

@@ -90,15 +90,15 @@ static uint32_t score(struct graph *graph, const struct titan_moe *moe, bool sig
 
 /* _get_node_limited_routing_scores: `choice`, lowest for experts of other groups than the best, by
  * the two best of each. It takes the place of `choice`. *mask: what autograd keeps of it. */
-static uint32_t limit(struct graph *graph, const struct model_config *c, uint32_t choice,
-                      uint32_t *mask)
+static uint32_t limit(struct graph *graph, const struct model_config *c, uint32_t scores,
+                      uint32_t choice, uint32_t *mask)
 {
     const uint32_t t = graph->tensors[choice].shape.dim[0], each = c->experts / c->groups;
     uint32_t places, groups;
     const uint32_t grouped = graph_view(graph, choice, SHAPE(t, c->groups, each));
     const uint32_t two_best = op_topk_no_grad(graph, grouped, 2, &places);
     const uint32_t sums = op_sum_last_no_grad(graph, two_best);
-    graph_keeps(graph, sums, places);
+    graph_keeps(graph, sums, places, scores);
     const uint32_t best = op_topk_no_grad(graph, sums, c->topk_groups, &groups);
     graph_drop(graph, places);
     *mask = op_fill(graph, ATEN_ONES_LIKE, DTYPE_BOOL, SHAPE(t, c->groups), 1.0F);
@@ -122,10 +122,10 @@ static struct routing route(struct graph *graph, const struct model_config *c,
     const uint32_t scores = score(graph, moe, way.sigmoid, rows);
     uint32_t choice = two(graph, WORK_ADD, ATEN_ADD, scores, moe->bias);
     if (way.limited)
-        choice = limit(graph, c, choice, &mask);
+        choice = limit(graph, c, scores, choice, &mask);
     const uint32_t best = op_topk_no_grad(graph, choice, c->experts_per_token, &r.experts);
     if (way.limited) /* its node goes behind what was lowered, and that before the best */
-        graph_keeps(graph, best, mask);
+        graph_keeps(graph, best, mask, scores);
     uint32_t weights = op_gather(graph, scores, r.experts), sum = GRAPH_NONE;
     if (c->norm_topk) {
         const uint32_t bare = op_sum_last(graph, weights);
