@@ -237,7 +237,7 @@ static uint32_t batched(struct graph *graph, const struct model_config *c,
 {
     const uint32_t k = c->experts_per_token, t = graph->tensors[rows].shape.dim[0], n = t * k;
     const uint32_t experts = graph_view(graph, r->experts, SHAPE(n));
-    const uint32_t repeated = op_repeat(graph, rows, SHAPE(t, k, c->hidden), 1);
+    const uint32_t repeated = op_repeat_copied(graph, rows, SHAPE(t, k, c->hidden), 1);
     const uint32_t chosen = graph_view(graph, repeated, SHAPE(n, c->hidden));
     const uint32_t first = bits4_whole(graph, moe->gate_up);
     const uint32_t wide = op_index(graph, first, experts);
