@@ -6,7 +6,8 @@ import importlib.util
 import draw_models
 
 FEW_BITS = ("ddp", "single")
-NO_ADAPTERS = {"t5", "mt5", "gpt_oss"}      # peft has other rules for these
+TOKENS = 1552       # of fewer than 1537 what runs depends on the GPU (quantized.py)
+NO_ADAPTERS = {"t5", "mt5", "gpt_oss", "bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert", "modernbert", "eurobert"}
 
 
 def there(name):
@@ -36,7 +37,8 @@ def few_bits(rng, m, s, system):
     """QLoRA, as bitsandbytes has it."""
     if not there("bitsandbytes") or s.get("store_dtype") != "bf16" or s.get("ac") == "selective":
         return
-    if rng.random() < 0.3 and not draw_models_latent(m):
+    m.update(batch=1, seq=TOKENS, **{key: TOKENS for key in ("max_position_embeddings", "n_positions") if key in m})
+    if rng.random() < 0.3 and not is_latent(m):
         s["load_in_8bit"] = True
     else:
         s["load_in_4bit"] = rng.choice(["nf4", "nf4", "fp4"])
@@ -50,7 +52,7 @@ def few_bits(rng, m, s, system):
         s["skip_modules"] = rng.choice(["lm_head,o_proj", "lm_head,down_proj", "q_proj"])
 
 
-def draw_models_latent(m):
+def is_latent(m):
     return m["model_type"] in draw_models.LATENT or "kv_lora_rank" in m
 
 
@@ -80,10 +82,10 @@ def takes_flash_attn(kind):
     return draw_wide.takes_flash_attn(kind)
 
 
-def has(m, name):
-    """Whether the model's embedding is where it is called `name`."""
+def embedding_has_a_name(m):
+    """Whether the model's embedding is where record.py looks for it."""
     import models
-    return m["model_type"] not in models.HF and name == "model.embed_tokens"
+    return m["model_type"] not in models.HF
 
 
 def further(rng, m, s, system):
@@ -92,16 +94,18 @@ def further(rng, m, s, system):
         adapters(rng, m, s, system)
     if system in FEW_BITS and s.get("lora_dtype") and "lora_kernels" not in s and rng.random() < 0.5:
         few_bits(rng, m, s, system)
-    if ("lora" in s or "embed" in s.get("freeze", "")) and s.get("ac") != "reentrant" and rng.random() < 0.4:
+    if ("lora" in s or "embed" in s.get("freeze", "")) and s.get("ac") != "reentrant" and s.get("keep_outputs") != "next" and \
+            s.get("stage") != 3 and rng.random() < 0.4:
         s["input_grads"] = 1
-    if system == "fsdp2" and has(m, "model.embed_tokens") and "units" not in s and "blocks_per_unit" not in s and rng.random() < 0.2:
+    if system == "fsdp2" and embedding_has_a_name(m) and not m.get("tie_word_embeddings") and "units" not in s and "blocks_per_unit" not in s and rng.random() < 0.2:
         embeddings_alone(rng, m, s)
-    if "loss" not in s and m["seq"] > 1 and rng.random() < 0.15:
+    asks_for_values = "offload_optimizer" in s      # what flash-attn and preferences ask of data fake tensors cannot say
+    if "loss" not in s and m["seq"] > 1 and not asks_for_values and rng.random() < 0.15:
         if there("trl") and "attention" not in s and rng.random() < 0.6 and system != "real":
             preferences(rng, m, s, system)
         elif s.get("keep_outputs") is None:
             s["loss"] = "per-token"
-    if narrow and "loss" not in s and there("flash_attn") and takes_flash_attn(m["model_type"]) and system != "real" and rng.random() < 0.15:
+    if narrow and "loss" not in s and not asks_for_values and there("flash_attn") and takes_flash_attn(m["model_type"]) and system != "real" and rng.random() < 0.15:
         packed(rng, m, s)
     if there("trl") and s.get("ac") in (None, "full") and system in ("fsdp2", "ddp", "single") and "loss" not in s and \
             "load_in_4bit" not in s and "load_in_8bit" not in s and rng.random() < 0.12:

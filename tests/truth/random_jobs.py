@@ -4,7 +4,7 @@
     random_jobs.py --count 100 --seed 1 [--system fsdp2 fsdp1 ddp zero single real] [--out ROWS.jsonl]
     random_jobs.py ... [--models written|mixtures|MODEL_TYPE] [--with offload ...]    models of models.py, or of experts, alone; jobs that
                                                                 have a key (or key=value)
-    random_jobs.py ... --wide                                   further out, every family and recorded models (draw_wide.py)
+    random_jobs.py ... --wide                                   further out, every family and recorded models (draw_wide.py), later settings (draw_newer.py)
     random_jobs.py --check ROWS.jsonl ... [--only NAME ...]     rows recorded before, beside shardplan as it is now
 
 Every job is drawn from what `shardplan fit --help` offers (draw.py), recorded as record.py and its like do, and planned by
