@@ -106,41 +106,6 @@ static enum err_code check_shared(const struct graph *graph, const uint32_t *of_
     return ERR_OK;
 }
 
-/* A block from which its caller has something besides what it returns first, which is let go of
- * behind it (autocast has casts of parameters); GRAPH_NONE: there is none. */
-static uint32_t block_that_returns_more(const struct graph *graph, const uint32_t *of_op)
-{
-    uint32_t in = GRAPH_NONE;
-    for (uint32_t i = 0; i < graph->item_count; i++) {
-        const struct graph_item item = graph->items[i];
-        if (item.kind == ITEM_ENTER && is_block(graph, item.arg))
-            in = item.arg;
-        else if (item.kind == ITEM_EXIT && is_block(graph, item.arg))
-            in = GRAPH_NONE;
-        if (item.kind != ITEM_DROP)
-            continue;
-        const uint32_t storage = graph->tensors[item.arg].storage;
-        const struct graph_storage *s = &graph->storages[storage];
-        const bool is_made = s->kind == STORAGE_ACTIVATION && !graph->ops[s->index].of_autocast;
-        const uint32_t made = is_made ? of_op[s->index] : GRAPH_NONE;
-        if (made != GRAPH_NONE && made != in && !is_passed(graph, made, storage))
-            return made;
-    }
-    return GRAPH_NONE;
-}
-
-static enum err_code check_returned(const struct graph *graph, const uint32_t *of_op,
-                                    struct err *err)
-{
-    const uint32_t block = block_that_returns_more(graph, of_op);
-    if (block == GRAPH_NONE)
-        return ERR_OK;
-    return err_set(err, ERR_UNSUPPORTED,
-                   OPTION ": %s returns something besides its output, whose gradient is zeros "
-                          "then: not planned" OFF,
-                   graph->modules[block].name);
-}
-
 /* What the reducer looks for from the model's output on is not there before blocks run again. */
 static enum err_code check_unused(const struct strategy *s, struct err *err)
 {
@@ -225,8 +190,6 @@ enum err_code reentrant_check_graph(const struct job *job, const struct graph *g
                             "not planned" OFF);
     if (rc == ERR_OK)
         rc = check_shared(graph, of_op, users, err);
-    if (rc == ERR_OK)
-        rc = check_returned(graph, of_op, err);
     for (uint32_t i = 0; i < graph->op_count && rc == ERR_OK; i++)
         if (of_op[i] != GRAPH_NONE && (i == 0 || of_op[i - 1] != of_op[i]))
             rc = check_block(job, graph, of_op[i], err);
