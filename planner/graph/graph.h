@@ -502,8 +502,8 @@ void graph_drop(struct graph *graph, uint32_t tensor);
 void graph_output(struct graph *graph, uint32_t tensor);
 
 /* `kept` is saved by a node that is on the way to `tensor` alone, and that no gradient will
- * reach: where autograd saves, it lives until Python lets go of `tensor`, just before that. `asked`:
- * there is such a node if this one needs a gradient. */
+ * reach: where autograd saves, it lives until Python lets go of `tensor`, just before that.
+ * `asked`: there is such a node if this one needs a gradient. */
 void graph_keeps(struct graph *graph, uint32_t tensor, uint32_t kept, uint32_t asked);
 
 /* The same where the Python name of `tensor` is given to `next`: should an exception end the

@@ -630,8 +630,8 @@ static void release_scaled(struct tape *tape)
 static uint32_t last_of_graph(const struct graph *graph)
 {
     uint32_t last = graph->tensors[graph->loss].storage;
-    for (uint32_t i = 0;
-         graph->outputs_kept == OUTPUTS_UNTIL_BACKWARD && i < graph->output_count; i++)
+    for (uint32_t i = 0; graph->outputs_kept == OUTPUTS_UNTIL_BACKWARD && i < graph->output_count;
+         i++)
         if (graph->tensors[graph->outputs[i]].requires_grad)
             last = graph->tensors[graph->outputs[i]].storage;
     return last;

@@ -46,7 +46,7 @@
 
 enum {
     SAVED_MOST = GRAPH_OPERANDS + GRAPH_OUTPUTS, /* tensors that a node can hold */
-    KEPT_MOST = 2, /* calls within an op whose results the selective policy keeps */
+    KEPT_MOST = 2,    /* calls within an op whose results the selective policy keeps */
     RESULTS_MOST = 4, /* that a reentrant block returns besides its first one */
 };
 
