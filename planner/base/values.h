@@ -88,6 +88,7 @@ struct buffer_values {
                              that moves on with the step, by the last id of the vocabulary */      \
     X(REPLIES, "replies") /* the first s of the next step's sequence, which a decoder is to write  \
                            */                                                                      \
+    X(CLASSES, "classes") /* a label of each sequence, or several: no file of tokens has them */   \
     X(POSITIONS, "positions")           /* where each stands in the sample that it is of */        \
     X(ATTENTION_MASK, "attention_mask") /* 1, and 0 where a sequence is padded */                  \
     X(UNKNOWN, "unknown")               /* of a recorded model: whatever that takes, of any dtype */

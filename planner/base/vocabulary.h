@@ -260,6 +260,10 @@
     X(NONZERO, "nonzero")                                                                          \
     X(NEW_FULL, "new_full")                                                                        \
     X(MEAN_ALL, "mean")                                                                            \
+    X(ARGMAX, "argmax")                                                                            \
+    X(MSE_LOSS, "mse_loss")                                                                        \
+    X(MSE_LOSS_BACKWARD, "mse_loss_backward")                                                      \
+    X(BCE_LOSS, "binary_cross_entropy_with_logits")                                                \
     X(FLIP, "flip")                                                                                \
     X(FUSED, "triton_fused")                                                                       \
     X(FUSED_REDUCTION, "triton_fused_reduction")

@@ -50,6 +50,7 @@ static const struct model_preset presets[] = {
 const struct family family_arcee = {
     .name = "arcee",
     .class_name = "ArceeForCausalLM",
+    .classifier = "ArceeForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .rope = true,

@@ -21,6 +21,13 @@ static void build(struct graph *graph, const struct model_config *config,
         .dense = "transform.dense",
         .norm = "transform.LayerNorm",
         .act = "transform_act_fn",
+        .classifier = {.head = "bert.pooler",
+                       .returned = true,
+                       .dense = "dense",
+                       .activation = OP_TANH,
+                       .act = "activation",
+                       .dropout = "dropout",
+                       .out = "classifier"},
     };
     bert_build(graph, config, job, &way);
 }
@@ -45,6 +52,7 @@ static const struct preset_alias aliases[] = {
 const struct family family_bert = {
     .name = "bert",
     .class_name = "BertForMaskedLM",
+    .classifier = "BertForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

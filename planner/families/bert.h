@@ -11,6 +11,14 @@ double count_bert(const struct model_config *config);
 extern const struct choice bert_absolute_only[];
 
 /* clang-format off */
+/* classifier_dropout, which is another's where there is none. */
+#define CLASS_DROPOUT(otherwise, value)                                                            \
+    DROPOUT(otherwise, class_dropout, value),                                                      \
+    {                                                                                              \
+        .name = "classifier_dropout", .type = KEY_NUMBER, AT(class_dropout), .max = 1,             \
+        .absent = RULE_KEEP, .null = RULE_KEEP                                                     \
+    }
+
 #define BERT_KEYS                                                                                  \
     SIZE_KEYS,                                                                                     \
     PLAIN_HEADS,                                                                                   \
@@ -22,6 +30,7 @@ extern const struct choice bert_absolute_only[];
     {CHOICE("hidden_act", gated, "gelu", key_activations)},                                        \
     DROPOUT("hidden_dropout_prob", dropout, 0.1),                                                  \
     DROPOUT("attention_probs_dropout_prob", attention_dropout, 0.1),                               \
+    CLASS_DROPOUT("hidden_dropout_prob", 0.1),                                                     \
     {ALWAYS("attention_bias", attention_bias)},                                                    \
     {ALWAYS("mlp_bias", mlp_bias)},                                                                \
     {CHOICE("position_embedding_type", gated, "absolute", bert_absolute_only)},                    \
@@ -31,11 +40,13 @@ extern const struct choice bert_absolute_only[];
 
 /* NOLINTBEGIN(bugprone-macro-parentheses) */
 #define BERT_PRESET(kind, title, count, h, l, a, v, positions, types, pads, eps)                   \
+    BERT_PRESET_DROPPING(0.1F, kind, title, count, h, l, a, v, positions, types, pads, eps)
+#define BERT_PRESET_DROPPING(dropped, kind, title, count, h, l, a, v, positions, types, pads, eps) \
     {title, count,                                                                                 \
      {.arch = kind, .hidden = h, .layers = l, .heads = a, .kv_heads = a, .head_dim = h / a,        \
       .ffn = 4 * h, .vocab = v, .max_positions = positions, .type_vocab = types, .padding = pads,  \
       .tied = true, .attention_bias = true, .mlp_bias = true, .activation = "gelu",                \
-      .dropout = 0.1F, .attention_dropout = 0.1F, .norm_eps = eps, .init_std = 0.02F}}
+      .dropout = 0.1F, .attention_dropout = 0.1F, .class_dropout = dropped, .norm_eps = eps, .init_std = 0.02F}}
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 

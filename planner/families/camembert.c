@@ -15,6 +15,7 @@ static const struct model_preset presets[] = {
 const struct family family_camembert = {
     .name = "camembert",
     .class_name = "CamembertForMaskedLM",
+    .classifier = "CamembertForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ROBERTA_FAMILY,

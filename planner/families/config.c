@@ -194,6 +194,30 @@ static void read_padding(const struct family *family, const json_t *root,
         config->padding = (uint32_t)id + 1;
 }
 
+/* What a class with a head for sequence classification has of PretrainedConfig. */
+static enum err_code read_labels(const json_t *root, const char *where, struct model_config *config,
+                                 struct err *err)
+{
+    static const char *const problems[] = {
+        [PROBLEM_AUTO] = "",
+        [PROBLEM_REGRESSION] = "regression",
+        [PROBLEM_SINGLE_LABEL] = "single_label_classification",
+        [PROBLEM_MULTI_LABEL] = "multi_label_classification",
+    };
+    const json_int_t number = json_integer_value(json_object_get(root, "num_labels"));
+    const size_t named = json_object_size(json_object_get(root, "id2label"));
+    const uint64_t labels = number > 0 ? (uint64_t)number : named;
+    const char *problem = json_string_value(json_object_get(root, "problem_type"));
+    if (labels > LABELS_MAX)
+        return err_set(err, ERR_INVALID, "%s: %llu labels: at most %d are planned for", where,
+                       (unsigned long long)labels, LABELS_MAX);
+    config->labels = (uint32_t)labels;
+    for (enum problem i = PROBLEM_REGRESSION; problem && i <= PROBLEM_MULTI_LABEL; i++)
+        if (strcmp(problem, problems[i]) == 0)
+            config->problem = i;
+    return ERR_OK;
+}
+
 /* The keys of a model, in an object of their own. */
 static enum err_code read_model(const json_t *root, const char *where, struct model_config *config,
                                 struct err *err)
@@ -206,6 +230,7 @@ static enum err_code read_model(const json_t *root, const char *where, struct mo
     if (has_rope(family))
         TRY(read_rope(family, root, where, config, err));
     read_padding(family, root, config);
+    TRY(read_labels(root, where, config, err));
     if (family->settle)
         family->settle(config);
     return model_config_check(config, where, err);

@@ -70,6 +70,7 @@ static void build(struct graph *graph, const struct model_config *config,
 const struct family family_deepseek_v2 = {
     .name = "deepseek_v2",
     .class_name = "DeepseekV2ForCausalLM",
+    .classifier = "DeepseekV2ForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

@@ -52,6 +52,7 @@ static const struct preset_alias aliases[] = {
 const struct family family_deepseek_v3 = {
     .name = "deepseek_v3",
     .class_name = "DeepseekV3ForCausalLM",
+    .classifier = "DeepseekV3ForSequenceClassification",
     .kin = "kimi_k2",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),

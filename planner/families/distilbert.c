@@ -6,6 +6,7 @@
  *     h = norm(attention(q x, k x, v x) + x),  z = norm(lin2(gelu(lin1 h)) + h)
  *     logits = words · norm(gelu(transform z)) + bias      the head shares the word embedding */
 #include "families/bert.h"
+#include "hf/classify.h"
 #include "hf/hf.h"
 #include "model/count.h"
 
@@ -126,12 +127,19 @@ static uint32_t run_head(struct graph *graph, const struct model_config *c, uint
     return logits;
 }
 
+static const struct hf_classifier classifier = {
+    .dense = "pre_classifier",
+    .activation = OP_RELU,
+    .dropout = "dropout",
+    .out = "classifier",
+};
+
 static void build(struct graph *graph, const struct model_config *c, const struct model_job *job)
 {
     uint32_t words;
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
     const uint32_t labels =
-        build_input(graph, c, INPUT_MASKED_TARGETS, SHAPE(job->batch * job->seq));
+        hf_targets(graph, c, job, INPUT_MASKED_TARGETS, SHAPE(job->batch * job->seq));
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t embedded = embed(graph, c, job, tokens, &words);
     const uint32_t mask = hf_mask_both_ways(graph, job, HF_NO_WINDOW);
@@ -152,6 +160,10 @@ static void build(struct graph *graph, const struct model_config *c, const struc
     if (mask != GRAPH_NONE) /* an argument */
         graph_drop(graph, mask);
     graph_drop(graph, embedded);
+    if (job->task == TASK_SEQUENCE_CLASSIFICATION) {
+        hf_classify(graph, c, job, &classifier, NULL, x, GRAPH_NONE, labels);
+        return;
+    }
     const uint32_t logits = run_head(graph, c, words, x);
     const uint32_t flat = graph_view(graph, logits, SHAPE(job->batch * job->seq, c->vocab));
     graph->loss = build_cross_entropy(graph, flat, labels);
@@ -173,6 +185,7 @@ static const struct key keys[] = {
     {CHOICE("activation", gated, "gelu", key_activations)},
     DROPOUT("dropout", dropout, 0.1),
     DROPOUT("attention_dropout", attention_dropout, 0.1),
+    DROPOUT("seq_classif_dropout", class_dropout, 0.2),
     {ALWAYS("attention_bias", attention_bias)},
     {ALWAYS("mlp_bias", mlp_bias)},
     {ONLY("sinusoidal_pos_embds", false)},
@@ -182,9 +195,9 @@ static const struct key keys[] = {
 /* clang-format off */
 /* distilbert/distilbert-base-uncased, -cased, -multilingual-cased. DistilBertForMaskedLM. */
 static const struct model_preset presets[] = {
-    BERT_PRESET(ARCH_DISTILBERT, "distilbert-base",       66985530,  768, 6, 12, 30522,  512, 0, 1, 1e-12F),
-    BERT_PRESET(ARCH_DISTILBERT, "distilbert-base-cased", 65812036,  768, 6, 12, 28996,  512, 0, 1, 1e-12F),
-    BERT_PRESET(ARCH_DISTILBERT, "distilbert-base-multilingual-cased",
+    BERT_PRESET_DROPPING(0.2F, ARCH_DISTILBERT, "distilbert-base",       66985530,  768, 6, 12, 30522,  512, 0, 1, 1e-12F),
+    BERT_PRESET_DROPPING(0.2F, ARCH_DISTILBERT, "distilbert-base-cased", 65812036,  768, 6, 12, 28996,  512, 0, 1, 1e-12F),
+    BERT_PRESET_DROPPING(0.2F, ARCH_DISTILBERT, "distilbert-base-multilingual-cased",
                                                           135445755, 768, 6, 12, 119547, 512, 0, 1, 1e-12F),
 };
 /* clang-format on */
@@ -202,6 +215,7 @@ static double parameters(const struct model_config *c)
 const struct family family_distilbert = {
     .name = "distilbert",
     .class_name = "DistilBertForMaskedLM",
+    .classifier = "DistilBertForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

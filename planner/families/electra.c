@@ -14,6 +14,14 @@ static void build(struct graph *graph, const struct model_config *config,
         .act = "activation",
         .decoder = "generator_lm_head",
         .projection = "embeddings_project",
+        .classifier = {.head = "classifier",
+                       .whole = true,
+                       .dense = "dense",
+                       .activation = OP_GELU,
+                       .act = "activation",
+                       .dropout = "dropout",
+                       .drops_first = true,
+                       .out = "out_proj"},
     };
     bert_build(graph, config, job, &way);
 }
@@ -41,7 +49,7 @@ static double parameters(const struct model_config *c)
      {.arch = ARCH_ELECTRA, .hidden = h, .layers = l, .heads = a, .kv_heads = a,                   \
       .head_dim = h / a, .ffn = f, .vocab = 30522, .max_positions = 512, .type_vocab = 2,          \
       .word_embed = width, .padding = 1, .tied = true, .attention_bias = true, .mlp_bias = true,   \
-      .activation = "gelu", .dropout = 0.1F, .attention_dropout = 0.1F, .norm_eps = 1e-12F,        \
+      .activation = "gelu", .dropout = 0.1F, .attention_dropout = 0.1F, .class_dropout = 0.1F, .norm_eps = 1e-12F, \
       .init_std = 0.02F}}
 
 static const struct model_preset presets[] = {
@@ -55,6 +63,7 @@ static const struct model_preset presets[] = {
 const struct family family_electra = {
     .name = "electra",
     .class_name = "ElectraForMaskedLM",
+    .classifier = "ElectraForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .encoder = true,

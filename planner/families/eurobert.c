@@ -4,6 +4,13 @@
 #include "hf/decoder.h"
 #include "model/count.h"
 
+static const struct hf_classifier classifier = {
+    .dense = "dense",
+    .activation = OP_GELU,
+    .act = "activation",
+    .out = "classifier",
+};
+
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)
 {
@@ -12,8 +19,14 @@ static void build(struct graph *graph, const struct model_config *config,
                          HF_LLAMA_NORMS,
                          .encoder = true,
                          .biased_head = config->mlp_bias,
+                         .classifier = &classifier,
                      });
 }
+
+static const struct choice means[] = {
+    {"late", NULL, false}, {"bos", NULL, false}, {"mean", NULL, true}, {NULL, NULL, false}};
+static const struct choice lates[] = {
+    {"late", NULL, true}, {"bos", NULL, false}, {"mean", NULL, false}, {NULL, NULL, false}};
 
 static const struct key keys[] = {
     SIZE_KEYS,
@@ -23,6 +36,8 @@ static const struct key keys[] = {
     ATTENTION_BIASES(false),
     {FLAG("mlp_bias", mlp_bias, false)},
     DROPOUT("attention_dropout", attention_dropout, 0),
+    {CHOICE("classifier_pooling", pools_mean, "late", means)},
+    {CHOICE("classifier_pooling", pools_late, "late", lates)},
 };
 
 static double parameters(const struct model_config *c)
@@ -38,7 +53,7 @@ static double parameters(const struct model_config *c)
 #define EUROBERT(title, count, h, l, a, k, f)                                                      \
     {title, count,                                                                                 \
      {GATED(ARCH_EUROBERT, h, l, a, k, h / a, f, 128256, 8192, 1e-5F, 2.5e5F),                     \
-      .padding = 128001 + 1}}
+      .pools_late = true, .padding = 128001 + 1}}
 
 static const struct model_preset presets[] = {
     EUROBERT("eurobert-210m", 310266624,  768,  12, 12, 12, 3072),
@@ -51,6 +66,7 @@ static const struct model_preset presets[] = {
 const struct family family_eurobert = {
     .name = "eurobert",
     .class_name = "EuroBertForMaskedLM",
+    .classifier = "EuroBertForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .encoder = true,

@@ -349,6 +349,7 @@ static const struct model_preset presets[] = {
 const struct family family_falcon = {
     .name = "falcon",
     .class_name = "FalconForCausalLM",
+    .classifier = "FalconForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .heads_divide_hidden = true,

@@ -2,6 +2,7 @@
  * family.h. */
 #include "families/families.h"
 
+#include "families/classifier.h"
 #include "families/cut.h"
 #include "families/family.h"
 #include "families/liger.h"
@@ -91,10 +92,11 @@ static enum err_code check_frozen(const struct graph *graph, struct err *err)
         graph->frozen, graph->params[0].name, graph->params[graph->param_count - 1].name);
 }
 
-enum err_code model_build(const struct model_config *config, const struct model_job *job,
+enum err_code model_build(const struct model_config *config, const struct model_job *given,
                           struct graph **out, struct err *err)
 {
     const struct family *family = family_of(config->arch);
+    const struct model_job settled = classifier_settled(config, given), *job = &settled;
     *out = NULL;
     const uint32_t longest = model_longest(config);
     if (family->learned_positions && longest && job->seq > longest)
@@ -102,6 +104,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
                        job->seq, longest);
     if (!family->builder[job->code])
         return no_builder(family, job->code, err);
+    TRY(classifier_check(family, config, job, err));
     TRY(build_check(family, config, job, err));
     if (job->loss == CROSS_ENTROPY_CUT)
         TRY(cut_check(family, job, err));
@@ -113,7 +116,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     struct graph *graph = graph_new(job->compute, job->frozen);
     struct graph_lora lora = {.rank = 0};
     enum err_code rc =
-        job->lora ? lora_read(job->lora, config, job->code, &graph->arena, &lora, err) : ERR_OK;
+        job->lora ? lora_read(job->lora, config, job, &graph->arena, &lora, err) : ERR_OK;
     if (rc == ERR_OK)
         rc = lora_kernels_read(family, config, job, &lora, err);
     if (rc != ERR_OK) {
@@ -161,6 +164,8 @@ enum err_code model_build(const struct model_config *config, const struct model_
         family->builder[job->code](graph, config, job);
     graph_list_groups(graph);
     rc = check_frozen(graph, err);
+    if (rc == ERR_OK)
+        rc = classifier_check_built(graph, err);
     if (rc == ERR_OK)
         rc = lora_check(graph, config, err);
     if (rc == ERR_OK)

@@ -105,6 +105,9 @@ const char *lora_kernels_of_bits4(const struct model_config *config);
 /* The family's model_type where cut cross entropy is planned of it (families/cut.h); NULL: it is
  * not. */
 const char *cut_has(const struct model_config *config);
+/* Its class for sequence classification in transformers (families/classifier.h); NULL: there is
+ * none that is planned. */
+const char *classifier_has(const struct model_config *config);
 /* The same of TRL's fused LM head (families/lm_head.h). */
 const char *lm_head_has(const struct model_config *config);
 /* The same of LLaMA-Factory v1's loss (families/per_token.h). */

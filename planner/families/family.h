@@ -17,6 +17,8 @@ struct preset_alias {
 struct family {
     const char *name;       /* model_type */
     const char *class_name; /* of transformers, what is planned; NULL: it is not there */
+    const char *classifier; /* likewise, with --task sequence-classification; NULL: it is not there,
+                               or not planned */
     struct key_table keys;
 
     /* model_type of a class that has this model inside, which is planned without the rest; its file

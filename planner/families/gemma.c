@@ -64,6 +64,7 @@ const struct family family_gemma = {
     .name = "gemma",
     .traced = true,
     .class_name = "GemmaForCausalLM",
+    .classifier = "GemmaForSequenceClassification",
     .part_absent =
         "{\"hidden_size\": 3072, \"num_hidden_layers\": 28, "
         "\"num_attention_heads\": 16, \"intermediate_size\": 24576, \"vocab_size\": 256000}",

@@ -47,6 +47,7 @@ double count_gemma(const struct model_config *c)
 const struct family family_gemma2 = {
     .name = "gemma2",
     .class_name = "Gemma2ForCausalLM",
+    .classifier = "Gemma2ForSequenceClassification",
     .part_absent =
         "{\"hidden_size\": 2304, \"num_hidden_layers\": 26, "
         "\"num_attention_heads\": 8, \"intermediate_size\": 9216, \"vocab_size\": 256000}",

@@ -67,6 +67,7 @@ const struct family family_gemma3 = {
     .name = "gemma3_text",
     .traced = true,
     .class_name = "Gemma3ForCausalLM",
+    .classifier = "Gemma3TextForSequenceClassification",
     .part_absent =
         "{\"hidden_size\": 2304, \"num_hidden_layers\": 26, "
         "\"num_attention_heads\": 8, \"intermediate_size\": 9216, \"vocab_size\": 262208}",

@@ -36,6 +36,7 @@ static const struct model_preset presets[] = {
 const struct family family_glm = {
     .name = "glm",
     .class_name = "GlmForCausalLM",
+    .classifier = "GlmForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .parameters = count_llama,

@@ -52,6 +52,7 @@ static double parameters(const struct model_config *c)
 const struct family family_glm4 = {
     .name = "glm4",
     .class_name = "Glm4ForCausalLM",
+    .classifier = "Glm4ForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

@@ -56,6 +56,7 @@ const struct family family_gpt2 = {
     .name = "gpt2",
     .traced = true,
     .class_name = "GPT2LMHeadModel",
+    .classifier = "GPT2ForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .heads_divide_hidden = true,

@@ -62,6 +62,7 @@ static const struct preset_alias aliases[] = {
 const struct family family_gpt_bigcode = {
     .name = "gpt_bigcode",
     .class_name = "GPTBigCodeForCausalLM",
+    .classifier = "GPTBigCodeForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

@@ -111,7 +111,7 @@ static void build(struct graph *graph, const struct model_config *c, const struc
     struct hf_scored_inputs in = {.bias = GRAPH_NONE, .positions = GRAPH_NONE};
     uint32_t last[2], wte;
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
-    const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
+    const uint32_t labels = hf_targets(graph, c, job, INPUT_LABELS, SHAPE(job->batch, job->seq));
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t embedded = hf_wte(graph, c, tokens, &wte);
     const uint32_t wpe = graph_param(graph, PARAM_WEIGHT, SHAPE(c->max_positions, c->hidden),
@@ -131,7 +131,7 @@ static void build(struct graph *graph, const struct model_config *c, const struc
     graph_drop(graph, places);
     graph_drop(graph, last[1]); /* a tuple of the last block's: its last element goes first */
     graph_drop(graph, last[0]);
-    hf_scored_head(graph, c, wte, false, normed, labels);
+    hf_scored_head(graph, c, job, &(struct hf_scored_head){tokens, labels, wte, false}, normed);
 }
 
 static const struct choice layer_kinds[] = {
@@ -198,6 +198,7 @@ static const struct model_preset presets[] = {
 const struct family family_gpt_neo = {
     .name = "gpt_neo",
     .class_name = "GPTNeoForCausalLM",
+    .classifier = "GPTNeoForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .heads_divide_hidden = true,

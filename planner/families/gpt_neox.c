@@ -7,6 +7,7 @@
  * head only: q and k are cut, turned and concatenated, which makes new tensors in the order
  * (b, a, s, d) of memory; flash attention answers in the same, and its output has to be copied. */
 #include "families/family.h"
+#include "hf/classify.h"
 #include "hf/hf.h"
 #include "model/count.h"
 
@@ -108,7 +109,7 @@ static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
                               const struct model_job *job)
 {
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
-    const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
+    const uint32_t labels = hf_targets(graph, c, job, INPUT_LABELS, SHAPE(job->batch, job->seq));
     const struct hf_frequencies frequencies = hf_rope_buffers(graph, c, job, c->rotary_dim);
 
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
@@ -162,6 +163,10 @@ static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
         graph_drop(graph, mask);
     graph_drop(graph, rope.cos);
     graph_drop(graph, rope.sin);
+    if (job->task == TASK_SEQUENCE_CLASSIFICATION) {
+        hf_score(graph, c, job, normed, tokens, labels);
+        return;
+    }
     const uint32_t module = graph_module(graph, ROLE_HEAD, "lm_head");
     const struct linear head = c->tied
                                    ? (struct linear){table, GRAPH_NONE}
@@ -239,6 +244,7 @@ static double parameters(const struct model_config *c)
 const struct family family_gpt_neox = {
     .name = "gpt_neox",
     .class_name = "GPTNeoXForCausalLM",
+    .classifier = "GPTNeoXForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .heads_divide_hidden = true,

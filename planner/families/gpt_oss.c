@@ -88,6 +88,7 @@ static void build(struct graph *graph, const struct model_config *config,
 const struct family family_gpt_oss = {
     .name = "gpt_oss",
     .class_name = "GptOssForCausalLM",
+    .classifier = "GptOssForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

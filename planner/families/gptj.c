@@ -169,6 +169,7 @@ static double parameters(const struct model_config *c)
 const struct family family_gptj = {
     .name = "gptj",
     .class_name = "GPTJForCausalLM",
+    .classifier = "GPTJForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .heads_divide_hidden = true,

@@ -50,6 +50,7 @@ static const struct preset_alias aliases[] = {
 const struct family family_helium = {
     .name = "helium",
     .class_name = "HeliumForCausalLM",
+    .classifier = "HeliumForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

@@ -50,6 +50,7 @@ static const struct model_preset presets[] = {
 const struct family family_hunyuan_v1_dense = {
     .name = "hunyuan_v1_dense",
     .class_name = "HunYuanDenseV1ForCausalLM",
+    .classifier = "HunYuanDenseV1ForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .rope = true,

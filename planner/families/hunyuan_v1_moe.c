@@ -57,6 +57,7 @@ static const struct key keys[] = {
 const struct family family_hunyuan_v1_moe = {
     .name = "hunyuan_v1_moe",
     .class_name = "HunYuanMoEV1ForCausalLM",
+    .classifier = "HunYuanMoEV1ForSequenceClassification",
     .keys = KEY_TABLE(keys),
     .rope = true,
     .padding = 0 + 1,

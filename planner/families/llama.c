@@ -126,6 +126,7 @@ static const struct preset_alias aliases[] = {
 const struct family family_llama = {
     .name = "llama",
     .class_name = "LlamaForCausalLM",
+    .classifier = "LlamaForSequenceClassification",
     .part_absent =
         "{\"hidden_size\": 4096, \"num_hidden_layers\": 32, "
         "\"num_attention_heads\": 32, \"intermediate_size\": 11008, \"vocab_size\": 32000}",

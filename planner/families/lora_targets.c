@@ -34,6 +34,10 @@ static const char *own_targets(enum arch arch)
         {"gemma3_text", "q_proj,v_proj"},
         {"qwen2", "q_proj,v_proj"},
         {"qwen3", "q_proj,v_proj"},
+        {"bert", "query,value"},
+        {"roberta", "query,value"},
+        {"xlm-roberta", "query,value"},
+        {"electra", "query,value"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strcmp(rows[i][0], arch_name(arch)) == 0)
@@ -93,8 +97,16 @@ const char *lora_linear_names(const struct model_config *config)
                : NULL;
 }
 
-enum err_code lora_read(const char *text, const struct model_config *config, enum code code,
-                        struct arena *arena, struct graph_lora *out, struct err *err)
+/* Of encoders their classes for sequence classification were recorded. */
+static bool is_planned_of(const struct model_config *config, const struct model_job *job)
+{
+    const bool classifies = job->task == TASK_SEQUENCE_CLASSIFICATION && !config->decoder_layers;
+    return job->code == CODE_HF && (classifies || model_is_decoder(config));
+}
+
+enum err_code lora_read(const char *text, const struct model_config *config,
+                        const struct model_job *job, struct arena *arena, struct graph_lora *out,
+                        struct err *err)
 {
     char *rank = arena_strdup(arena, text), *targets = strchr(rank, ',');
     uint64_t number;
@@ -106,11 +118,14 @@ enum err_code lora_read(const char *text, const struct model_config *config, enu
             "--lora %.100s: expected a rank, 1 ... %d, and by commas the names of linear "
             "layers, a regular expression of their paths, or all-linear",
             text, MOST_RANK);
-    if (code != CODE_HF || !model_is_decoder(config))
+    if (!is_planned_of(config, job))
         return err_set(err, ERR_UNSUPPORTED,
                        "--lora: peft's adapters are planned for transformers' decoders, not for %s "
-                       "as %s writes it",
-                       arch_name(config->arch), code_name(code));
+                       "as %s writes it%s",
+                       arch_name(config->arch), code_name(job->code),
+                       classifier_has(config) && job->code == CODE_HF
+                           ? " (--task sequence-classification has them)"
+                           : "");
     *out = (struct graph_lora){
         .rank = (uint32_t)number, .scale = (float)LORA_ALPHA / (float)number, .targets = targets};
     if (!targets)

@@ -10,8 +10,9 @@
  * paths) or "16,all-linear" for a model; the targets go into the arena.
  * ERR_INVALID: the rank is none, or no targets are named and peft has none of its own for the
  * model type. ERR_UNSUPPORTED: a code that peft does not wrap. */
-enum err_code lora_read(const char *text, const struct model_config *config, enum code code,
-                        struct arena *arena, struct graph_lora *out, struct err *err);
+enum err_code lora_read(const char *text, const struct model_config *config,
+                        const struct model_job *job, struct arena *arena, struct graph_lora *out,
+                        struct err *err);
 
 /* Of a graph that is complete: ERR_INVALID where no layer is a target; ERR_UNSUPPORTED where one is
  * whose weight is read past it. */

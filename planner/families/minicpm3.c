@@ -51,6 +51,7 @@ static const struct key keys[] = {
 const struct family family_minicpm3 = {
     .name = "minicpm3",
     .class_name = "MiniCPM3ForCausalLM",
+    .classifier = "MiniCPM3ForSequenceClassification",
     .keys = KEY_TABLE(keys),
     .check = mla_check,
     .parameters = count_llama,

@@ -27,6 +27,7 @@ static const struct key keys[] = {
 const struct family family_ministral = {
     .name = "ministral",
     .class_name = "MinistralForCausalLM",
+    .classifier = "MinistralForSequenceClassification",
     .keys = KEY_TABLE(keys),
     .rope = true,
     .parameters = count_llama,

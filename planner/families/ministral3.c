@@ -59,6 +59,7 @@ static const struct model_preset presets[] = {
 const struct family family_ministral3 = {
     .name = "ministral3",
     .class_name = "Ministral3ForCausalLM",
+    .classifier = "Ministral3ForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .seeing = "mistral3",

@@ -62,6 +62,7 @@ static const struct preset_alias aliases[] = {
 const struct family family_mistral = {
     .name = "mistral",
     .class_name = "MistralForCausalLM",
+    .classifier = "MistralForSequenceClassification",
     .part_absent =
         "{\"hidden_size\": 4096, \"num_hidden_layers\": 32, "
         "\"num_attention_heads\": 32, \"intermediate_size\": 14336, \"vocab_size\": 32000}",

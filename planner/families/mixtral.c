@@ -56,6 +56,7 @@ static void build(struct graph *graph, const struct model_config *config,
 const struct family family_mixtral = {
     .name = "mixtral",
     .class_name = "MixtralForCausalLM",
+    .classifier = "MixtralForSequenceClassification",
     .part_absent =
         "{\"hidden_size\": 4096, \"num_hidden_layers\": 32, "
         "\"num_attention_heads\": 32, \"intermediate_size\": 14336, \"vocab_size\": 32000}",

@@ -9,6 +9,7 @@
  * ends as far behind a token as it begins before it; each kind has a RoPE of its own, whose factors
  * meet q and k in fp32. */
 #include "families/family.h"
+#include "hf/classify.h"
 #include "hf/hf.h"
 #include "model/count.h"
 
@@ -273,13 +274,24 @@ static void run_head(struct graph *graph, const struct model_config *c, uint32_t
     hf_masked_loss(graph, x, logits, labels);
 }
 
+static const struct hf_classifier classifier = {
+    .head = "head",
+    .dense = "dense",
+    .activation = OP_GELU,
+    .act = "act",
+    .norm = "norm",
+    .masks = true,
+    .dropout = "drop",
+    .out = "classifier",
+};
+
 static void build(struct graph *graph, const struct model_config *c, const struct model_job *job)
 {
     struct hf_frequencies frequencies[KINDS];
     struct inputs in = {.mask = {GRAPH_NONE, GRAPH_NONE}};
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
     const uint32_t labels =
-        build_input(graph, c, INPUT_MASKED_TARGETS, SHAPE(job->batch * job->seq));
+        hf_targets(graph, c, job, INPUT_MASKED_TARGETS, SHAPE(job->batch * job->seq));
     make_frequencies(graph, c, job, frequencies);
     graph_init_weights(
         graph, init_normal((double)c->init_std, (double)c->init_std * (double)c->init_cutoff));
@@ -316,10 +328,16 @@ static void build(struct graph *graph, const struct model_config *c, const struc
         graph_drop(graph, in.rope[kind].cos);
         graph_drop(graph, in.rope[kind].sin);
     }
-    run_head(graph, c, normed, e.words, labels);
+    if (job->task == TASK_SEQUENCE_CLASSIFICATION)
+        hf_classify(graph, c, job, &classifier, NULL, normed, GRAPH_NONE, labels);
+    else
+        run_head(graph, c, normed, e.words, labels);
 }
 
 static const struct choice gelu_only[] = {{"gelu", NULL, false}, {NULL, NULL, false}};
+
+static const struct choice poolings[] = {
+    {"cls", NULL, false}, {"mean", NULL, true}, {NULL, NULL, false}};
 
 static const struct key keys[] = {
     SIZE_KEYS,
@@ -349,6 +367,8 @@ static const struct key keys[] = {
     DROPOUT("mlp_dropout", dropout, 0),
     DROPOUT("embedding_dropout", embedding_dropout, 0),
     DROPOUT("attention_dropout", attention_dropout, 0),
+    DROPOUT("classifier_dropout", class_dropout, 0),
+    {CHOICE("classifier_pooling", pools_mean, "cls", poolings)},
     {FLAG("attention_bias", attention_bias, false)},
     {FLAG("mlp_bias", mlp_bias, false)},
     {FLAG("norm_bias", norm_bias, false)},
@@ -406,7 +426,7 @@ static double parameters(const struct model_config *c)
       .head_dim = h / a, .ffn = f, .vocab = 50368, .max_positions = 8192, .padding = 50283 + 1,    \
       .tied = true, .head_bias = true, .activation = "gelu", .norm_eps = 1e-5F,                    \
       .init_std = 0.02F, .init_cutoff = 2, .rope.theta = 160000, .rope.attention_factor = 1,       \
-      .window_theta = 1e4F, .sliding_window = 128, .window_period = 3,                             \
+      .window_theta = 1e4F, .sliding_window = 128, .window_period = 3, .pools_mean = true,         \
       .windows = {.listed = true, .bits = {layers_with_a_window}}}}
 
 static const struct model_preset presets[] = {
@@ -419,6 +439,7 @@ static const struct model_preset presets[] = {
 const struct family family_modernbert = {
     .name = "modernbert",
     .class_name = "ModernBertForMaskedLM",
+    .classifier = "ModernBertForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .encoder = true,

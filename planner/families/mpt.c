@@ -158,7 +158,7 @@ static void build(struct graph *graph, const struct model_config *c, const struc
                                   .keeps_first = true,
                                   .bare_bias = true};
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
-    const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
+    const uint32_t labels = hf_targets(graph, c, job, INPUT_LABELS, SHAPE(job->batch, job->seq));
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t embedded = hf_wte(graph, c, tokens, &wte);
     graph_mark(graph, MARK_FRAME);
@@ -183,7 +183,7 @@ static void build(struct graph *graph, const struct model_config *c, const struc
     graph_drop(graph, in.mask);
     graph_drop(graph, last[0]);
     graph_drop(graph, last[1]);
-    hf_scored_head(graph, c, wte, false, normed, labels);
+    hf_scored_head(graph, c, job, &(struct hf_scored_head){tokens, labels, wte, false}, normed);
 }
 
 static const struct key keys[] = {
@@ -241,6 +241,7 @@ static const struct model_preset presets[] = {
 const struct family family_mpt = {
     .name = "mpt",
     .class_name = "MptForCausalLM",
+    .classifier = "MptForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .heads_divide_hidden = true,

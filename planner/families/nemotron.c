@@ -62,6 +62,7 @@ static const struct preset_alias aliases[] = {
 const struct family family_nemotron = {
     .name = "nemotron",
     .class_name = "NemotronForCausalLM",
+    .classifier = "NemotronForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

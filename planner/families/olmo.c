@@ -52,6 +52,7 @@ static double parameters(const struct model_config *c)
 const struct family family_olmo = {
     .name = "olmo",
     .class_name = "OlmoForCausalLM",
+    .classifier = "OlmoForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .rope = true,

@@ -46,6 +46,7 @@ double count_olmo(const struct model_config *c)
 const struct family family_olmo2 = {
     .name = "olmo2",
     .class_name = "Olmo2ForCausalLM",
+    .classifier = "Olmo2ForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

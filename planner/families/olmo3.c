@@ -54,6 +54,7 @@ static const struct preset_alias aliases[] = {
 const struct family family_olmo3 = {
     .name = "olmo3",
     .class_name = "Olmo3ForCausalLM",
+    .classifier = "Olmo3ForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

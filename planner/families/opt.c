@@ -7,6 +7,7 @@
  * than the blocks. Positions are a running sum over a mask of ones, in fp32, and the rows of the
  * position table start at 2. */
 #include "families/family.h"
+#include "hf/classify.h"
 #include "hf/hf.h"
 #include "model/count.h"
 
@@ -137,10 +138,11 @@ static void build_hf_opt(struct graph *graph, const struct model_config *c,
                          const struct model_job *job)
 {
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
-    const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
+    const uint32_t labels = hf_targets(graph, c, job, INPUT_LABELS, SHAPE(job->batch, job->seq));
     const bool projected = c->word_embed != c->hidden;
     const char *prefix = "model.decoder.";
-    graph->uncalled = "model"; /* OPTForCausalLM calls its decoder */
+    if (job->task == TASK_LANGUAGE_MODEL)
+        graph->uncalled = "model"; /* OPTForCausalLM calls its decoder */
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t table = graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->word_embed),
                                        "%sembed_tokens.weight", prefix);
@@ -206,6 +208,10 @@ static void build_hf_opt(struct graph *graph, const struct model_config *c,
     if (mask != GRAPH_NONE)
         graph_drop(graph, mask);
     graph_drop(graph, position);
+    if (job->task == TASK_SEQUENCE_CLASSIFICATION) {
+        hf_score(graph, c, job, x, tokens, labels);
+        return;
+    }
     struct linear head = {table, GRAPH_NONE};
     if (!c->tied)
         head = build_linear(graph, "", "lm_head", c->vocab, c->word_embed, false);
@@ -281,6 +287,7 @@ const struct family family_opt = {
     .name = "opt",
     .traced = true,
     .class_name = "OPTForCausalLM",
+    .classifier = "OPTForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .heads_divide_hidden = true,

@@ -85,6 +85,7 @@ static const struct preset_alias aliases[] = {
 const struct family family_phi = {
     .name = "phi",
     .class_name = "PhiForCausalLM",
+    .classifier = "PhiForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

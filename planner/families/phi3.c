@@ -114,6 +114,7 @@ static enum err_code check_scaling(const struct key_table *table, const struct m
 const struct family family_phi3 = {
     .name = "phi3",
     .class_name = "Phi3ForCausalLM",
+    .classifier = "Phi3ForSequenceClassification",
     .part_absent =
         "{\"hidden_size\": 3072, \"num_hidden_layers\": 32, "
         "\"num_attention_heads\": 32, \"intermediate_size\": 8192, \"vocab_size\": 32064}",

@@ -97,6 +97,7 @@ static double parameters(const struct model_config *c)
 const struct family family_phimoe = {
     .name = "phimoe",
     .class_name = "PhimoeForCausalLM",
+    .classifier = "PhimoeForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

@@ -66,6 +66,7 @@ static const struct preset_alias aliases[] = {
 const struct family family_qwen2 = {
     .name = "qwen2",
     .class_name = "Qwen2ForCausalLM",
+    .classifier = "Qwen2ForSequenceClassification",
     .part_absent =
         "{\"hidden_size\": 4096, \"num_hidden_layers\": 32, "
         "\"num_attention_heads\": 32, \"intermediate_size\": 22016, \"vocab_size\": 151936}",

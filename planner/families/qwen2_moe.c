@@ -50,6 +50,7 @@ static void build(struct graph *graph, const struct model_config *config,
 const struct family family_qwen2_moe = {
     .name = "qwen2_moe",
     .class_name = "Qwen2MoeForCausalLM",
+    .classifier = "Qwen2MoeForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .rope = true,

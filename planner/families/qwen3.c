@@ -41,6 +41,7 @@ static const struct model_preset presets[] = {
 const struct family family_qwen3 = {
     .name = "qwen3",
     .class_name = "Qwen3ForCausalLM",
+    .classifier = "Qwen3ForSequenceClassification",
     .part_absent =
         "{\"hidden_size\": 4096, \"num_hidden_layers\": 32, "
         "\"num_attention_heads\": 32, \"intermediate_size\": 22016, \"vocab_size\": 151936}",

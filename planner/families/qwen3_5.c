@@ -81,6 +81,7 @@ double count_delta(const struct model_config *c)
 const struct family family_qwen3_5 = {
     .name = "qwen3_5_text",
     .class_name = "Qwen3_5ForCausalLM",
+    .classifier = "Qwen3_5TextForSequenceClassification",
     .outer = "qwen3_5",
     .part_absent =
         "{\"hidden_size\": 4096, \"num_hidden_layers\": 32, \"num_attention_heads\": 16, "

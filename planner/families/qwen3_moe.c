@@ -61,6 +61,7 @@ static void build(struct graph *graph, const struct model_config *config,
 const struct family family_qwen3_moe = {
     .name = "qwen3_moe",
     .class_name = "Qwen3MoeForCausalLM",
+    .classifier = "Qwen3MoeForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .rope = true,

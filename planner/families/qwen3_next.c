@@ -57,6 +57,7 @@ static enum err_code check(const struct key_table *table, const struct model_con
 const struct family family_qwen3_next = {
     .name = "qwen3_next",
     .class_name = "Qwen3NextForCausalLM",
+    .classifier = "Qwen3NextForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .check = check,

@@ -13,9 +13,16 @@ enum err_code roberta_check(const struct key_table *keys, const struct model_con
     return ERR_OK;
 }
 
+/* RobertaClassificationHead. */
+#define CLASSIFIER                                                                                 \
+    {                                                                                              \
+        .head = "classifier", .whole = true, .dense = "dense", .activation = OP_TANH,              \
+        .dropout = "dropout", .drops_first = true, .out = "out_proj"                               \
+    }
+
 #define ROBERTA                                                                                    \
     .root = "roberta", .head = "lm_head", .dense = "dense", .norm = "layer_norm",                  \
-    .counted_positions = true
+    .counted_positions = true, .classifier = CLASSIFIER
 
 void roberta_build(struct graph *graph, const struct model_config *config,
                    const struct model_job *job)
@@ -44,6 +51,7 @@ static const struct model_preset presets[] = {
 const struct family family_roberta = {
     .name = "roberta",
     .class_name = "RobertaForMaskedLM",
+    .classifier = "RobertaForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ROBERTA_FAMILY,

@@ -42,6 +42,7 @@ static const struct model_preset presets[] = {
 const struct family family_seed_oss = {
     .name = "seed_oss",
     .class_name = "SeedOssForCausalLM",
+    .classifier = "SeedOssForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .rope = true,

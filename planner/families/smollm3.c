@@ -49,6 +49,7 @@ static const struct preset_alias aliases[] = {
 const struct family family_smollm3 = {
     .name = "smollm3",
     .class_name = "SmolLM3ForCausalLM",
+    .classifier = "SmolLM3ForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

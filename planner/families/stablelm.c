@@ -69,6 +69,7 @@ static double parameters(const struct model_config *c)
 const struct family family_stablelm = {
     .name = "stablelm",
     .class_name = "StableLmForCausalLM",
+    .classifier = "StableLmForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

@@ -79,6 +79,7 @@ static const struct preset_alias aliases[] = {
 const struct family family_starcoder2 = {
     .name = "starcoder2",
     .class_name = "Starcoder2ForCausalLM",
+    .classifier = "Starcoder2ForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

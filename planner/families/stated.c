@@ -113,8 +113,11 @@ bool model_note(const struct model_config *config, uint32_t index, char *text, s
         return true;
     }
     if (s->class_name[0] && index-- == 0) {
-        snprintf(text, size, "the file's \"architectures\" is %s: planned is %s, with its head",
-                 s->class_name, planned);
+        const bool classifies =
+            family->classifier && strcmp(family->classifier, s->class_name) == 0;
+        snprintf(text, size, "the file's \"architectures\" is %s: planned is %s, with its head%s",
+                 s->class_name, planned,
+                 classifies ? " (--task sequence-classification plans the other)" : "");
         return true;
     }
     if (mixes && config->delta_key_heads && index-- == 0) {

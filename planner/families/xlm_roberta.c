@@ -16,6 +16,7 @@ static const struct model_preset presets[] = {
 const struct family family_xlm_roberta = {
     .name = "xlm-roberta",
     .class_name = "XLMRobertaForMaskedLM",
+    .classifier = "XLMRobertaForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ROBERTA_FAMILY,

@@ -34,10 +34,11 @@ static size_t parent_length(const char *name, size_t length)
     return length ? length - 1 : 0;
 }
 
-/* peft's dicts of adapters, in which the layers find theirs. */
+/* peft's dicts of adapters, in which the layers find theirs, and of modules that are trained in the
+ * place of others. */
 static bool is_dict(const struct graph *graph, const char *name, size_t length)
 {
-    static const char *const dicts[] = {".lora_A", ".lora_B", ".lora_dropout"};
+    static const char *const dicts[] = {".lora_A", ".lora_B", ".lora_dropout", ".modules_to_save"};
     for (size_t i = 0; graph->lora.rank && i < sizeof dicts / sizeof *dicts; i++) {
         const size_t size = strlen(dicts[i]);
         if (length > size && strncmp(name + length - size, dicts[i], size) == 0)

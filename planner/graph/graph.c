@@ -612,6 +612,7 @@ const char *cross_entropy_name(enum cross_entropy loss)
         [CROSS_ENTROPY_PER_TOKEN] = "per-token",
         [CROSS_ENTROPY_PER_TOKEN_LIGER] = "per-token-liger",
         [CROSS_ENTROPY_DPO] = "dpo",
+        [CROSS_ENTROPY_REWARD] = "reward",
     };
     return names[loss];
 }

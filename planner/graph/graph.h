@@ -173,7 +173,8 @@ enum autograd { AUTOGRAD_GPU, AUTOGRAD_RECORDED };
  * cross-entropy of logits in fp32 (ops_liger_loss.c); or cut cross entropy, which has no logits
  * (ops_cut_loss.c); or TRL's, which has a tile of them (ops_log_probs.c); or the model's own and
  * a trainer's, of each token, on a second copy in fp32 (hf/loss.c); or that of
- * TRL's trainer of preferences (model/dpo.h). */
+ * TRL's trainer of preferences (model/dpo.h), or of rewards (hf/reward.c), whose model classifies.
+ */
 enum cross_entropy {
     CROSS_ENTROPY_EAGER,
     CROSS_ENTROPY_DIRECT,
@@ -187,6 +188,7 @@ enum cross_entropy {
     CROSS_ENTROPY_PER_TOKEN,
     CROSS_ENTROPY_PER_TOKEN_LIGER, /* ... both Liger's */
     CROSS_ENTROPY_DPO,
+    CROSS_ENTROPY_REWARD,
 };
 static inline bool loss_is_per_token(enum cross_entropy loss)
 {
@@ -358,7 +360,10 @@ struct graph {
     struct graph_preferences preferences;
     struct graph_again again;
     struct graph_beside beside;
-    bool enters_root; /* MARK_ROOT_ENTER is there */
+    bool saved_adapted; /* adapters are wanted of what peft trains a copy of (hf/classify.c) */
+    bool enters_root;   /* MARK_ROOT_ENTER is there ... */
+    bool casts_first;   /* ... behind casts of what the root is called with, its hooks' own: these
+                           begin with the script */
     struct graph_handed handed[HANDED_MOST];
     uint32_t handed_count;
     uint32_t current_module; /* while building: where new params belong */

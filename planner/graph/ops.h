@@ -127,6 +127,10 @@
     X(SUM_TOKENS, sum_tokens, NONE)                                                                \
     X(MEAN_ALL, mean_all, NONE)                                                                    \
     X(LOG_SIGMOID, log_sigmoid, NONE)                                                              \
+    X(INDEX_PAIR, index_pair, NONE)                                                                \
+    X(MEAN_TOKENS, mean_tokens, NONE)                                                              \
+    X(MSE_LOSS, mse_loss, FP32)                                                                    \
+    X(BCE_LOSS, bce_loss, FP32)                                                                    \
     X(READ, read, NONE)                                                                            \
     X(NO_GRAD, no_grad, NONE)
 
@@ -539,11 +543,26 @@ uint32_t op_div_count(struct graph *graph, uint32_t x, uint32_t count);
 
 /* ---- the loss of preferences: ops_preferences.c ---- */
 
-/* x (b, s) summed over s: (b). The mean () of all that x has. */
+/* x (b, s) or (b, s, n) summed over s: (b), (b, n). The mean () of all that x has. */
 uint32_t op_sum_tokens(struct graph *graph, uint32_t x);
 uint32_t op_mean_all(struct graph *graph, uint32_t x);
 uint32_t op_log_sigmoid(struct graph *graph, uint32_t x);
 /* The host waits for a number x () and reads it: item(). */
 void op_read(struct graph *graph, uint32_t x);
+
+/* ---- sequence classification: ops_classify.c ---- */
+
+/* x (b, s, n) at a place (b) of each of its rows (b): (b, n). */
+uint32_t op_index_pair(struct graph *graph, uint32_t x, uint32_t rows, uint32_t places);
+/* Where the largest of the last dim is, outside autograd: int64. */
+uint32_t op_argmax_no_grad(struct graph *graph, uint32_t x);
+/* 0, 1, ... of a dtype (count). */
+uint32_t op_arange_of(struct graph *graph, enum dtype dtype, uint32_t count);
+/* The mean over s of x (b, s, n): (b, n). */
+uint32_t op_mean_tokens(struct graph *graph, uint32_t x);
+/* The mean square of x - targets, which need no gradient; and the mean of what each of targets, a
+ * probability, loses by logits x: (). */
+uint32_t op_mse_loss(struct graph *graph, uint32_t x, uint32_t targets);
+uint32_t op_bce_loss(struct graph *graph, uint32_t x, uint32_t targets);
 
 #endif

@@ -1,17 +1,23 @@
 /* ops_preferences.c - what the loss of preferences (model/dpo.h) has beside other operators. */
 #include "graph/op_class.h"
 
+#include <assert.h>
+
 uint32_t op_sum_tokens(struct graph *graph, uint32_t x)
 {
-    return simple(graph, OP_SUM_TOKENS, 1, &x, ATEN_SUM_DIM, dtype_of(graph, x),
-                  SHAPE(shape_of(graph, x)->dim[0]));
+    struct shape shape = *shape_of(graph, x);
+    assert(shape.rank == 2 || shape.rank == 3);
+    shape.dim[1] = shape.dim[--shape.rank];
+    return simple(graph, OP_SUM_TOKENS, 1, &x, ATEN_SUM_DIM, dtype_of(graph, x), shape);
 }
 
 /* The gradient expanded: a view. */
 OP_BACKWARD(sum_tokens)
 {
     struct operand grad = tape_grad(tape, op, 0);
-    tape_view(tape, &grad, SHAPE(shape_of(graph, op->in[0])->dim[0], 1));
+    struct shape shape = *shape_of(graph, op->in[0]);
+    shape.dim[1] = 1;
+    tape_view(tape, &grad, shape);
     tape_give(tape, op, 0, grad);
 }
 

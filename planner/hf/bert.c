@@ -308,10 +308,14 @@ void bert_build(struct graph *graph, const struct model_config *c, const struct 
 {
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
     const uint32_t labels =
-        build_input(graph, c, INPUT_MASKED_TARGETS, SHAPE(job->batch * job->seq));
+        hf_targets(graph, c, job, INPUT_MASKED_TARGETS, SHAPE(job->batch * job->seq));
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
+    const bool classifies = job->task == TASK_SEQUENCE_CLASSIFICATION;
     struct head head = {.decoder.weight = GRAPH_NONE};
-    if (way->head_first)
+    struct hf_classifier_parts parts;
+    if (way->head_first && classifies)
+        parts = hf_classifier_declare(graph, c, &way->classifier, job->labels);
+    else if (way->head_first)
         head = declare_head(graph, c, way, GRAPH_NONE);
     const struct embedding e =
         declare_embedding(graph, c, way, c->tied ? head.decoder.weight : GRAPH_NONE);
@@ -334,7 +338,14 @@ void bert_build(struct graph *graph, const struct model_config *c, const struct 
     }
     if (mask != GRAPH_NONE) /* an argument */
         graph_drop(graph, mask);
+    const uint32_t pooled =
+        classifies ? hf_classifier_pool(graph, c, &way->classifier, x) : GRAPH_NONE;
     graph_drop(graph, embedded);
+    if (classifies) {
+        hf_classify(graph, c, job, &way->classifier, way->head_first ? &parts : NULL, x, pooled,
+                    labels);
+        return;
+    }
     if (!way->head_first)
         head = declare_head(graph, c, way, e.words);
     graph_mark(graph, MARK_FRAME); /* the rest of the root module's forward, behind its model's */

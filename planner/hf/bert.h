@@ -2,6 +2,7 @@
 #ifndef SHARDPLAN_HF_BERT_H
 #define SHARDPLAN_HF_BERT_H
 
+#include "hf/classify.h"
 #include "model/builder.h"
 
 struct bert_way {
@@ -12,6 +13,7 @@ struct bert_way {
     const char
         *projection; /* of an embedding of another width (c->word_embed); NULL: it has none */
     bool head_first; /* it is declared first */
+    struct hf_classifier classifier; /* with which it classifies sequences */
     bool counted_positions; /* from the padding's id + 1 on, by those tokens that pad nothing */
 };
 void bert_build(struct graph *graph, const struct model_config *config, const struct model_job *job,

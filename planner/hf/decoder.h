@@ -9,7 +9,7 @@
 #ifndef SHARDPLAN_HF_DECODER_H
 #define SHARDPLAN_HF_DECODER_H
 
-#include "hf/hf.h"
+#include "hf/classify.h"
 #include "hf/mixers.h"
 #include "hf/mla.h"
 #include "hf/moe.h"
@@ -137,11 +137,12 @@ struct hf_decoder {
     hf_own_layer *layer;            /* not hf_block_run */
     hf_look_ahead *ahead;           /* NULL: nothing is */
     bool both_types;                /* as masks_by_layer, whether any layer has a window or none */
-    bool encoder;                   /* tokens see all others: no mask, a masked language model's
-                                       loss; positions are asked for nothing */
-    bool masked;                    /* there is a mask where every token is causal, too */
-    bool uncounted;                 /* positions begin at 0, to which nothing is added */
-    bool unasked;                   /* positions are not asked whether sequences are packed */
+    const struct hf_classifier *classifier; /* an encoder's, with which it classifies sequences */
+    bool encoder;            /* tokens see all others: no mask, a masked language model's
+                                loss; positions are asked for nothing */
+    bool masked;             /* there is a mask where every token is causal, too */
+    bool uncounted;          /* positions begin at 0, to which nothing is added */
+    bool unasked;            /* positions are not asked whether sequences are packed */
     bool unplaced;           /* layers are called without positions, which are not asked whether
                                 sequences are packed */
     enum hf_grids_way grids; /* RoPE's tables, of places in three grids */

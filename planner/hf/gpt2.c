@@ -2,6 +2,7 @@
  * in eight ops of Python arithmetic, dropouts, and positions that are asked whether sequences are
  * packed. */
 #include "hf/gpt2.h"
+#include "hf/classify.h"
 #include "hf/hf.h"
 
 #include <math.h>
@@ -142,13 +143,14 @@ void hf_gpt2_build(struct graph *graph, const struct model_config *c, const stru
                    const struct hf_gpt2 *way)
 {
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
-    const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
+    const uint32_t labels = hf_targets(graph, c, job, INPUT_LABELS, SHAPE(job->batch, job->seq));
     if (way->triangle) /* nobody reads it */
         graph_buffer(graph, DTYPE_BOOL, SHAPE(c->max_positions, c->max_positions),
                      &(struct buffer_values){.kind = VALUES_ZEROS});
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
-    if (way->asks_padding && c->padding && !job->traced)
-        padding_test(graph, job, tokens, c->padding - 1);
+    const uint32_t pad = hf_pad_token(c, job);
+    if (way->asks_padding && pad && !job->traced)
+        padding_test(graph, job, tokens, pad - 1);
     uint32_t wte;
     const uint32_t token = hf_wte(graph, c, tokens, &wte);
     const uint32_t wpe = graph_param(graph, PARAM_WEIGHT, SHAPE(c->max_positions, c->hidden),
@@ -190,6 +192,10 @@ void hf_gpt2_build(struct graph *graph, const struct model_config *c, const stru
     graph_drop(graph, position);
     if (mask != GRAPH_NONE)
         graph_drop(graph, mask);
+    if (job->task == TASK_SEQUENCE_CLASSIFICATION) {
+        hf_score(graph, c, job, normed, tokens, labels);
+        return;
+    }
     const uint32_t module = graph_module(graph, ROLE_HEAD, "lm_head");
     const struct linear head = c->tied
                                    ? (struct linear){wte, GRAPH_NONE}

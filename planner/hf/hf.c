@@ -355,6 +355,11 @@ uint32_t hf_activation(struct graph *graph, const char *name, uint32_t x)
     return apply_activation(graph, name, x);
 }
 
+uint32_t hf_pad_token(const struct model_config *c, const struct model_job *job)
+{
+    return job->sets_pad_token ? c->vocab + 1 : c->padding;
+}
+
 uint32_t hf_dropout(struct graph *graph, uint32_t x, float p)
 {
     const uint32_t out = op_dropout(graph, x, p);
@@ -416,12 +421,19 @@ void hf_leave(struct graph *graph, uint32_t count, uint32_t *fields)
 
 void hf_return(struct graph *graph, uint32_t logits, uint32_t other)
 {
+    hf_return_from(graph, logits, other, GRAPH_NONE);
+}
+
+void hf_return_from(struct graph *graph, uint32_t logits, uint32_t other, uint32_t argument)
+{
     uint32_t fields[3] = {graph->loss}, count = 1; /* of the output, in order */
     if (logits != GRAPH_NONE)
         fields[count++] = logits;
     if (other != GRAPH_NONE)
         fields[count++] = other;
     hf_leave(graph, count, fields);
+    if (argument != GRAPH_NONE)
+        graph_drop(graph, argument);
     graph->loss = fields[0];
     if (graph->outputs_kept == OUTPUTS_UNTIL_NEXT)
         graph_output(graph, graph->loss); /* it is of the output, too */

@@ -9,6 +9,10 @@
 
 #include "model/build.h"
 
+/* 1 + the configuration's pad_token_id while the model is called, 0: it has none. What a script
+ * sets is one that no sequence has. */
+uint32_t hf_pad_token(const struct model_config *config, const struct model_job *job);
+
 /* arange(s) + 0: positions (s), Python's until the model returns. */
 uint32_t hf_positions(struct graph *graph, const struct model_job *job);
 
@@ -306,6 +310,8 @@ void hf_leave(struct graph *graph, uint32_t count, uint32_t *fields);
 /* The forward of transformers' root module returns graph->loss, logits, and `other` (GRAPH_NONE:
  * none of these): its caller takes the loss and lets go of the rest, which is where it drops. */
 void hf_return(struct graph *graph, uint32_t logits, uint32_t other);
+/* The same where what it was called with goes then: `argument`, GRAPH_NONE: nothing does. */
+void hf_return_from(struct graph *graph, uint32_t logits, uint32_t other, uint32_t argument);
 
 /* ForCausalLMLoss of logits (b, s, v) with labels (b, s): upcast, labels shifted by padding, and
  * the mean over all b·s rows. Then the root module returns: what the head was given (`hidden`) goes

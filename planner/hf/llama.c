@@ -632,8 +632,8 @@ void hf_decoder_build(struct graph *graph, const struct model_config *c,
     }
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
     const uint32_t labels =
-        way->encoder ? build_input(graph, c, INPUT_MASKED_TARGETS, SHAPE(job->batch * job->seq))
-                     : build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
+        way->encoder ? hf_targets(graph, c, job, INPUT_MASKED_TARGETS, SHAPE(job->batch * job->seq))
+                     : hf_targets(graph, c, job, INPUT_LABELS, SHAPE(job->batch, job->seq));
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t embedded = embed(graph, c, way, tokens, &table);
     struct hf_ahead *ahead = way->ahead ? way->ahead(graph, c, job, tokens, embedded) : NULL;
@@ -642,6 +642,14 @@ void hf_decoder_build(struct graph *graph, const struct model_config *c,
     in.ahead = ahead;
     const uint32_t normed = run_layers(graph, c, job, &in);
     let_go(graph, &in);
+    if (job->task == TASK_SEQUENCE_CLASSIFICATION && way->encoder) {
+        hf_classify(graph, c, job, way->classifier, NULL, normed, GRAPH_NONE, labels);
+        return;
+    }
+    if (job->task == TASK_SEQUENCE_CLASSIFICATION) {
+        hf_score(graph, c, job, normed, tokens, labels);
+        return;
+    }
     if (way->encoder) {
         hf_masked_loss(graph, normed, apply_head(graph, c, way, normed, table), labels);
         return;

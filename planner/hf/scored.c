@@ -150,16 +150,20 @@ uint32_t hf_scored_sum(struct graph *graph, uint32_t x, uint32_t y, uint32_t att
     return z;
 }
 
-void hf_scored_head(struct graph *graph, const struct model_config *c, uint32_t table, bool biased,
-                    uint32_t normed, uint32_t labels)
+void hf_scored_head(struct graph *graph, const struct model_config *c, const struct model_job *job,
+                    const struct hf_scored_head *of, uint32_t normed)
 {
+    if (job->task == TASK_SEQUENCE_CLASSIFICATION) {
+        hf_score(graph, c, job, normed, of->tokens, of->labels);
+        return;
+    }
     const uint32_t module = graph_module(graph, ROLE_HEAD, "lm_head");
-    struct linear head = {table, GRAPH_NONE};
+    struct linear head = {of->table, GRAPH_NONE};
     if (!c->tied)
-        head = build_linear(graph, "", "lm_head", c->vocab, c->hidden, biased);
-    else if (biased)
+        head = build_linear(graph, "", "lm_head", c->vocab, c->hidden, of->biased);
+    else if (of->biased)
         head.bias = graph_param(graph, PARAM_BIAS, SHAPE(c->vocab), "lm_head.bias");
-    hf_head(graph, module, normed, head, labels);
+    hf_head(graph, module, normed, head, of->labels);
 }
 
 void hf_scored_gptj(struct graph *graph, const struct model_config *c, const struct model_job *job,
@@ -167,7 +171,7 @@ void hf_scored_gptj(struct graph *graph, const struct model_config *c, const str
 {
     uint32_t last[2], wte;
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
-    const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
+    const uint32_t labels = hf_targets(graph, c, job, INPUT_LABELS, SHAPE(job->batch, job->seq));
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t embedded = hf_wte(graph, c, tokens, &wte);
     struct hf_scored_inputs in = {.positions = hf_positions(graph, job), .bias = GRAPH_NONE};
@@ -186,5 +190,5 @@ void hf_scored_gptj(struct graph *graph, const struct model_config *c, const str
     graph_drop(graph, in.mask);
     graph_drop(graph, last[1]); /* a tuple of the last block's: its last element goes first */
     graph_drop(graph, last[0]);
-    hf_scored_head(graph, c, wte, true, normed, labels);
+    hf_scored_head(graph, c, job, &(struct hf_scored_head){tokens, labels, wte, true}, normed);
 }

@@ -4,7 +4,7 @@
 #ifndef SHARDPLAN_HF_SCORED_H
 #define SHARDPLAN_HF_SCORED_H
 
-#include "hf/hf.h"
+#include "hf/classify.h"
 
 struct hf_scored_inputs {           /* of every block; GRAPH_NONE: it is not called with it */
     uint32_t mask, bias, positions; /* (b, 1, s, s); any; (s) */
@@ -55,9 +55,15 @@ uint32_t hf_scored_mlp(struct graph *graph, const struct model_config *config, s
 uint32_t hf_scored_sum(struct graph *graph, uint32_t x, uint32_t y, uint32_t attended,
                        uint32_t fed);
 
-/* The head of a model whose embedding is `table`: logits of `normed`, and the loss. */
-void hf_scored_head(struct graph *graph, const struct model_config *config, uint32_t table,
-                    bool biased, uint32_t normed, uint32_t labels);
+/* The head of a model whose embedding is `table`: logits of `normed`, and the loss; of one that
+ * classifies its own. */
+struct hf_scored_head {
+    uint32_t tokens, labels, table;
+    bool biased;
+};
+void hf_scored_head(struct graph *graph, const struct model_config *config,
+                    const struct model_job *job, const struct hf_scored_head *head,
+                    uint32_t normed);
 
 /* All of GPT-J, and of CodeGen, but their blocks: called with positions, and the head has a bias.
  */

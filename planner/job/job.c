@@ -87,6 +87,7 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
             norm, dtype_brief(recording_info(job->config.recording).dtype));
     const char *option = m->code != CODE_RECORDED               ? "--code"
                          : m->loss != CROSS_ENTROPY_EAGER       ? "--loss"
+                         : m->task                              ? "--task"
                          : m->lora                              ? "--lora"
                          : m->outputs_kept                      ? "--keep-outputs"
                          : m->float8                            ? "--float8"
@@ -261,6 +262,7 @@ struct model_job job_model(const struct job *job)
     model.bits4.made = model.compute == DTYPE_FP32 ? model.bits4.compute : model.compute;
     model.views = system_has_views(job->strategy.system);
     model.casts_inputs = system_casts_inputs(&job->strategy);
+    model.casts_root = model.casts_inputs || system_casts_root(&job->strategy);
     model.copies_outputs = system_copies_outputs(&job->strategy);
     model.bare_reference = model.outputs_fp32 && job->strategy.system == SYSTEM_FSDP1;
     model.own_experts = job->strategy.experts_replicate > 0;

@@ -49,7 +49,7 @@ static void root_pre_forward(struct lowering *low, const struct root *root)
  * its own hooks. */
 static void begin(struct lowering *low)
 {
-    if (!low->graph->enters_root)
+    if (!low->graph->enters_root || low->graph->casts_first)
         root_pre_forward(low, &fsdp1_of(low)->root);
 }
 
@@ -63,7 +63,7 @@ static void pre_forward(struct lowering *low, uint32_t module)
     const struct fsdp1 *f = fsdp1_of(low);
     struct handle *handle = fsdp1_handle_at(low, module);
     const bool again = low->here.phase == PLAN_BACKWARD;
-    if (module == MODULE_ROOT && low->graph->enters_root)
+    if (module == MODULE_ROOT && low->graph->enters_root && !low->graph->casts_first)
         root_pre_forward(low, &f->root);
     else if (module == low->graph->beside.module)
         root_pre_forward(low, &f->beside);

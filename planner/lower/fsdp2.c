@@ -58,7 +58,7 @@ static void root_pre_forward(struct lowering *low, const struct comm *comm)
  * its own hooks. */
 static void begin(struct lowering *low)
 {
-    if (!low->graph->enters_root)
+    if (!low->graph->enters_root || low->graph->casts_first)
         root_pre_forward(low, &fsdp2_of(low)->comm);
 }
 
@@ -82,7 +82,8 @@ static void drop_previous_gather(struct lowering *low, struct comm *comm)
 static void pre_forward(struct lowering *low, uint32_t module)
 {
     struct unit *unit = unit_at(low, module, true);
-    if (unit && ((module == MODULE_ROOT && low->graph->enters_root) || is_beside(low, unit)))
+    const bool enters = low->graph->enters_root && !low->graph->casts_first;
+    if (unit && ((module == MODULE_ROOT && enters) || is_beside(low, unit)))
         root_pre_forward(low, unit->comm);
     if (!unit || unit->in_pre_backward)
         return;

@@ -10,6 +10,7 @@ enum {
     HEADS_MAX = 16384,
     HEAD_DIM_MAX = 65536, /* times HEADS_MAX times 3, a fused q, k, v, is below 2^32 */
     POSITIONS_MAX = 1 << 24,
+    LABELS_MAX = 1 << 20, /* of sequences */
     BUCKETS_MAX = 65536,
     EXPERTS_MAX = 1024,
     DELTA_KEY_MAX = 256, /* of a head of keys in fla's kernels */

@@ -1,7 +1,7 @@
 /* dpo.c - see dpo.h. */
 #include "model/dpo.h"
 
-#include "graph/ops.h"
+#include "model/logged.h"
 
 static const struct shape SCALAR = {.rank = 0};
 
@@ -34,52 +34,16 @@ uint32_t dpo_input(struct graph *graph, enum input_kind kind, uint32_t input)
 
 /* ---- what is a number, or a few, outside autograd ---- */
 
-static uint32_t number_of(struct graph *graph, enum work_kind work, enum aten aten, uint32_t x)
-{
-    const enum dtype of = (enum dtype)graph->tensors[x].dtype;
-    const enum dtype dtype = of == DTYPE_BOOL ? DTYPE_INT64 : of;
-    return op_no_grad(graph, work, aten, dtype, SCALAR, 1, &x);
-}
-
-static uint32_t sum_of(struct graph *graph, uint32_t x)
-{
-    return number_of(graph, WORK_SUM, ATEN_SUM, x);
-}
-
-/* The sum in the place of x. */
-static uint32_t summed(struct graph *graph, uint32_t x)
-{
-    const uint32_t sum = sum_of(graph, x);
-    graph_drop(graph, x);
-    return sum;
-}
-
-static void read_once(struct graph *graph, uint32_t x)
-{
-    op_read(graph, x);
-    graph_drop(graph, x);
-}
-
-static void log_mean(struct graph *graph, uint32_t x)
-{
-    read_once(graph, number_of(graph, WORK_MEAN, ATEN_MEAN_ALL, x));
-}
-
 /* Whether a count is above 0, as an if asks. */
 static void ask(struct graph *graph, uint32_t count)
 {
-    read_once(graph, op_number(graph, WORK_GREATER_NUMBER, ATEN_GT, DTYPE_BOOL, SCALAR, count, 0));
-}
-
-static uint32_t both(struct graph *graph, enum work_kind work, enum aten aten, enum dtype dtype,
-                     uint32_t x, uint32_t y)
-{
-    return op_no_grad(graph, work, aten, dtype, graph->tensors[x].shape, 2, (uint32_t[]){x, y});
+    logged_read(graph,
+                op_number(graph, WORK_GREATER_NUMBER, ATEN_GT, DTYPE_BOOL, SCALAR, count, 0));
 }
 
 static void log_quotient(struct graph *graph, uint32_t x, uint32_t count)
 {
-    read_once(graph, both(graph, WORK_DIV, ATEN_DIV, DTYPE_FP32, x, count));
+    logged_read(graph, logged_both(graph, WORK_DIV, ATEN_DIV, DTYPE_FP32, x, count));
 }
 
 /* ---- the loss ---- */
@@ -154,14 +118,14 @@ static void sum_logits(struct graph *graph, uint32_t mean_logits, uint32_t mask,
         op_no_grad(graph, WORK_OTHER, ATEN_INDEX, DTYPE_FP32, SHAPE(s.dim[0] * s.dim[1]), 2,
                    (uint32_t[]){half_of(graph, mean_logits), chosen});
     graph_drop(graph, chosen);
-    *sum = sum_of(graph, values);
+    *sum = logged_sum(graph, values);
     graph_drop(graph, values);
-    *count = sum_of(graph, half_of(graph, mask));
+    *count = logged_sum(graph, half_of(graph, mask));
 }
 
 static void read_sum(struct graph *graph, uint32_t x)
 {
-    read_once(graph, sum_of(graph, x));
+    logged_read(graph, logged_sum(graph, x));
     graph_drop(graph, x);
 }
 
@@ -182,17 +146,18 @@ static void log_accuracy(struct graph *graph, uint32_t is_top1, uint32_t mask, u
                          struct logged *l)
 {
     const uint32_t chosen = half_shape_mask(graph, mask);
-    l->correct = both(graph, WORK_AND, ATEN_BITWISE_AND, DTYPE_BOOL, chosen, is_top1);
+    l->correct = logged_both(graph, WORK_AND, ATEN_BITWISE_AND, DTYPE_BOOL, chosen, is_top1);
     graph_drop(graph, chosen);
-    l->tokens = sum_of(graph, half_of(graph, mask));
+    l->tokens = logged_sum(graph, half_of(graph, mask));
     graph_drop(graph, before);
-    l->correct_tokens = sum_of(graph, l->correct);
-    l->all_tokens = sum_of(graph, l->tokens);
+    l->correct_tokens = logged_sum(graph, l->correct);
+    l->all_tokens = logged_sum(graph, l->tokens);
     ask(graph, l->all_tokens);
-    const uint32_t correct = sum_of(graph, l->correct_tokens);
-    const uint32_t share = both(graph, WORK_DIV, ATEN_DIV, DTYPE_FP32, correct, l->all_tokens);
+    const uint32_t correct = logged_sum(graph, l->correct_tokens);
+    const uint32_t share =
+        logged_both(graph, WORK_DIV, ATEN_DIV, DTYPE_FP32, correct, l->all_tokens);
     graph_drop(graph, correct);
-    read_once(graph, share);
+    logged_read(graph, share);
 }
 
 static void log_rewards(struct graph *graph, const struct gains *gains, struct logged *l)
@@ -201,16 +166,16 @@ static void log_rewards(struct graph *graph, const struct gains *gains, struct l
         l->rewards[i] = op_number(graph, WORK_MUL_NUMBER, ATEN_MUL, DTYPE_FP32,
                                   graph->tensors[gains->of[i]].shape, gains->of[i], BETA);
     for (uint32_t i = 0; i < SIDES; i++)
-        log_mean(graph, l->rewards[i]);
-    const uint32_t right = both(graph, WORK_GREATER, ATEN_GT_TENSOR, DTYPE_BOOL, l->rewards[CHOSEN],
-                                l->rewards[REJECTED]);
+        logged_mean(graph, l->rewards[i]);
+    const uint32_t right = logged_both(graph, WORK_GREATER, ATEN_GT_TENSOR, DTYPE_BOOL,
+                                       l->rewards[CHOSEN], l->rewards[REJECTED]);
     l->right = op_no_grad(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_FP32, graph->tensors[right].shape,
                           1, &right);
     graph_drop(graph, right);
-    log_mean(graph, l->right);
-    l->margins =
-        both(graph, WORK_SUB, ATEN_SUB, DTYPE_FP32, l->rewards[CHOSEN], l->rewards[REJECTED]);
-    log_mean(graph, l->margins);
+    logged_mean(graph, l->right);
+    l->margins = logged_both(graph, WORK_SUB, ATEN_SUB, DTYPE_FP32, l->rewards[CHOSEN],
+                             l->rewards[REJECTED]);
+    logged_mean(graph, l->margins);
 }
 
 static struct logged log_all(struct graph *graph, const struct graph_scores *scores,
@@ -220,20 +185,21 @@ static struct logged log_all(struct graph *graph, const struct graph_scores *sco
     struct logged l;
     const struct shape whole = graph->tensors[graph->preferences.mask].shape;
     const uint32_t mask = graph_slice(graph, graph->preferences.mask, 1, whole.dim[1] - 1);
-    const uint32_t counted = both(graph, WORK_MUL, ATEN_MUL, DTYPE_FP32, scores->entropy, mask);
-    const uint32_t entropy = sum_of(graph, counted);
+    const uint32_t counted =
+        logged_both(graph, WORK_MUL, ATEN_MUL, DTYPE_FP32, scores->entropy, mask);
+    const uint32_t entropy = logged_sum(graph, counted);
     graph_drop(graph, counted);
-    const uint32_t tokens = sum_of(graph, mask);
-    l.entropy = summed(graph, entropy);
-    const uint32_t all = summed(graph, tokens);
+    const uint32_t tokens = logged_sum(graph, mask);
+    l.entropy = logged_summed(graph, entropy);
+    const uint32_t all = logged_summed(graph, tokens);
     ask(graph, all);
     log_quotient(graph, l.entropy, all);
-    read_once(graph, summed(graph, sum_of(graph, attention_mask)));
+    logged_read(graph, logged_summed(graph, logged_sum(graph, attention_mask)));
     log_logits(graph, scores->mean_logits, mask);
     log_accuracy(graph, scores->is_top1, mask, all, &l);
     log_rewards(graph, gains, &l);
     for (uint32_t i = 0; i < SIDES; i++)
-        log_mean(graph, policy->of[i]);
+        logged_mean(graph, policy->of[i]);
     return l;
 }
 

@@ -139,6 +139,13 @@ struct layer_list {
     uint32_t bits[LAYERS_MAX / 32];
 };
 
+/* What labels of sequences are (problem_type); AUTO: numbers where there is one label, else each
+ * sequence has one of them. */
+enum problem { PROBLEM_AUTO, PROBLEM_REGRESSION, PROBLEM_SINGLE_LABEL, PROBLEM_MULTI_LABEL };
+
+/* What the model is a class for: whose heads it has. */
+enum model_task { TASK_LANGUAGE_MODEL, TASK_SEQUENCE_CLASSIFICATION };
+
 struct model_config {
     struct recording *recording; /* of a recorded model, which has nothing of what follows; NULL */
     enum arch arch;
@@ -167,6 +174,11 @@ struct model_config {
     const char *activation;  /* "silu", "gelu" (by erf), "gelu_pytorch_tanh", "gelu_new",
                                 "gelu_fast" (by tanh), "relu": lent, static */
     float dropout, attention_dropout;
+    float class_dropout; /* of an encoder's head for sequence classification */
+    bool pools_mean;     /* ... which takes the mean of all tokens, not the first */
+    bool pools_late;     /* ... or that of what it finds of each */
+    uint32_t labels;     /* of sequences, as the file says; 0: it does not */
+    enum problem problem;
     float norm_eps;
     float init_std;    /* of weights that transformers' code draws */
     float init_cutoff; /* ModernBERT: ... within so many of them */
@@ -334,9 +346,14 @@ struct model_job {
     enum dtype apart;
     enum autograd autograd;
     enum cross_entropy loss;
-    bool precomputed;    /* DPO's reference is two columns of the batch (model/dpo.h) */
-    bool bare_reference; /* ... or, another model, none that accelerate has prepared: it is called
-                            outside of autocast, and what it returns stays as it is */
+    enum model_task task;
+    uint32_t labels;      /* of sequences; 0: as the config.json says, or 2 */
+    enum problem problem; /* AUTO: likewise */
+    bool sets_pad_token;  /* the script sets pad_token_id on the model's configuration */
+    bool casts_root;      /* the root module casts what it is called with to `compute` */
+    bool precomputed;     /* DPO's reference is two columns of the batch (model/dpo.h) */
+    bool bare_reference;  /* ... or, another model, none that accelerate has prepared: it is called
+                             outside of autocast, and what it returns stays as it is */
     enum attention_kernel attention;  /* AUTO: flash; predict knows the GPU, and what it takes */
     enum attention_gpu attention_gpu; /* whose engines cuDNN's are */
     enum float8 float8;               /* of linear layers but the head, whose dims are whole 16s */

@@ -35,7 +35,7 @@ static enum err_code check_input(const struct plan *plan, uint32_t i, struct err
     if (input->values.kind >= INPUT_COUNT || input->values.vocab == 0)
         return err_set(err, ERR_INTERNAL, "input %u: kind %u of %u tokens", i, input->values.kind,
                        input->values.vocab);
-    if (plan->buffers[input->buffer].dtype != DTYPE_INT64)
+    if (input->values.kind != INPUT_CLASSES && plan->buffers[input->buffer].dtype != DTYPE_INT64)
         return err_set(err, ERR_INTERNAL, "input %u: tokens are int64", i);
     return ERR_OK;
 }

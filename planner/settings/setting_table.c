@@ -39,6 +39,28 @@ static const struct setting rows[] = {
                "recordings", .unset = CODE_COUNT, .field = FIELD(job.model.code),
      .words = WORDS(WORD("torchtitan", CODE_TORCHTITAN), WORD("nanogpt", CODE_NANOGPT),
                     WORD("hf", CODE_HF), WORD("recorded", CODE_RECORDED)), .commands = FOR_JOB},
+    {.name = "task", .group = GROUP_MODEL, .arg = "NAME",
+     .help = "What the model is a class for: its head and loss. sequence-classification: transformers' "
+             "AutoModelForSequenceClassification", .initial = "language-model",
+     .field = FIELD(job.model.task),
+     .words = WORDS(WORD("language-model", TASK_LANGUAGE_MODEL),
+                    WORD("sequence-classification", TASK_SEQUENCE_CLASSIFICATION)),
+     .commands = FOR_JOB, .numerics = true},
+    {.name = "num-labels", .group = GROUP_MODEL, .arg = "N",
+     .help = "Labels of a sequence (num_labels), with --task sequence-classification",
+     .absent = "as many as the config.json says, or 2",
+     .numbers = {INTEGER(job.model.labels, 1, LABELS_MAX)}, .commands = FOR_JOB, .numerics = true},
+    {.name = "problem-type", .group = GROUP_MODEL, .arg = "NAME",
+     .help = "What they are (problem_type). auto: as the config.json says, or numbers where there is "
+             "one, else one of them each", .initial = "auto", .field = FIELD(job.model.problem),
+     .words = WORDS(WORD("auto", PROBLEM_AUTO), WORD("regression", PROBLEM_REGRESSION),
+                    WORD("single_label_classification", PROBLEM_SINGLE_LABEL),
+                    WORD("multi_label_classification", PROBLEM_MULTI_LABEL)),
+     .commands = FOR_JOB, .numerics = true},
+    {.name = "sets-pad-token", .group = GROUP_MODEL, .arg = "off|on", .initial = "off",
+     .help = "The script sets pad_token_id on the configuration of a model that classifies sequences, as "
+             "TRL's trainer of rewards does: decoders without one take a sequence at a time",
+     .field = FIELD(job.model.sets_pad_token), .words = OFF_ON, .commands = FOR_JOB, .numerics = true},
     {.name = "init", .group = GROUP_MODEL, .arg = "NAME",
      .help = "Initial parameters: test values, or drawn as that implementation draws them", .initial = "test",
      .field = FIELD(job.model.own_init), .words = WORDS(WORD("test", false), WORD("model", true)),
@@ -408,7 +430,8 @@ static const struct setting rows[] = {
              "linear cross-entropy, chunks of tokens whose gradients forward makes; liger-cross-entropy: its kernel on "
              "logits cast to fp32; cut-cross-entropy: axolotl's, head and loss in one kernel; fused-lm-head: TRL's, a "
              "tile of logits at a time; per-token: LLaMA-Factory v1's, of two copies; per-token-liger: by Liger's kernel; "
-             "dpo: TRL's of preferences, with the reference's forward (--micro-batch counts sequences, two a pair)",
+             "dpo: TRL's of preferences, with the reference's forward (--micro-batch counts sequences, two a pair); "
+             "reward: TRL's of rewards, of a model with one label (likewise)",
      .initial = "eager", .field = FIELD(job.model.loss), .words = setting_loss_words, .commands = FOR_JOB,
      .numerics = true, .wide = "eager,direct,fused,chunked,compiled,liger,liger-cross-entropy,cut-cross-entropy,fused-lm-head,per-token,per-token-liger"},
     {.name = "precompute-ref-log-probs", .group = GROUP_STRATEGY, .arg = "off|on", .initial = "off",

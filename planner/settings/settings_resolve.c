@@ -92,9 +92,15 @@ enum err_code settings_job(const struct settings *settings, const struct model_c
     *out = settings->job;
     out->config = *config;
     if (out->model.code == CODE_COUNT)
-        out->model.code = config->recording          ? CODE_RECORDED
-                          : settings->job.model.lora ? CODE_HF /* which peft wraps */
-                                                     : model_default_code(config->arch);
+        out->model.code =
+            config->recording          ? CODE_RECORDED
+            : settings->job.model.lora ? CODE_HF /* which peft wraps */
+            : settings->job.model.task || settings->job.model.loss == CROSS_ENTROPY_REWARD
+                ? CODE_HF
+                : model_default_code(config->arch);
+    if (settings->job.model
+            .task) /* it is asked for: of the file's own class nothing need be said */
+        out->config.stated.class_name[0] = '\0';
     if (out->model.seq == 0 && config->recording)
         out->model.seq = recording_info(config->recording).seq;
     if (out->model.seq == 0) {

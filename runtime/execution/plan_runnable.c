@@ -123,6 +123,12 @@ static enum err_code check_inputs(const struct plan *plan, struct err *err)
     for (uint32_t i = 0; i < plan->input_count; i++) {
         const enum input_kind kind = (enum input_kind)plan->inputs[i].values.kind;
         const struct buffer *input = &plan->buffers[plan->inputs[i].buffer];
+        if (kind == INPUT_CLASSES)
+            return err_set(
+                err, ERR_UNSUPPORTED,
+                "input %u is %s: the model classifies sequences, whose labels no file of "
+                "tokens has: such a plan is not executed",
+                i, input_name(kind));
         if (kind == INPUT_UNKNOWN)
             return err_set(err, ERR_UNSUPPORTED, "input %u is %s: no data file has them", i,
                            input_name(kind));

@@ -89,6 +89,13 @@ static void events_equal_those_of_padded_batches(void **state)
     events_are_equal("tests/data/truth/padding_real_events.jsonl", 15);
 }
 
+/* Models that classify sequences: what is looked up by two indices is put back in place. */
+static void classifiers_are_equal(void **state)
+{
+    (void)state;
+    events_are_equal("tests/data/truth/classification_real_events.jsonl", 9);
+}
+
 /* Jobs drawn at random that were planned wrong once. */
 static void events_equal_those_of_random_jobs(void **state)
 {
@@ -162,6 +169,7 @@ int main(void)
         cmocka_unit_test(events_equal_those_of_reentrant_checkpoints),
         cmocka_unit_test(events_equal_those_of_flash_attn),
         cmocka_unit_test(events_equal_those_of_padded_batches),
+        cmocka_unit_test(classifiers_are_equal),
         cmocka_unit_test(events_equal_those_of_random_jobs),
         cmocka_unit_test(events_equal_those_of_pictures_among_tokens),
         cmocka_unit_test(events_equal_those_of_other_architectures),

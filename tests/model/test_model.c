@@ -348,7 +348,8 @@ static void what_a_file_says_beside_its_numbers_is_said(void **state)
                   "\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}}");
     assert_true(model_note(&other, 0, text, sizeof text));
     assert_string_equal(text, "the file's \"architectures\" is LlamaForSequenceClassification: "
-                              "planned is LlamaForCausalLM, with its head");
+                              "planned is LlamaForCausalLM, with its head "
+                              "(--task sequence-classification plans the other)");
     assert_true(model_note(&other, 1, text, sizeof text));
     assert_non_null(strstr(text, "quantization_config (gptq)"));
     assert_false(model_note(&other, 2, text, sizeof text));

@@ -392,7 +392,7 @@ static void every_index_is_checked(void **state)
     OUT_OF_RANGE(plan->unit_params[0] = 99, "unit 0: parameter 99");
     OUT_OF_RANGE(plan->inputs[0].buffer = PLACE_NONE, "input 0");
     OUT_OF_RANGE(plan->module_buffers[0].buffer = PLACE_NONE, "module buffer 0");
-    OUT_OF_RANGE(plan->inputs[1].values.kind = INPUT_COUNT, "input 1: kind 8");
+    OUT_OF_RANGE(plan->inputs[1].values.kind = INPUT_COUNT, "input 1: kind 9");
     OUT_OF_RANGE(plan->module_buffers[0].values.kind = VALUES_COUNT, "module buffer 0: kind 6");
     OUT_OF_RANGE(plan->module_buffers[0].values.kind = VALUES_RANGE, "a range is int64");
     OUT_OF_RANGE(plan->module_buffers[0].values.kind = VALUES_NUMBER,

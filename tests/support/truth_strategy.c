@@ -76,6 +76,10 @@ static bool read_zero(const json_t *s, struct strategy *t)
         "input_grads",
         "precompute_ref_log_probs",
         "reference_zero",
+        "task",
+        "num_labels",
+        "problem_type",
+        "pad_token_id",
         "flatten",
         "gpus_per_node",
         "attention",
@@ -242,6 +246,18 @@ static void read_bits(const json_t *s, struct job *job)
     job->strategy.frozen_low = job->strategy.store != DTYPE_FP32;
 }
 
+static void read_task(const json_t *s, struct model_job *model)
+{
+    const char *problem = truth_text(s, "problem_type", "");
+    model->task = json_object_get(s, "task") ? TASK_SEQUENCE_CLASSIFICATION : TASK_LANGUAGE_MODEL;
+    model->labels = truth_number(s, "num_labels", 0);
+    model->sets_pad_token = json_object_get(s, "pad_token_id") != NULL;
+    model->problem = strcmp(problem, "regression") == 0                    ? PROBLEM_REGRESSION
+                     : strcmp(problem, "single_label_classification") == 0 ? PROBLEM_SINGLE_LABEL
+                     : strcmp(problem, "multi_label_classification") == 0  ? PROBLEM_MULTI_LABEL
+                                                                           : PROBLEM_AUTO;
+}
+
 void truth_read_strategy(const json_t *row, struct job *job)
 {
     const json_t *s = json_object_get(row, "strategy");
@@ -270,7 +286,9 @@ void truth_read_strategy(const json_t *row, struct job *job)
                       : strcmp(loss, "per-token") == 0           ? CROSS_ENTROPY_PER_TOKEN
                       : strcmp(loss, "per-token-liger") == 0     ? CROSS_ENTROPY_PER_TOKEN_LIGER
                       : strcmp(loss, "dpo") == 0                 ? CROSS_ENTROPY_DPO
+                      : strcmp(loss, "reward") == 0              ? CROSS_ENTROPY_REWARD
                                                                  : CROSS_ENTROPY_EAGER;
+    read_task(s, &job->model);
     job->model.precomputed = json_is_true(json_object_get(s, "precompute_ref_log_probs"));
     job->model.liger = truth_text(s, "liger", NULL);
     job->model.float8_gather = truth_float8_gather(truth_text(s, "float8_all_gather", ""));

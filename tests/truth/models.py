@@ -27,6 +27,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import classification
 import cut
 import fused_head
 import liger
@@ -448,7 +449,7 @@ def without_tower(model):
     return model
 
 
-def hf_model(m, attention=None):
+def hf_model(m, attention=None, s=None):
     import transformers
     # fake tensors count as tracing there, which builds causal masks that a real run does without
     transformers.utils.import_utils.is_fake_tensor = lambda x: False
@@ -456,6 +457,9 @@ def hf_model(m, attention=None):
     torch.nn.init._no_grad_trunc_normal_ = lambda tensor, *args, **kwargs: tensor
     model_class, config_class, paths = hf_classes(m["model_type"])
     fields = {k: v for k, v in m.items() if k not in NOT_CONFIG}
+    classifies = s is not None and classification.wanted_by(s)
+    if classifies:
+        model_class, fields = classification.model_class(config_class), fields | classification.fields(s)
     config = hf_config(config_class, m["model_type"], fields)
     if attention == "flash-attn":
         config._attn_implementation = "flash_attention_2"
@@ -466,6 +470,8 @@ def hf_model(m, attention=None):
     if "experts_implementation" in m:
         config._experts_implementation = m["experts_implementation"]
     model = without_tower(model_class(config))
+    if classifies:
+        classification.made(model, s)
     return model.train(), [b for path in paths for b in model.get_submodule(path)]
 
 
@@ -519,7 +525,7 @@ def adapted(model, s):
     if targets != "all-linear" and not set(targets) & set("*+?()[]{}|\\^$"):
         targets = targets.split(",") if targets else None
     config = peft.LoraConfig(r=int(rank), lora_alpha=8, lora_dropout=s.get("lora_dropout", 0.0), target_modules=targets,
-                             task_type="CAUSAL_LM")
+                             task_type="SEQ_CLS" if classification.wanted_by(s) else "CAUSAL_LM")
     if s.get("lora_dtype"):
         torch.set_default_dtype(DTYPES[s["lora_dtype"]])
     # they are born where they belong, in their dtype: fake tensors cannot be moved in place
@@ -606,7 +612,7 @@ def make(m, s):
         if s.get("code") == "recorded":
             return recorded_model(m)
         if s.get("code") == "hf":
-            model, blocks = hf_model(m, s.get("attention"))
+            model, blocks = hf_model(m, s.get("attention"), s)
             if liger.wanted_by(s):
                 liger.apply(model, m["model_type"], liger.wanted_by(s))
             if s.get("loss") == "cut-cross-entropy":
@@ -634,6 +640,8 @@ def make_inputs(m, s):
     """Keyword arguments of the model for Hugging Face's, (tokens, targets) otherwise."""
     if s.get("loss") == "dpo":
         return preferences.inputs(m, s)
+    if classification.wanted_by(s):
+        return classification.inputs(m, s)
     if s.get("code") == "hf":
         return hf_inputs(m) | ({"fused_lm_head": True} if s.get("loss") == "fused-lm-head" else {})
     return [torch.zeros(m["batch"], m["seq"], dtype=torch.int64) for _ in range(2)]

@@ -29,7 +29,7 @@ is_last_backward, requires_all_reduce, reshard_after_backward: set_... is true f
 micro-batch only), offload (cpu: with a pinned host), experts_replicate (R: each block's experts are a unit of their
 own, on a mesh of R replicas; replicate is the others'), ignore (comma-separated glob patterns: ignored_params), loss (direct: cross-entropy of the logits as they are; liger: Liger's
 fused with the head; liger-cross-entropy: its kernel on the logits; per-token: LLaMA-Factory v1's, per_token.py; default: of a copy in fp32), liger (kernels of Liger's,
-by commas: rope, rms_norm, swiglu, geglu), keep_outputs (backward: what the model returned has a name until backward has run; next: until the next
+by commas: rope, rms_norm, swiglu, geglu), task, num_labels, problem_type and pad_token_id (classification.py; every recorder has them), keep_outputs (backward: what the model returned has a name until backward has run; next: until the next
 forward has returned, code hf; every recorder has it).
 
 Deviations from a GPU run, on purpose: tensors live on the fake device "cpu" (FSDP needs no
@@ -52,6 +52,7 @@ from torch.distributed.fsdp._fully_shard import _fully_shard as fsdp_api
 from torch.distributed.tensor import DTensor, Shard
 from torch.utils._python_dispatch import _disable_current_modes
 
+import classification
 import recorder
 from models import DTYPES, plain_name
 from recorder import Log, placed
@@ -168,7 +169,8 @@ class Fsdp2(recorder.System):
         if s.get("reshard", "default") == "default":
             tail["reshard_after_forward"] = False
         titan = s.get("units") == "torchtitan"
-        names = ("model.embed_tokens", "model.norm", "lm_head") if s.get("code") == "hf" else \
+        head = "score" if classification.wanted_by(s) else "lm_head"
+        names = ("model.embed_tokens", "model.norm", head) if s.get("code") == "hf" else \
             ("tok_embeddings" if hasattr(model, "tok_embeddings") else "embedding", "norm", "output")
         inside = model.get_base_model() if s.get("lora") else model
         own_embedding = s.get("units") == "embeddings"

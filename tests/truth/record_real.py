@@ -17,7 +17,7 @@ too: models.in_4bit); a file of their rows is a file of configurations. A row ha
 
 Left out of the list, because no GPU has it
     - what one operator of SCRATCH allocates and frees before it returns: packing for a product,
-      partial sums of a norm, indices made contiguous, what cat of several dtypes is cast from; and CASTS to a common
+      partial sums of a norm, what several losses are made of (planned as a workspace), indices made contiguous, what cat of several dtypes is cast from; and CASTS to a common
       dtype: the kernel's own;
     - what those of OF_PICTURES do so: a GPU has some of it, too (indices of the rows that a mask chooses, what is made
       contiguous for a kernel, sums of a channel), as large as the tokens of pictures at most, and plans have not; the large
@@ -44,7 +44,8 @@ OF_PICTURES = {"masked_scatter_", "masked_scatter_backward", "masked_select", "i
                "im2col", "col2im", "avg_pool2d_backward", "_upsample_bilinear2d_aa", "_upsample_bilinear2d_aa_backward",
                "grid_sampler_2d_backward", "upsample_nearest2d", "native_group_norm_backward"}
 SCRATCH = {"mm", "addmm", "addmm_", "bmm", "baddbmm", "add_", "embedding", "embedding_dense_backward", "sum", "mean", "_chunk_cat",
-           "copy_", "mul_", "cumsum", "histc", "sort", "scatter_", "cat", "convolution", "convolution_backward"} | OF_PICTURES
+           "copy_", "mul_", "cumsum", "histc", "sort", "scatter_", "cat", "convolution", "convolution_backward",
+           "binary_cross_entropy_with_logits"} | OF_PICTURES
 CASTS = {"mul", "add", "sub", "div", "reciprocal"}
 
 KERNELS = ["_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward",

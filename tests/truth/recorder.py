@@ -28,6 +28,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import classification
 import cut
 import fused_head
 import liger
@@ -231,7 +232,7 @@ class Births(TorchDispatchMode):
                 isinstance(args[0], FakeTensor):
             return 1        # ... and whether a sequence has a length
         if func is torch.ops.aten._local_scalar_dense.default and isinstance(args[0], FakeTensor) and Log.current.place == ["fwd"] and \
-                args[0].dtype == torch.float32:
+                args[0].is_floating_point():
             return 0.0      # what a trainer logs
         if func is torch.ops.aten.equal.default and not args[1].shape:
             return not args[0].shape    # Liger asks whether the gradient of the loss is 1
@@ -367,6 +368,8 @@ def record(config, kind):
         fused_head.prepare(s.get("stage") == 3)
     if s.get("loss") == "dpo":
         preferences.trainer_module()
+    if s.get("loss") == "reward":
+        classification.trainer_module()
     if s.get("lora_kernels"):
         lora_kernels.prepare()
     if s.get("attention") == "flash-attn":
@@ -381,6 +384,8 @@ def record(config, kind):
         system.loss = fused_head.loss
     if s.get("loss") == "dpo":
         system.compute_loss = preferences.compute_loss
+    if s.get("loss") == "reward":
+        system.compute_loss = classification.compute_loss
     Log.current = log = system.log(system.places)
     log.patch()
     try:
