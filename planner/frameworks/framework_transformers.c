@@ -521,6 +521,7 @@ static const struct key_row rows[] = {
      .read = transformers_read_liger},
     OFF("completion_only_loss", FEWER_TARGETS), OFF("assistant_only_loss", FEWER_TARGETS),
     {.path = "beta", .kind = KEY_REAL, .read = transformers_read_objective},
+    {.path = "center_rewards_coefficient", .kind = KEY_ANY, .read = transformers_read_objective},
     {.path = TRLS_HEAD, .kind = KEY_BOOL, .setting = "loss",
      .read = transformers_read_lm_head},
     LIGER("enable_liger_kernel"), /* LLaMA-Factory's name */

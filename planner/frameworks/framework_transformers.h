@@ -88,8 +88,9 @@ bool transformers_has_pairs(const struct import *import);
 
 /* `stage`, `rl`, `reward_model`, `beta`: what is learned from, behind the batch's key. */
 key_reader transformers_read_objective;
-/* Whether the loss is that of TRL's trainer of preferences. */
+/* Whether the loss is that of TRL's trainer of preferences; of rewards. */
 bool transformers_has_preferences(const struct import *import);
+bool transformers_has_rewards(const struct import *import);
 
 /* ---- framework_transformers_plugins.c ---- */
 
@@ -114,6 +115,9 @@ bool transformers_has_plugin(const struct import *import, const char *name);
 key_reader transformers_read_lm_head;
 /* Why it is not planned, beside what the file says; NULL: it is. */
 const char *transformers_lm_head_lacks(const struct import *import);
+/* Whether the model is no recording, not compiled, and under the torch that losses of TRL's
+ * trainers were recorded under. */
+bool transformers_is_plain(const struct import *import);
 /* Liger's kernels as settings, by all keys there are; and one of axolotl's keys. */
 key_reader transformers_read_liger, transformers_read_liger_key;
 

@@ -129,16 +129,20 @@ static bool is_without_losses(const struct import *im)
     return import_node(im, TRLS_HEAD) != NULL;
 }
 
-/* Which of it is planned, and beside what else; NULL: it is. */
-const char *transformers_lm_head_lacks(const struct import *im)
+bool transformers_is_plain(const struct import *im)
 {
     char buffer[NUMBER_TEXT];
     const char *torch = import_value(im, "torch", buffer);
+    return !import_is_recorded(im) && !is_compiled(im) && !(torch && strcmp(torch, "2.14") != 0);
+}
+
+/* Which of it is planned, and beside what else; NULL: it is. */
+const char *transformers_lm_head_lacks(const struct import *im)
+{
     const struct node *smoothing = import_node(im, "label_smoothing_factor");
     if (smoothing && smoothing->text && strtod(smoothing->text, NULL) > 0)
         return "beside smoothed labels a second forward, of the metrics alone: planned without";
-    if (import_is_recorded(im) || !import_of_model(im, lm_head_has) || is_compiled(im) ||
-        (torch && strcmp(torch, "2.14") != 0))
+    if (!transformers_is_plain(im) || !import_of_model(im, lm_head_has))
         return "its trainers have no logits (1.16): planned with the model's own loss";
     return NULL;
 }

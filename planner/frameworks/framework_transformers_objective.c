@@ -4,13 +4,18 @@
  * Of a pair, what was chosen and what was rejected, both go through the model as one batch (TRL's
  * collators of DPO, ORPO, CPO and rewards; LLaMA-Factory's PairwiseDataCollatorWithPadding), so a
  * batch of N pairs is planned as 2 N sequences. What else such a step has is said beside. TRL's
- * trainer of preferences is `--loss dpo`; axolotl's and LLaMA-Factory's are others, with logits. */
+ * trainer of preferences is `--loss dpo`, that of rewards `--loss reward`; axolotl's and
+ * LLaMA-Factory's are others. */
 #include "frameworks/framework_transformers.h"
 
 #include "base/number.h"
 #include "families/families.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* RewardConfig's, which no other trainer has. */
+#define CENTER "center_rewards_coefficient"
 
 #define OBJECTIVE "another objective, with other models beside this one: planned as fine-tuning"
 
@@ -27,9 +32,9 @@ struct objective {
 
 /* Continuing the pretraining steps as fine-tuning does. */
 static const struct objective objectives[] = {
-    {"sft", 1, REFERENCE_NONE},   {"pt", 1, REFERENCE_NONE},   {"dpo", 2, REFERENCE_FROZEN},
-    {"ipo", 2, REFERENCE_FROZEN}, {"orpo", 2, REFERENCE_NONE}, {"simpo", 2, REFERENCE_NONE},
-    {"rm", 2, REFERENCE_NONE},
+    {"sft", 1, REFERENCE_NONE},   {"pt", 1, REFERENCE_NONE},     {"dpo", 2, REFERENCE_FROZEN},
+    {"ipo", 2, REFERENCE_FROZEN}, {"orpo", 2, REFERENCE_NONE},   {"simpo", 2, REFERENCE_NONE},
+    {"rm", 2, REFERENCE_NONE},    {"reward", 2, REFERENCE_NONE},
 };
 static const struct objective other = {"other", 0, REFERENCE_FROZEN};
 
@@ -58,7 +63,7 @@ static const struct objective *of_beta(const struct import *im)
 /* The key that says it, the first of several. */
 static const struct node *said_by(const struct import *im, const char **path)
 {
-    static const char *const keys[] = {"stage", "rl", "reward_model", "beta"};
+    static const char *const keys[] = {"stage", "rl", "reward_model", "beta", CENTER};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const struct node *node = import_node(im, keys[i]);
         *path = keys[i];
@@ -74,6 +79,8 @@ static const struct objective *objective_of(const struct import *im, const struc
     const struct node *loss = import_node(im, "pref_loss"); /* LLaMA-Factory's */
     if (strcmp(path, "beta") == 0)
         return of_beta(im);
+    if (strcmp(path, CENTER) == 0)
+        return named("reward");
     if (strcmp(path, "reward_model") == 0)
         return transformers_is_on(node) ? named("rm") : &other;
     if (strcmp(path, "stage") == 0 && loss && loss->text && strcmp(node->text, "dpo") == 0)
@@ -147,6 +154,35 @@ static enum err_code set_reference_dtype(struct import *im, const struct key_row
                : ERR_OK;
 }
 
+/* TRL's RewardTrainer, of a model that has such a class, without what is not planned beside it. */
+bool transformers_has_rewards(const struct import *im)
+{
+    static const char *const beside[] = {"use_liger_kernel", "load_in_4bit", "load_in_8bit"};
+    char buffer[NUMBER_TEXT];
+    uint64_t batch = 0;
+    const char *path, *value = import_value(im, "micro-batch", buffer);
+    const bool odd =
+        import_is_given(im, "micro-batch") && value && number_integer(value, &batch) && batch % 2;
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
+        if (transformers_is_on(import_node(im, beside[i])))
+            return false;
+    return said_by(im, &path) && strcmp(path, CENTER) == 0 && !odd && transformers_is_plain(im) &&
+           import_of_model(im, classifier_has);
+}
+
+static enum err_code plan_rewards(struct import *im, const struct key_row *row,
+                                  const struct node *node, const char *batch, struct err *err)
+{
+    const bool centers = node->text && strtod(node->text, NULL) != 0;
+    import_list(im, node, row->path,
+                import_text(im,
+                            "pairs of sequences, %s at once, both with the loss of TRL 1.16's "
+                            "trainer of rewards, of a model with one label: nothing is padded%s",
+                            batch,
+                            centers ? ", and the term that centers rewards is not there" : ""));
+    return import_set(im, "loss", "reward", row, node, err);
+}
+
 /* What is left of the step where its loss is planned. */
 static enum err_code plan_preferences(struct import *im, const struct key_row *row,
                                       const struct node *node, const char *batch, struct err *err)
@@ -217,6 +253,8 @@ enum err_code transformers_read_objective(struct import *im, const struct key_ro
         value = import_text(im, "%llu", (unsigned long long)batch * of->sequences);
     if (transformers_has_preferences(im))
         TRY(plan_preferences(im, row, node, value ? value : "two", err));
+    else if (transformers_has_rewards(im))
+        TRY(plan_rewards(im, row, node, value ? value : "two", err));
     else
         import_list(im, node, row->path, rest_of(im, of, value ? value : "two"));
     return given || !batch ? ERR_OK : import_set(im, "micro-batch", value, row, node, err);
@@ -238,7 +276,7 @@ enum err_code transformers_read_lm_head(struct import *im, const struct key_row 
     if (!import_is_recorded(im) && import_of_model(im, of_experts))
         import_list(im, NULL, "router_aux_loss_coef",
                     "TRL adds the routers' auxiliary loss where it is not 0: planned without");
-    if (transformers_has_preferences(im)) /* whose loss it is */
+    if (transformers_has_preferences(im) || transformers_has_rewards(im)) /* whose loss it is */
         return ERR_OK;
     if (lacks) {
         import_list(im, NULL, row->path, lacks);

@@ -284,7 +284,7 @@ struct hf_classifier_parts hf_classifier_declare(struct graph *graph, const stru
 {
     const uint32_t h = c->hidden;
     char prefix[96], inner[2][64];
-    struct hf_classifier_parts d;
+    struct hf_classifier_parts d = {.norm = {.weight = GRAPH_NONE, .bias = GRAPH_NONE}};
     struct linear linears[2];
     snprintf(prefix, sizeof prefix, "%s.", way->head ? way->head : "");
     snprintf(inner[0], sizeof inner[0], ".%s", way->dense);

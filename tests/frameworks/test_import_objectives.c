@@ -28,6 +28,12 @@ static void pairs_are_two_sequences_at_once(void **state)
          "of its default type"},
         {"beta: 0.1\nuse_peft: true\nlabel_smoothing_factor: 0.1", "beta", "micro-batch 6",
          "less its adapters"},
+        {"center_rewards_coefficient: 0.0", "center_rewards_coefficient",
+         "loss reward, micro-batch 6", "of a model with one label: nothing is padded"},
+        {"center_rewards_coefficient: 0.01", "center_rewards_coefficient",
+         "loss reward, micro-batch 6", "the term that centers rewards is not there"},
+        {"center_rewards_coefficient: 0.01\nload_in_8bit: true", "center_rewards_coefficient",
+         "micro-batch 6", NULL},
         {"beta: 0.1\nnum_generations: 8", "beta", "micro-batch 3", "another objective"},
         {"beta: 0.1\ndesirable_weight: 1.0", "beta", "micro-batch 3", "another objective"},
     };
