@@ -161,6 +161,13 @@ static void print_preferences(struct sums *sums)
                truth_read_hf, sums);
 }
 
+static void print_classification(struct sums *sums)
+{
+    print_file("classification_visible.jsonl",
+               "Models that classify sequences. Numbers: peaks, marks, segments.", false,
+               truth_read_hf, sums);
+}
+
 static void print_llama_factory(struct sums *sums)
 {
     print_file("llama_factory_events.jsonl", "Whole event lists as LLaMA-Factory v1 trains.", true,
@@ -176,6 +183,9 @@ static void print_cut(struct sums *sums)
     print_file("dpo_events.jsonl", "Whole event lists of steps of TRL's trainer of preferences.",
                true, truth_read_hf, sums);
     print_preferences(sums);
+    print_file("classification_events.jsonl",
+               "Whole event lists of models that classify sequences.", true, truth_read_hf, sums);
+    print_classification(sums);
 }
 
 static void print_titan_numbers(struct sums *sums)
@@ -332,6 +342,11 @@ static void print_zero(struct sums *sums)
                    "Whole event lists of steps of TRL's trainer of preferences.", true,
                    truth_read_hf, sums);
     print_preferences(sums);
+    if (sums->system != SYSTEM_ZERO1)
+        print_file("zero_classification_events.jsonl",
+                   "Whole event lists of models that classify sequences.", true, truth_read_hf,
+                   sums);
+    print_classification(sums);
     print_file("zero_hf_events.jsonl",
                "Whole event lists of Hugging Face transformers' own models.", true, truth_read_hf,
                sums);
