@@ -64,7 +64,6 @@ static enum err_code check_beside(const struct model_job *job, struct err *err)
                          : job->float8                    ? "--float8"
                          : job->liger                     ? "--liger"
                          : job->sample_tokens             ? "--sample-tokens"
-                         : job->padding_tokens            ? "--padding-tokens"
                          : job->bits4.kind                ? "--load-in-4bit"
                          : job->bits8                     ? "--load-in-8bit"
                          : job->lora_kernels              ? "--lora-kernels"

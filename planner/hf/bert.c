@@ -336,10 +336,10 @@ void bert_build(struct graph *graph, const struct model_config *c, const struct 
             graph_drop(graph, x);
         x = z;
     }
-    if (mask != GRAPH_NONE) /* an argument */
-        graph_drop(graph, mask);
     const uint32_t pooled =
         classifies ? hf_classifier_pool(graph, c, &way->classifier, x) : GRAPH_NONE;
+    if (mask != GRAPH_NONE) /* an argument */
+        graph_drop(graph, mask);
     graph_drop(graph, embedded);
     if (classifies) {
         hf_classify(graph, c, job, &way->classifier, way->head_first ? &parts : NULL, x, pooled,

@@ -149,7 +149,7 @@ void hf_gpt2_build(struct graph *graph, const struct model_config *c, const stru
                      &(struct buffer_values){.kind = VALUES_ZEROS});
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t pad = hf_pad_token(c, job);
-    if (way->asks_padding && pad && !job->traced)
+    if (way->asks_padding && pad && !job->traced && graph->attention_mask == GRAPH_NONE)
         padding_test(graph, job, tokens, pad - 1);
     uint32_t wte;
     const uint32_t token = hf_wte(graph, c, tokens, &wte);

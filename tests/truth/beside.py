@@ -11,7 +11,7 @@ PATTERNS = {"adamw_foreach": ("adamw", "foreach"), "adamw_fused": ("adamw", "fus
             "adamw_torch_8bit": ("adamw-torch-8bit", "foreach")}
 ZERO = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
         "grad_accum_dtype", "no_sync", "code", "freeze", "keep_outputs", "lora", "lora_dropout", "lora_dtype", "lora_kernels", "gpus_per_node", "attention",
-        "embedding_bits", "liger", "loss", "input_grads", "precompute_ref_log_probs"}
+        "embedding_bits", "liger", "loss", "input_grads", "precompute_ref_log_probs", "task", "num_labels", "problem_type", "pad_token_id"}
 DEFAULT = 14    # 2.x: what is planned without --torch
 
 
@@ -126,6 +126,11 @@ def options(row, folder):
     yield "embedding-states", s.get("embedding_bits", 32)
     yield "optimizer-impl", impl
     yield "clip", 1 if s.get("clip", system == "deepspeed") else "off"
+    for name in ("task", "num_labels", "problem_type"):
+        if s.get(name):
+            yield name.replace("_", "-"), s[name]
+    if s.get("pad_token_id") is not None:
+        yield "sets-pad-token", "on"
     if s.get("precompute_ref_log_probs"):
         yield "precompute-ref-log-probs", "on"
     if system == "deepspeed":

@@ -1,7 +1,7 @@
 """Sequence classification (strategy.task "sequence-classification"): transformers' own classes, and a step of TRL 1.16's RewardTrainer.
 
-num_labels and problem_type are the config's; pad_token_id is what a script sets on it when the model is made, as TRL does. Nothing
-is padded, and the model is called without a mask. Labels are what Trainer's collators make: int64, or float32 of a regression and
+num_labels and problem_type are the config's; pad_token_id is what a script sets on it when the model is made, as TRL does. The model is
+called without a mask where nothing is padded. Labels are what Trainer's collators make: int64, or float32 of a regression and
 of several labels at once. loss "reward": the trainer's own compute_loss, with one label, and what ranks gather for its log stays on each.
 """
 import collections
@@ -41,9 +41,14 @@ def made(model, s):
 
 
 def inputs(m, s):
-    ids = torch.zeros(m["batch"], m["seq"], dtype=torch.int64)
+    import models
     if s.get("loss") == "reward":
-        return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        return {"input_ids": torch.zeros(m["batch"], m["seq"], dtype=torch.int64), "attention_mask": models.padded(m)}
+    return whole_inputs(m, s) | ({"attention_mask": models.padded(m)} if m.get("padding_tokens") else {})
+
+
+def whole_inputs(m, s):
+    ids = torch.zeros(m["batch"], m["seq"], dtype=torch.int64)
     number, problem = labels_of(s), s.get("problem_type")
     if problem == "multi_label_classification" or (problem == "regression" and number > 1):
         return {"input_ids": ids, "labels": torch.zeros(m["batch"], number)}
@@ -71,5 +76,5 @@ def compute_loss(system, model, batch):
         system.trainer = Trainer()
 
     def call(attention_mask=None, **kwargs):
-        return system.forward(model, kwargs)
+        return system.forward(model, kwargs | preferences.mask_of(system, attention_mask))
     return trainer_module().RewardTrainer.compute_loss(system.trainer, call, dict(batch))

@@ -597,7 +597,7 @@ def padded(m):
     """The mask of a batch of which the first sequence is the longest, and the others lack as many tokens each."""
     mask = torch.ones(m["batch"], m["seq"], dtype=torch.int64)
     shorter = mask[1:] if m["batch"] > 1 else mask
-    each, more = divmod(m["padding_tokens"], len(shorter))
+    each, more = divmod(m.get("padding_tokens", 0), len(shorter))
     for i, row in enumerate(shorter):
         row[m["seq"] - each - (i < more):] = 0
     return mask

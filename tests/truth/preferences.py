@@ -50,6 +50,11 @@ class Accelerator:
         return model
 
 
+def mask_of(system, mask):
+    """What the model is given of it: a mask of ones asks of a value what the step does without."""
+    return {"attention_mask": mask} if system.m.get("padding_tokens") else {}
+
+
 class Calls:
     """A model as _compute_loss calls it, by the system's own forward; asked for anything else, the model."""
 
@@ -57,7 +62,7 @@ class Calls:
         self.system, self.of = system, model
 
     def __call__(self, attention_mask=None, **kwargs):
-        return self.system.forward(self.of, kwargs)
+        return self.system.forward(self.of, kwargs | mask_of(self.system, attention_mask))
 
     def __getattr__(self, name):
         return getattr(self.of, name)
@@ -84,9 +89,9 @@ class Trainer:
 
 def inputs(m, s):
     """A batch of its collator: half of it are chosen, the other half rejected."""
-    shape = m["batch"], m["seq"]
-    batch = {"input_ids": torch.zeros(shape, dtype=torch.int64), "attention_mask": torch.ones(shape, dtype=torch.int64),
-             "completion_mask": torch.ones(shape, dtype=torch.int64)}
+    import models
+    batch = {"input_ids": torch.zeros(m["batch"], m["seq"], dtype=torch.int64), "attention_mask": models.padded(m),
+             "completion_mask": models.padded(m)}
     if s.get("precompute_ref_log_probs"):
         for name in ("ref_chosen_logps", "ref_rejected_logps"):
             batch[name] = torch.zeros(m["batch"] // 2)
