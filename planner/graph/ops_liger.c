@@ -335,14 +335,17 @@ OP_BACKWARD(liger_rope)
 {
     (void)graph;
     struct operand in[ROPE_INS];
+    bool copied[2];
     for (uint32_t i = 0; i < 2; i++)
-        contiguous_grad(tape, op, i, &in[i]);
+        copied[i] = contiguous_grad(tape, op, i, &in[i]);
     in[ROPE_COS] = tape_tensor(tape, op->in[ROPE_COS]);
     in[ROPE_SIN] = tape_tensor(tape, op->in[ROPE_SIN]);
     tape_kernel(tape, WORK_ROTATE_HALVES_BACKWARD, ATEN_LIGER_ROPE, -1.0, ROPE_INS, in, 2, in);
     for (uint32_t i = 0; i < 2; i++)
         if (tape_needs(tape, op, i))
             tape_give_view(tape, op, i, in[i]);
+        else if (copied[i])
+            tape_give_unasked(tape, in[i]);
     tape_end_frame(tape, op);
 }
 
