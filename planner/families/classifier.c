@@ -109,6 +109,18 @@ static enum err_code check_padding(const struct family *family, const struct mod
                    job->batch, family->classifier);
 }
 
+/* A mean over tokens is one over those of the mask. */
+static enum err_code check_pooling(const struct family *family, const struct model_config *c,
+                                   const struct model_job *job, struct err *err)
+{
+    if (!job->padding_tokens || !(c->pools_mean || c->pools_late))
+        return ERR_OK;
+    return err_set(err, ERR_UNSUPPORTED,
+                   TASK " with --padding-tokens: the mean over tokens of %s (classifier_pooling) "
+                        "leaves out what is padded, which is not planned; --padding-tokens 0 is",
+                   family->name);
+}
+
 enum err_code classifier_check(const struct family *family, const struct model_config *c,
                                const struct model_job *job, struct err *err)
 {
@@ -117,6 +129,7 @@ enum err_code classifier_check(const struct family *family, const struct model_c
     TRY(check_class(family, job, err));
     TRY(check_beside(job, err));
     TRY(check_reward(job, err));
+    TRY(check_pooling(family, c, job, err));
     return check_padding(family, c, job, err);
 }
 

@@ -10,7 +10,10 @@ const char *padding_lacks(const struct model_config *c)
 enum err_code padding_check(const struct family *family, const struct model_config *c,
                             const struct model_job *job, struct err *err)
 {
-    const uint64_t others = job->batch > 1 ? job->batch - 1 : 1, most = others * (job->seq - 1);
+    /* of a single sequence a token is left, and the one that it is to predict */
+    const uint32_t left = job->batch > 1 || job->task ? 1 : 2;
+    const uint64_t others = job->batch > 1 ? job->batch - 1 : 1,
+                   most = job->seq > left ? others * (job->seq - left) : 0;
     if (job->code != CODE_HF)
         return err_set(err, ERR_INVALID,
                        "--padding-tokens: it is transformers' models that are given a mask of "
@@ -21,11 +24,14 @@ enum err_code padding_check(const struct family *family, const struct model_conf
                        "--padding-tokens with --sample-tokens: samples are joined so that nothing "
                        "is padded");
     if (job->padding_tokens > most)
-        return err_set(err, ERR_INVALID,
-                       "--padding-tokens %u: of %u sequences of %u tokens at most %llu are padding "
-                       "(the longest has none%s)",
-                       job->padding_tokens, job->batch, job->seq, (unsigned long long)most,
-                       job->batch > 1 ? ", the others have a token each" : " but behind a token");
+        return err_set(
+            err, ERR_INVALID,
+            "--padding-tokens %u: of %u sequences of %u tokens at most %llu are padding: "
+            "%s",
+            job->padding_tokens, job->batch, job->seq, (unsigned long long)most,
+            job->batch > 1 ? "the longest has none, of the others a token each is left"
+            : job->task    ? "a token is left"
+                           : "a token and the one behind it are left");
     if (padding_lacks(c))
         return err_set(err, ERR_UNSUPPORTED,
                        "--padding-tokens: what %s makes of a mask is not planned; "

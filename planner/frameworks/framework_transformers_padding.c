@@ -3,6 +3,7 @@
  *
  * How long they are is in the data. That any is shorter than the longest is enough for a mask, and
  * what it costs is all of what padding does to memory: a token of padding is planned. */
+#include "base/number.h"
 #include "frameworks/framework_transformers.h"
 
 #include <string.h>
@@ -24,14 +25,41 @@ static bool is_joined(const struct import *im)
            is_on(im, "padding_free") || pretrains;
 }
 
+/* How many sequences a micro-batch has, by an option or by the file. */
+static uint64_t sequences_of(const struct import *im)
+{
+    char buffer[NUMBER_TEXT];
+    uint64_t batch = 8;
+    const char *value = import_value(im, "micro-batch", buffer);
+    return value && number_integer(value, &batch) ? batch : 8;
+}
+
 /* Whether a batch has a mask with zeros in it. */
 static bool is_padded(const struct import *im)
 {
     const bool collates = transformers_is_axolotl(im) || transformers_is_llama_factory(im) ||
                           import_node(im, TRLS_HEAD);
-    const bool several = import_integer(im, "per_device_train_batch_size", 8) > 1;
     const bool to_length = transformers_is_axolotl(im) && is_on(im, "pad_to_sequence_len");
-    return collates && (several || to_length) && !is_joined(im) && !transformers_has_pairs(im);
+    return collates && (sequences_of(im) > 1 || to_length) && !is_joined(im) &&
+           !transformers_has_pairs(im);
+}
+
+static bool holds(const struct import *im, const char *setting, const char *word)
+{
+    char buffer[NUMBER_TEXT];
+    const char *value = import_value(im, setting, buffer);
+    return value && strcmp(value, word) == 0;
+}
+
+/* Whether an option or the file asks for what is not planned beside padding. */
+static bool is_lacking(const struct import *im)
+{
+    const char *code = import_given(im, "code"), *seq = import_given(im, "seq");
+    return import_of_model(im, padding_lacks) || is_on(im, "torch_compile") ||
+           (import_has(im, "compile") && !holds(im, "compile", "off")) ||
+           holds(im, "loss", "dpo") || holds(im, "loss", "reward") ||
+           (code && strcmp(code, "hf") != 0) ||
+           (seq && (strcmp(seq, "1") == 0 || strcmp(seq, "2") == 0));
 }
 
 enum err_code transformers_read_padding(struct import *im, const struct key_row *row,
@@ -40,14 +68,14 @@ enum err_code transformers_read_padding(struct import *im, const struct key_row 
     const char *path = transformers_is_axolotl(im) ? "sample_packing" : "packing";
     const struct node *packing = import_node(im, path);
     (void)node;
-    if (!is_padded(im) || import_is_recorded(im) || import_is_given(im, "sample-tokens"))
+    if (!is_padded(im) || import_is_recorded(im) || import_is_given(im, "sample-tokens") ||
+        import_is_given(im, "padding-tokens"))
         return ERR_OK;
-    if (import_of_model(im, padding_lacks) || is_on(im, "torch_compile")) {
+    if (is_lacking(im)) {
         import_list(im, packing, path, PADDED ": planned as if none were");
         return ERR_OK;
     }
-    if (!import_is_given(im, "padding-tokens"))
-        import_open(im, packing, path,
-                    PADDED ": planned as if a token were; --padding-tokens says how many");
+    import_open(im, packing, path,
+                PADDED ": planned as if a token were; --padding-tokens says how many");
     return import_set(im, "padding-tokens", "1", row, packing, err);
 }

@@ -88,6 +88,7 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
     const char *option = m->code != CODE_RECORDED               ? "--code"
                          : m->loss != CROSS_ENTROPY_EAGER       ? "--loss"
                          : m->task                              ? "--task"
+                         : m->padding_tokens                    ? "--padding-tokens"
                          : m->lora                              ? "--lora"
                          : m->outputs_kept                      ? "--keep-outputs"
                          : m->float8                            ? "--float8"

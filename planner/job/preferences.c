@@ -1,6 +1,8 @@
 /* preferences.c - see preferences.h. */
 #include "job/preferences.h"
 
+#include "job/offloading.h"
+
 /* peft disables adapters by their original parameters' requires_grad, which FSDP1 has at hand while
  * a unit is sharded: what such a unit then hands to blocks that run again needs no gradient, and
  * when the reference's forward has sharded it, none of its parameters has a .grad
@@ -16,8 +18,11 @@ static bool freezes_adapters(const struct job *job)
 
 /* What a second model is not planned with, as prepare_fsdp and prepare_deepspeed
  * (trl/models/utils.py) shard it; NULL: nothing. */
-static const char *unplanned_reference(const struct strategy *s)
+static const char *unplanned_reference(const struct job *job)
 {
+    const struct strategy *s = &job->strategy;
+    if (offloading_is_used(job) && s->system == SYSTEM_FSDP2)
+        return " with --activation-offloading";
     if (s->system == SYSTEM_ZERO3)
         return s->zero.param.on                 ? " with offload_param"
                : s->zero.hpz_partition_size > 1 ? " with zero_hpz_partition_size"
@@ -39,7 +44,7 @@ enum err_code preferences_check(const struct job *job, struct err *err)
                                                 "--precompute-ref-log-probs: of a reference, which "
                                                 "--loss dpo has")
                                       : ERR_OK;
-    const char *with = unplanned_reference(&job->strategy);
+    const char *with = unplanned_reference(job);
     if (!job->model.lora && !job->model.precomputed && with)
         return err_set(err, ERR_UNSUPPORTED,
                        "--loss dpo without adapters under %s%s: the reference is a second model, "

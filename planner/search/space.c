@@ -141,14 +141,15 @@ static void fill_batch(struct grid_axis *axis, const struct settings *base, uint
                        struct arena *arena)
 {
     char text[NUMBER_TEXT], buffer[NUMBER_TEXT];
-    uint64_t most = 0, value;
+    const bool padded = base->job.model.padding_tokens > 0; /* what pads is a micro-batch's */
+    uint64_t most = padded ? base->job.model.batch : 0, value;
     for (uint32_t i = 0; setting_axis_value(axis->row, i, text); i++)
         most = number_integer(text, &value) && value > most ? value : most;
     axis->values = arena_alloc(arena, (size_t)(most + 1) * sizeof *axis->values);
     axis->follows = settings_find(base, ACCUMULATE, NULL);
     for (uint64_t batch = 1; batch <= most && batch <= sequences; batch++) {
         struct settings with = *base;
-        if (sequences % batch != 0)
+        if (sequences % batch != 0 || (padded && batch != base->job.model.batch))
             continue;
         snprintf(text, sizeof text, "%" PRIu64, sequences / batch);
         if (settings_set(&with, ACCUMULATE, arena_strdup(arena, text), NULL) != ERR_OK)

@@ -86,20 +86,24 @@ static enum err_code resolve_zero(const struct settings *settings, uint32_t hidd
     return ERR_OK;
 }
 
+/* What only transformers' code is asked: what peft wraps, TRL's trainer of rewards calls, collators
+ * pad. */
+static bool is_of_transformers(const struct model_job *job)
+{
+    return job->lora || job->task || job->padding_tokens || job->loss == CROSS_ENTROPY_REWARD;
+}
+
 enum err_code settings_job(const struct settings *settings, const struct model_config *config,
                            struct job *out, struct err *err)
 {
     *out = settings->job;
     out->config = *config;
     if (out->model.code == CODE_COUNT)
-        out->model.code =
-            config->recording          ? CODE_RECORDED
-            : settings->job.model.lora ? CODE_HF /* which peft wraps */
-            : settings->job.model.task || settings->job.model.loss == CROSS_ENTROPY_REWARD
-                ? CODE_HF
-                : model_default_code(config->arch);
-    if (settings->job.model
-            .task) /* it is asked for: of the file's own class nothing need be said */
+        out->model.code = config->recording ? CODE_RECORDED
+                          : is_of_transformers(&settings->job.model)
+                              ? CODE_HF
+                              : model_default_code(config->arch);
+    if (out->model.task) /* it is asked for: of the file's own class nothing need be said */
         out->config.stated.class_name[0] = '\0';
     if (out->model.seq == 0 && config->recording)
         out->model.seq = recording_info(config->recording).seq;

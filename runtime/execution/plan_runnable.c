@@ -120,7 +120,14 @@ static enum err_code check_inputs(const struct plan *plan, struct err *err)
                        "%u micro-batches of %u by %u tokens in %llu bytes cannot be read",
                        micro_batches, of->shape.dim[0], of->shape.dim[1],
                        (unsigned long long)of->bytes);
+    const uint32_t batch = of->shape.dim[0], seq = of->shape.dim[1], padded = tokens->values.padded;
+    if (padded > 0 && padded_places(padded, batch, batch > 1) + (batch == 1) >= seq)
+        return err_set(err, ERR_INVALID, "%u of %u by %u tokens are padding: none is left", padded,
+                       batch, seq);
     for (uint32_t i = 0; i < plan->input_count; i++) {
+        if (plan->inputs[i].values.padded != padded)
+            return err_set(err, ERR_INVALID, "input %u has %u tokens of padding, the tokens %u", i,
+                           plan->inputs[i].values.padded, padded);
         const enum input_kind kind = (enum input_kind)plan->inputs[i].values.kind;
         const struct buffer *input = &plan->buffers[plan->inputs[i].buffer];
         if (kind == INPUT_CLASSES)
