@@ -52,8 +52,10 @@ bool transformers_has_adapters(const struct import *import);
 /* Whether TRL's ModelConfig says that there are adapters (use_peft). */
 bool transformers_is_trl(const struct import *import);
 
+/* The 16 bits that TRL's keys have a model loaded in; NULL: they say none. */
+const char *transformers_loaded_half(const struct import *import);
+
 /* The 16 bits that the model is loaded in; NULL: it is in fp32. */
-const char *transformers_loaded_half(const struct import *import); /* of TRL's keys */
 const char *transformers_half(const struct import *import);
 
 /* `dtype` of TRL, which a model without adapters is trained in where each rank has it whole:

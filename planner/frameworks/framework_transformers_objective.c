@@ -113,7 +113,7 @@ static bool names_any(const struct import *im, const char *path)
            strcmp(node->text, "false") != 0 && strcmp(node->text, "1") != 0;
 }
 
-/* What of a DeepSpeed file such a model is not planned with (job/preferences.h). */
+/* What of a file such a model is not planned with (job/preferences.h). */
 static bool is_odd_for_other_model(const struct import *im)
 {
     const struct strategy *s = &im->settings->job.strategy;

@@ -55,6 +55,9 @@ static void bad_usage_says_what_is_allowed_and_exits_with_2(void **state)
     static const struct {
         const char *arguments, *says;
     } cases[] = {
+        {"fit tests/data/configs/tiny-llama --code hf --gpus 2 --seq 32 --micro-batch 2 --loss dpo "
+         "--activation-offloading on",
+         "with --activation-offloading: the reference is a second model"},
         {"", "Usage"},
         {"fot llama-3.1-8b", "not a command; did you mean fit?"},
         {"fit", "MODEL is missing"},
