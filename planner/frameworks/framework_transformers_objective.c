@@ -118,6 +118,8 @@ static bool is_odd_for_other_model(const struct import *im)
 {
     const struct strategy *s = &im->settings->job.strategy;
     return s->units == UNITS_ELEMENTS ||
+           (s->system == SYSTEM_FSDP2 &&
+            transformers_is_on(import_node(im, "activation_offloading"))) ||
            (s->system == SYSTEM_ZERO3 &&
             (names_any(im, "zero_optimization.offload_param.device") ||
              names_any(im, "zero_optimization.zero_hpz_partition_size") ||
