@@ -193,7 +193,9 @@ static enum err_code plan_preferences(struct import *im, const struct key_row *r
     const bool another = loss && !(loss->text && strcmp(loss->text, "sigmoid") == 0);
     import_list(im, node, row->path,
                 import_text(im,
-                            "pairs of sequences, %s at once, both with the loss of TRL 1.16%s: "
+                            "pairs of sequences, %s at once, both with DPO's loss of TRL 1.16%s "
+                            "(files of CPO and ORPO have a beta, too, and no reference: --loss "
+                            "eager): "
                             "every token counts as one of the completion, nothing is padded",
                             batch, another ? ", of its default type" : ""));
     if (is_computed_before(im))
@@ -253,7 +255,8 @@ enum err_code transformers_read_objective(struct import *im, const struct key_ro
     const char *value = import_value(im, "micro-batch", buffer);
     if (!given && value && number_integer(value, &batch))
         value = import_text(im, "%llu", (unsigned long long)batch * of->sequences);
-    if (transformers_has_preferences(im))
+    const char *loss = import_given(im, "loss");
+    if (transformers_has_preferences(im) && (!loss || strcmp(loss, "dpo") == 0))
         TRY(plan_preferences(im, row, node, value ? value : "two", err));
     else if (transformers_has_rewards(im))
         TRY(plan_rewards(im, row, node, value ? value : "two", err));
