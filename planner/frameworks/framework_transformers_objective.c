@@ -194,7 +194,7 @@ static enum err_code plan_preferences(struct import *im, const struct key_row *r
     import_list(im, node, row->path,
                 import_text(im,
                             "pairs of sequences, %s at once, both with DPO's loss of TRL 1.16%s "
-                            "(files of CPO and ORPO have a beta, too, and no reference: --loss "
+                            "(files of CPO and ORPO have a beta, too: --loss "
                             "eager): "
                             "every token counts as one of the completion, nothing is padded",
                             batch, another ? ", of its default type" : ""));
