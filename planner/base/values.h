@@ -117,6 +117,13 @@ static inline uint32_t padded_places(uint32_t padded, uint32_t batch, uint32_t i
     return padded / others + (at < padded % others);
 }
 
+/* How many may be in all, where so many of each padded sequence are left. */
+static inline uint64_t padded_most(uint32_t batch, uint32_t seq, uint32_t left)
+{
+    const uint64_t others = batch > 1 ? batch - 1 : 1;
+    return seq > left ? others * (seq - left) : 0;
+}
+
 const char *init_name(enum init_kind kind);                   /* "uniform" */
 const char *buffer_values_name(enum buffer_values_kind kind); /* "rope" */
 const char *input_name(enum input_kind kind);                 /* "tokens" */

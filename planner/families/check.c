@@ -326,6 +326,16 @@ enum err_code head_loss_check(const struct model_job *job, const char *who, stru
                          loss);
 }
 
+enum err_code pairs_check(const struct model_job *job, struct err *err)
+{
+    return job->batch % 2 == 0
+               ? ERR_OK
+               : err_set(err, ERR_INVALID,
+                         "--loss %s --micro-batch %u: a pair is two sequences, chosen and "
+                         "rejected: 2, or a multiple of it",
+                         cross_entropy_name(job->loss), job->batch);
+}
+
 enum err_code build_check(const struct family *family, const struct model_config *config,
                           const struct model_job *job, struct err *err)
 {

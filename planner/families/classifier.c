@@ -83,11 +83,7 @@ static enum err_code check_reward(const struct model_job *job, struct err *err)
 {
     if (job->loss != CROSS_ENTROPY_REWARD)
         return ERR_OK;
-    if (job->batch % 2)
-        return err_set(err, ERR_INVALID,
-                       "--loss reward --micro-batch %u: a pair is two sequences, chosen and "
-                       "rejected: 2, or a multiple of it",
-                       job->batch);
+    TRY(pairs_check(job, err));
     return job->outputs_kept == OUTPUTS_DROPPED
                ? ERR_OK
                : err_set(err, ERR_INVALID,

@@ -109,4 +109,7 @@ enum err_code build_check(const struct family *family, const struct model_config
  * not planned beside it, or sequences without a target. */
 enum err_code head_loss_check(const struct model_job *job, const char *who, struct err *err);
 
+/* ERR_INVALID: --loss of pairs, and sequences that make none. */
+enum err_code pairs_check(const struct model_job *job, struct err *err);
+
 #endif

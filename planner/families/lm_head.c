@@ -21,11 +21,7 @@ const char *lm_head_has(const struct model_config *config)
 static enum err_code check_preferences(const struct model_job *job, struct err *err)
 {
     const char *other = job->lora_kernels ? "--lora-kernels" : NULL;
-    if (job->batch % 2)
-        return err_set(err, ERR_INVALID,
-                       "--loss dpo --micro-batch %u: a pair is two sequences, chosen and rejected: "
-                       "2, or a multiple of it",
-                       job->batch);
+    TRY(pairs_check(job, err));
     if (job->sample_tokens)
         return err_set(err, ERR_INVALID,
                        "--loss dpo --sample-tokens: TRL's trainer of preferences joins no samples");

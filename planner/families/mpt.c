@@ -165,10 +165,7 @@ static void build(struct graph *graph, const struct model_config *c, const struc
     const uint32_t bias = alibi(graph, c);
     graph_mark(graph, MARK_FRAME_END);
     graph_mark(graph, MARK_FRAME);
-    const uint32_t added =
-        graph->attention_mask != GRAPH_NONE
-            ? hf_padded_mask(graph, job, HF_NO_WINDOW, HF_MASK_ADDED)
-            : hf_eager_mask(graph, job, hf_window_mask(graph, job, HF_NO_WINDOW));
+    const uint32_t added = hf_added_mask(graph, job);
     graph_mark(graph, MARK_FRAME_END);
     const struct hf_scored_inputs in = {
         .mask = op_no_grad(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_BOOL, graph->tensors[added].shape,

@@ -12,8 +12,7 @@ enum err_code padding_check(const struct family *family, const struct model_conf
 {
     /* of a single sequence a token is left, and the one that it is to predict */
     const uint32_t left = job->batch > 1 || job->task ? 1 : 2;
-    const uint64_t others = job->batch > 1 ? job->batch - 1 : 1,
-                   most = job->seq > left ? others * (job->seq - left) : 0;
+    const uint64_t most = padded_most(job->batch, job->seq, left);
     if (job->code != CODE_HF)
         return err_set(err, ERR_INVALID,
                        "--padding-tokens: it is transformers' models that are given a mask of "

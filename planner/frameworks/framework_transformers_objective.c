@@ -126,15 +126,18 @@ static bool is_odd_for_other_model(const struct import *im)
              names_any(im, "zero_optimization.zero_quantized_weights")));
 }
 
+/* Whether an option asks for sequences that make no pairs. */
+static bool is_odd_batch(const struct import *im)
+{
+    uint64_t batch = 0;
+    const char *given = import_given(im, "micro-batch");
+    return given && number_integer(given, &batch) && batch % 2;
+}
+
 bool transformers_has_preferences(const struct import *im)
 {
-    char buffer[NUMBER_TEXT];
-    uint64_t batch = 0;
-    const char *value = import_value(im, "micro-batch", buffer);
-    const bool odd =
-        import_is_given(im, "micro-batch") && value && number_integer(value, &batch) && batch % 2;
-    return is_trls_dpo(im) && !odd && !(has_other_model(im) && is_odd_for_other_model(im)) &&
-           !transformers_lm_head_lacks(im);
+    return is_trls_dpo(im) && !is_odd_batch(im) &&
+           !(has_other_model(im) && is_odd_for_other_model(im)) && !transformers_lm_head_lacks(im);
 }
 
 /* Whether FSDP's shards of it are in what it is loaded in. */
@@ -160,16 +163,12 @@ static enum err_code set_reference_dtype(struct import *im, const struct key_row
 bool transformers_has_rewards(const struct import *im)
 {
     static const char *const beside[] = {"use_liger_kernel", "load_in_4bit", "load_in_8bit"};
-    char buffer[NUMBER_TEXT];
-    uint64_t batch = 0;
-    const char *path, *value = import_value(im, "micro-batch", buffer);
-    const bool odd =
-        import_is_given(im, "micro-batch") && value && number_integer(value, &batch) && batch % 2;
+    const char *path;
     for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
         if (transformers_is_on(import_node(im, beside[i])))
             return false;
-    return said_by(im, &path) && strcmp(path, CENTER) == 0 && !odd && transformers_is_plain(im) &&
-           import_of_model(im, classifier_has);
+    return said_by(im, &path) && strcmp(path, CENTER) == 0 && !is_odd_batch(im) &&
+           transformers_is_plain(im) && import_of_model(im, classifier_has);
 }
 
 static enum err_code plan_rewards(struct import *im, const struct key_row *row,

@@ -62,6 +62,15 @@ static void find_samples(struct graph *graph, uint32_t positions, struct flash_a
     graph_drop(graph, first);
 }
 
+/* The package's function, which lets go of what it has when it returns: (b, s, a, d). */
+static uint32_t call_package(struct graph *graph, const struct flash_attn *call)
+{
+    const struct flash_attn_result r = op_flash_attn(graph, call);
+    for (uint32_t i = 0; i < r.held_count; i++)
+        graph_drop(graph, r.held[i]);
+    return r.out;
+}
+
 /* ---- of a batch that is padded (_upad_input, and the package's pad_input) ---- */
 
 /* Rows of tokens that are no padding, and where each sequence's begin: found in every layer. */
@@ -135,18 +144,16 @@ static uint32_t run_unpadded(struct graph *graph, struct flash_attn *call, uint3
     call->sample = tokens_seen(graph, s);
     call->ends = of.ends;
     call->longest = GRAPH_NONE;
-    const struct flash_attn_result r = op_flash_attn(graph, call);
-    for (uint32_t i = 0; i < r.held_count; i++)
-        graph_drop(graph, r.held[i]);
-    const struct shape row = graph->tensors[r.out].shape;
+    const uint32_t attended = call_package(graph, call);
+    const struct shape row = graph->tensors[attended].shape;
     const uint32_t out = op_index_put_first_axis(
-        graph, graph_view(graph, r.out, SHAPE(row.dim[1], row.dim[2], row.dim[3])), of.rows,
+        graph, graph_view(graph, attended, SHAPE(row.dim[1], row.dim[2], row.dim[3])), of.rows,
         s.dim[0] * s.dim[1]);
     graph_drop(graph, of.ends); /* an argument */
     graph_drop(graph, q);
     graph_drop(graph, k);
     graph_drop(graph, v);
-    graph_drop(graph, r.out);
+    graph_drop(graph, attended);
     graph_drop(graph, of.rows);
     return graph_view(graph, out, SHAPE(s.dim[0], s.dim[1], row.dim[2], row.dim[3]));
 }
@@ -195,14 +202,11 @@ uint32_t hf_flash_attn(struct graph *graph, const struct hf_attention *a)
     } else {
         if (a->sample > 0)
             find_samples(graph, a->positions, &call);
-        const struct flash_attn_result r = op_flash_attn(graph, &call);
-        for (uint32_t i = 0; i < r.held_count; i++)
-            graph_drop(graph, r.held[i]);
+        out = call_package(graph, &call);
         if (a->sample > 0) {
             graph_drop(graph, call.ends);
             graph_drop(graph, call.longest);
         }
-        out = r.out;
     }
     for (uint32_t i = 0; i < copies; i++)
         graph_drop(graph, copy[i]);

@@ -35,6 +35,9 @@ enum hf_mask {
 uint32_t hf_padded_mask(struct graph *graph, const struct model_job *job, uint32_t window,
                         enum hf_mask how);
 
+/* The causal mask, of a batch that is padded or not, as what is added to scores. */
+uint32_t hf_added_mask(struct graph *graph, const struct model_job *job);
+
 /* Whether anything is padded, asked for layers that have something else in the place of attention.
  */
 void hf_padding_test(struct graph *graph);

@@ -1,5 +1,5 @@
-/* llama4.c - what Llama 4 has and no other decoder of Llama's kind (hf.h, moe.h): chunks of a
- * sequence, RoPE of q and k as complex numbers, queries that grow with their position, and a
+/* llama4.c - what Llama 4 has and no other decoder of Llama's kind (hf.h, moe.h; its mask of chunks
+ * is in masks.c): RoPE of q and k as complex numbers, queries that grow with their position, and a
  * mixture of experts that all read all tokens.
  *
  *     s = sigmoid(router y), for the k best of each token; 0 for the others
@@ -13,63 +13,6 @@
 #include "model/experts.h"
 
 #include <math.h>
-
-/* Which chunk tokens (b, 1, s or 1, 1 or s) of sequences are in that begin behind padding. */
-static uint32_t chunk_of(struct graph *graph, uint32_t padding, uint32_t batches, uint32_t places,
-                         struct shape shape, uint32_t chunk)
-{
-    const uint32_t b = shape.dim[0];
-    const uint32_t column = graph_view(graph, padding, SHAPE(b, 1, 1, 1));
-    const uint32_t begins = op_no_grad(graph, WORK_INDEX, ATEN_INDEX, DTYPE_INT64,
-                                       SHAPE(b, 1, 1, 1), 2, (uint32_t[]){column, batches});
-    const uint32_t place =
-        op_no_grad(graph, WORK_SUB, ATEN_SUB, DTYPE_INT64, shape, 2, (uint32_t[]){places, begins});
-    graph_drop(graph, begins);
-    const uint32_t of = op_number(graph, WORK_FLOOR_DIV_NUMBER, ATEN_FLOOR_DIVIDE, DTYPE_INT64,
-                                  shape, place, (float)chunk);
-    graph_drop(graph, place);
-    return of;
-}
-
-static uint32_t ask(struct graph *graph, enum work_kind work, enum aten aten, struct shape shape,
-                    uint32_t x, uint32_t y)
-{
-    return op_no_grad(graph, work, aten, DTYPE_BOOL, shape, 2, (uint32_t[]){x, y});
-}
-
-uint32_t hf_chunk_mask(struct graph *graph, const struct model_job *job, uint32_t chunk)
-{
-    const uint32_t b = job->batch, s = job->seq;
-    const struct shape square = SHAPE(b, 1, s, s);
-    const uint32_t padding = op_fill(graph, ATEN_ZEROS, DTYPE_INT64, SHAPE(b), 0.0F);
-    if (s < chunk) {
-        graph_drop(graph, padding);
-        return GRAPH_NONE;
-    }
-    const uint32_t batches = op_arange(graph, b), heads = op_arange(graph, 1);
-    const uint32_t q = hf_positions(graph, job), k = hf_positions(graph, job);
-    const uint32_t row = graph_view(graph, k, SHAPE(1, 1, 1, s)),
-                   column = graph_view(graph, q, SHAPE(1, 1, s, 1));
-    const uint32_t yes = op_fill(graph, ATEN_NEW_ONES, DTYPE_BOOL, (struct shape){.rank = 0}, 1.0F);
-    const uint32_t of_k = chunk_of(graph, padding, batches, row, SHAPE(b, 1, 1, s), chunk);
-    const uint32_t of_q = chunk_of(graph, padding, batches, column, SHAPE(b, 1, s, 1), chunk);
-    const uint32_t same = ask(graph, WORK_EQUAL, ATEN_EQ_TENSOR, square, of_k, of_q);
-    graph_drop(graph, of_k);
-    graph_drop(graph, of_q);
-    const uint32_t near = ask(graph, WORK_AND, ATEN_BITWISE_AND, square, yes, same);
-    graph_drop(graph, same);
-    graph_drop(graph, yes);
-    const uint32_t causal = ask(graph, WORK_LESS_EQUAL, ATEN_LE, SHAPE(1, 1, s, s), row, column);
-    const uint32_t mask = ask(graph, WORK_AND, ATEN_BITWISE_AND, square, near, causal);
-    graph_drop(graph, causal);
-    graph_drop(graph, near);
-    graph_drop(graph, batches);
-    graph_drop(graph, heads);
-    graph_drop(graph, q);
-    graph_drop(graph, k);
-    graph_drop(graph, padding);
-    return mask;
-}
 
 /* One step of arithmetic on fp32 numbers, which take the place of x. */
 static uint32_t next(struct graph *graph, enum work_kind work, enum aten aten, uint32_t x,

@@ -4,6 +4,7 @@
  *
  *     causal    key <= query                                        (1, 1, s, s)
  *     window    key > query - window, and that                      (1, 1, s, s)
+ *     chunks    both are in one chunk, and that                     (b, 1, s, s)
  *     both ways query >= 0, which all are                           (1, 1, s, 1)
  *     near      |query - key| <= distance, and that                 (1, 1, s, s)
  *     padded    any of these, and the key is no padding             (b, 1, s, s)
@@ -125,6 +126,49 @@ uint32_t hf_window_mask(struct graph *graph, const struct model_job *job, uint32
     return graph_view(graph, mask, square);
 }
 
+/* ---- in chunks ---- */
+
+/* Which chunk tokens (b, 1, s or 1, 1 or s) of sequences are in that begin behind padding. */
+static uint32_t chunk_of(struct graph *graph, uint32_t padding, uint32_t batches, uint32_t places,
+                         struct shape shape, uint32_t chunk)
+{
+    const uint32_t b = shape.dim[0];
+    const uint32_t column = graph_view(graph, padding, SHAPE(b, 1, 1, 1));
+    const uint32_t begins = op_no_grad(graph, WORK_INDEX, ATEN_INDEX, DTYPE_INT64,
+                                       SHAPE(b, 1, 1, 1), 2, (uint32_t[]){column, batches});
+    const uint32_t place =
+        op_no_grad(graph, WORK_SUB, ATEN_SUB, DTYPE_INT64, shape, 2, (uint32_t[]){places, begins});
+    graph_drop(graph, begins);
+    const uint32_t of = op_number(graph, WORK_FLOOR_DIV_NUMBER, ATEN_FLOOR_DIVIDE, DTYPE_INT64,
+                                  shape, place, (float)chunk);
+    graph_drop(graph, place);
+    return of;
+}
+
+uint32_t hf_chunk_mask(struct graph *graph, const struct model_job *job, uint32_t chunk)
+{
+    const uint32_t b = job->batch, s = job->seq;
+    const struct shape square = SHAPE(b, 1, s, s);
+    const uint32_t padding = op_fill(graph, ATEN_ZEROS, DTYPE_INT64, SHAPE(b), 0.0F);
+    if (s < chunk) {
+        graph_drop(graph, padding);
+        return GRAPH_NONE;
+    }
+    const struct places at = count_places(graph, job);
+    const uint32_t start = yes(graph);
+    const uint32_t of_k = chunk_of(graph, padding, at.batches, at.k, SHAPE(b, 1, 1, s), chunk);
+    const uint32_t of_q = chunk_of(graph, padding, at.batches, at.q, SHAPE(b, 1, s, 1), chunk);
+    const uint32_t same = op_no_grad(graph, WORK_EQUAL, ATEN_EQ_TENSOR, DTYPE_BOOL, square, 2,
+                                     (uint32_t[]){of_k, of_q});
+    graph_drop(graph, of_k);
+    graph_drop(graph, of_q);
+    const uint32_t near = both(graph, square, start, same);
+    const uint32_t mask = both(graph, square, near, is_causal(graph, SHAPE(1, 1, s, s), at));
+    drop_places(graph, at);
+    graph_drop(graph, padding);
+    return mask;
+}
+
 /* ---- of a batch that is padded ---- */
 
 /* fast_all: whether all are, by their sum. */
@@ -205,6 +249,13 @@ void hf_drop_unpadded(struct graph *graph, uint32_t y, uint32_t unpadded)
 {
     if (unpadded != y)
         graph_drop(graph, unpadded);
+}
+
+uint32_t hf_added_mask(struct graph *graph, const struct model_job *job)
+{
+    return graph->attention_mask != GRAPH_NONE
+               ? hf_padded_mask(graph, job, HF_NO_WINDOW, HF_MASK_ADDED)
+               : hf_eager_mask(graph, job, hf_window_mask(graph, job, HF_NO_WINDOW));
 }
 
 uint32_t hf_causal_mask(struct graph *graph, const struct model_job *job, uint32_t positions)

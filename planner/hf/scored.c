@@ -8,10 +8,9 @@ uint32_t hf_scored_mask(struct graph *graph, const struct model_job *job, uint32
 {
     if (job->traced)
         return hf_traced_mask(graph, job, positions, HF_NO_WINDOW, true);
-    if (graph->attention_mask != GRAPH_NONE)
-        return hf_padded_mask(graph, job, HF_NO_WINDOW, HF_MASK_ADDED);
-    hf_packed_test(graph, job, positions);
-    return hf_eager_mask(graph, job, hf_window_mask(graph, job, HF_NO_WINDOW));
+    if (graph->attention_mask == GRAPH_NONE)
+        hf_packed_test(graph, job, positions);
+    return hf_added_mask(graph, job);
 }
 
 uint32_t hf_scored_normed(struct graph *graph, uint32_t x, struct norm norm)

@@ -121,7 +121,7 @@ static enum err_code check_inputs(const struct plan *plan, struct err *err)
                        micro_batches, of->shape.dim[0], of->shape.dim[1],
                        (unsigned long long)of->bytes);
     const uint32_t batch = of->shape.dim[0], seq = of->shape.dim[1], padded = tokens->values.padded;
-    if (padded > 0 && padded_places(padded, batch, batch > 1) + (batch == 1) >= seq)
+    if (padded > padded_most(batch, seq, batch > 1 ? 1 : 2))
         return err_set(err, ERR_INVALID, "%u of %u by %u tokens are padding: none is left", padded,
                        batch, seq);
     for (uint32_t i = 0; i < plan->input_count; i++) {
