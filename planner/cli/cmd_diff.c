@@ -74,7 +74,7 @@ static enum err_code make_side(const struct choice *choice, struct side *out, st
     struct prediction p = {.plan = NULL};
     struct step_time t = {.simulation = NULL};
     TRY(settings_resolve(&settings, &job, &machine, err));
-    model_notes_print(stderr, "shardplan: ", &job.config);
+    model_notes_print(stderr, "shardplan: ", &job);
     enum err_code rc = choice_set_numbers(choice, &machine.profile, err);
     if (rc == ERR_OK)
         rc = predict_few(&job, &machine, &p, err);

@@ -7,6 +7,7 @@
 #include "report/model_notes.h"
 #include "report/sweep_report.h"
 #include "settings/settings_parse.h"
+#include "settings/settings_resolve.h"
 
 #include <string.h>
 
@@ -92,11 +93,13 @@ static enum err_code show(const struct sweep_question *q, const struct sweep *sw
 }
 
 /* What the model's file says and no point follows; whether it can be read is said by the points. */
-static void say_notes(const char *model)
+static void say_notes(const struct settings *settings)
 {
-    struct model_config config;
-    if (model_find(model, &config, NULL) == ERR_OK)
-        model_notes_print(stderr, "shardplan: ", &config);
+    struct settings copy = *settings;
+    struct job job;
+    struct machine machine;
+    if (settings_resolve(&copy, &job, &machine, NULL) == ERR_OK)
+        model_notes_print(stderr, "shardplan: ", &job);
 }
 
 int command_sweep(int argc, char **argv)
@@ -111,7 +114,7 @@ int command_sweep(int argc, char **argv)
     struct progress progress = progress_begin(!settings.quiet);
     enum err_code rc = read_question(&settings, &arena, &question, &err);
     if (rc == ERR_OK)
-        say_notes(settings.model);
+        say_notes(&settings);
     if (rc == ERR_OK && settings.output)
         rc = files_check_folder(settings.output, &err);
     if (rc == ERR_OK)

@@ -6,6 +6,7 @@
 #include "base/names.h"
 #include "families/family.h"
 #include "families/stated.h"
+#include "families/towers.h"
 #include "model/keys_rope.h"
 #include "model/shown.h"
 
@@ -286,6 +287,8 @@ enum err_code model_config_from_json(const json_t *root, const char *where,
         TRY(read_part(object, part, &config, err));
     }
     TRY(read_outer(family, root, where, &config, err));
+    if (config.stated.outer[0])
+        TRY(tower_read(root, where, &config, err));
     *out = config;
     return ERR_OK;
 }

@@ -10,10 +10,12 @@
 #include "families/lora_kernels.h"
 #include "families/lora_targets.h"
 #include "families/per_token.h"
+#include "families/towers.h"
 #include "model/bits4.h"
 #include "model/build.h"
 #include "model/dpo.h"
 #include "model/lora.h"
+#include "model/tower.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -92,6 +94,24 @@ static enum err_code check_frozen(const struct graph *graph, struct err *err)
         graph->frozen, graph->params[0].name, graph->params[graph->param_count - 1].name);
 }
 
+const struct tower *model_tower(const struct model_config *config, const struct model_job *job)
+{
+    const bool there = job->code == CODE_HF && job->tower != TOWER_ABSENT;
+    return there && config->tower.kind != TOWER_NONE ? &config->tower : NULL;
+}
+
+/* All of a model: what it has besides text, too. */
+static void build_whole(struct graph *graph, const struct model_config *config,
+                        const struct model_job *job)
+{
+    const struct tower *tower = model_tower(config, job);
+    if (tower)
+        tower_declare(graph, tower, config->hidden, job->tower);
+    family_of(config->arch)->builder[job->code](graph, config, job);
+    if (tower)
+        tower_declare_rest(graph, tower, config->hidden, job->tower);
+}
+
 enum err_code model_build(const struct model_config *config, const struct model_job *given,
                           struct graph **out, struct err *err)
 {
@@ -104,6 +124,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
                        job->seq, longest);
     if (!family->builder[job->code])
         return no_builder(family, job->code, err);
+    TRY(tower_check(config, job, err));
     TRY(classifier_check(family, config, job, err));
     TRY(build_check(family, config, job, err));
     if (job->loss == CROSS_ENTROPY_CUT)
@@ -159,9 +180,9 @@ enum err_code model_build(const struct model_config *config, const struct model_
         graph->attention_mask =
             build_input(graph, config, INPUT_ATTENTION_MASK, SHAPE(job->batch, job->seq));
     if (job->loss == CROSS_ENTROPY_DPO)
-        dpo_build(graph, family->builder[job->code], config, job);
+        dpo_build(graph, build_whole, config, job);
     else
-        family->builder[job->code](graph, config, job);
+        build_whole(graph, config, job);
     graph_list_groups(graph);
     rc = check_frozen(graph, err);
     if (rc == ERR_OK)

@@ -20,9 +20,14 @@ enum err_code model_find(const char *text, struct model_config *out, struct err 
 /* Frees the recording of a model that is one, which all copies of the config share. */
 void model_release(struct model_config *config);
 
+/* What a job's model has besides text (model/tower.h); NULL: nothing, or nothing that is planned.
+ */
+const struct tower *model_tower(const struct model_config *config, const struct model_job *job);
+
 /* Writes the sentence number `index` about what the file says and the plan does not follow, for
  * whoever shows a plan. False: there are no more. */
-bool model_note(const struct model_config *config, uint32_t index, char *text, size_t size);
+bool model_note(const struct model_config *config, const struct model_job *job, uint32_t index,
+                char *text, size_t size);
 
 struct model_preset {
     const char *name;

@@ -2,6 +2,7 @@
 #include "base/names.h"
 #include "families/called.h"
 #include "families/family.h"
+#include "families/towers.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -163,8 +164,10 @@ enum err_code model_preset_find(const char *name, struct model_config *out, stru
     const struct match match = match_of(name);
     char why[PRESET_MISSING_SIZE];
     *out = match.preset ? match.preset->config : (struct model_config){.layers = 0};
-    if (match.preset && match.seeing)
+    if (match.preset && match.seeing) {
         put_outer(out->arch, out->stated.outer, sizeof out->stated.outer);
+        tower_of_preset(match.preset->name, out);
+    }
     if (match.preset && match.bits4)
         snprintf(out->stated.quantized, sizeof out->stated.quantized, "bitsandbytes");
     if (match.preset)

@@ -85,7 +85,30 @@ void stated_read(const json_t *root, const char *class_name, struct model_stated
     put_text(out->quantized, sizeof out->quantized, method ? method : "?");
 }
 
-bool model_note(const struct model_config *config, uint32_t index, char *text, size_t size)
+/* What a model that sees has besides the text model that is planned. */
+static void beside_note(const struct model_config *config, const struct model_job *job,
+                        const char *planned, char *text, size_t size)
+{
+    const struct tower *tower = model_tower(config, job);
+    const char *outer = config->stated.outer;
+    if (!tower)
+        snprintf(
+            text, size,
+            "the text model of a \"%s\" is planned alone, as %s: what it has besides "
+            "text (a vision tower, what joins them) is not counted; tools/record.py --hf records "
+            "it with pictures",
+            outer, planned);
+    else
+        snprintf(text, size,
+                 "a \"%s\" is planned with batches of text alone, as %s: what it has besides text, "
+                 "%.1f M parameters of a vision tower and what joins them, is there, %s, and not "
+                 "computed with; tools/record.py --hf records it with pictures",
+                 outer, planned, (double)tower_parameters(tower, config->hidden) / 1e6,
+                 job->tower == TOWER_TRAINED ? "without gradients" : "frozen");
+}
+
+bool model_note(const struct model_config *config, const struct model_job *job, uint32_t index,
+                char *text, size_t size)
 {
     if (config->recording) {
         const char *note = recording_note(config->recording, index);
@@ -97,12 +120,7 @@ bool model_note(const struct model_config *config, uint32_t index, char *text, s
     const char *planned = family->class_name ? family->class_name : family->name;
     const bool mixes = model_mixes(config);
     if (s->outer[0] && index-- == 0) {
-        snprintf(
-            text, size,
-            "the text model of a \"%s\" is planned alone, as %s: what it has besides "
-            "text (a vision tower, what joins them) is not counted; tools/record.py --hf records "
-            "it with pictures",
-            s->outer, planned);
+        beside_note(config, job, planned, text, size);
         return true;
     }
     if (s->kin[0] && index-- == 0) {

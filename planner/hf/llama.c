@@ -489,11 +489,12 @@ static void let_go(struct graph *graph, const struct inputs *in)
     const uint32_t dict_last[] = {in->mask, in->window_mask, in->embeds, in->positions};
     const uint32_t embedded_last[] = {in->positions, in->mask, in->window_mask, in->embeds};
     const uint32_t masks_first[] = {in->mask, in->window_mask, in->positions, in->embeds};
-    const bool named_mask = in->way->nested && !in->way->masks_by_layer; /* it is an argument */
-    const uint32_t *order = named_mask                                  ? masks_first
-                            : in->way->embedded_last || in->way->nested ? embedded_last
-                            : in->way->masks_by_layer                   ? dict_last
-                                                                        : arguments_first;
+    const bool own = in->way->nested && !in->way->deeper;
+    const bool named_mask = own && !in->way->masks_by_layer; /* it is an argument */
+    const uint32_t *order = named_mask                      ? masks_first
+                            : in->way->embedded_last || own ? embedded_last
+                            : in->way->masks_by_layer       ? dict_last
+                                                            : arguments_first;
     if (in->ahead && in->ahead->beside != GRAPH_NONE) /* an argument */
         graph_drop(graph, in->ahead->beside);
     if (in->alibi.bias != GRAPH_NONE) { /* masks come last */
@@ -504,8 +505,8 @@ static void let_go(struct graph *graph, const struct inputs *in)
             graph_drop(graph, in->alibi.ones);
         graph_drop(graph, in->mask);
     }
-    for (int i = 0; i < (in->way->nested ? 3 : 4) && in->alibi.bias == GRAPH_NONE; i++)
-        if (order[i] != GRAPH_NONE)
+    for (int i = 0; i < 4 && in->alibi.bias == GRAPH_NONE; i++)
+        if (order[i] != GRAPH_NONE && !(in->way->nested && order[i] == in->embeds))
             graph_drop(graph, order[i]);
     if (in->rope.cos != GRAPH_NONE)
         drop_tables(graph, in->rope);
@@ -620,10 +621,23 @@ static uint32_t apply_head(struct graph *graph, const struct model_config *c,
     return scaled;
 }
 
+/* The text model of one that sees is a module deeper, and lets go as it does by itself. */
+static struct hf_decoder beside_tower(const struct model_config *c, const struct hf_decoder *way)
+{
+    struct hf_decoder deeper = *way;
+    deeper.model = tower_text(&c->tower);
+    deeper.nested = deeper.deeper = true;
+    deeper.unasked = way->unasked || c->tower.joint == JOINT_GEMMA3;
+    return deeper;
+}
+
 void hf_decoder_build(struct graph *graph, const struct model_config *c,
-                      const struct model_job *given, const struct hf_decoder *way)
+                      const struct model_job *given, const struct hf_decoder *of_text)
 {
     uint32_t table;
+    const bool deeper =
+        c->tower.kind != TOWER_NONE && given->tower != TOWER_ABSENT && !of_text->nested;
+    const struct hf_decoder whole = deeper ? beside_tower(c, of_text) : *of_text, *way = &whole;
     struct model_job joined = *given;
     const struct model_job *job = &joined;
     if (given->sample_tokens) { /* the collator makes one row of all sequences */

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "graph/graph.h"
 #include "model/config_limits.h"
+#include "model/tower.h"
 #include "recorded/recording.h"
 
 /* X(name, family_NAME of planner/families/NAME.c), in the order of every list */
@@ -283,6 +284,7 @@ struct model_config {
 
     bool sinks; /* GPT-OSS: of attention */
 
+    struct tower tower; /* beside the text model */
     struct model_stated stated;
 };
 
@@ -351,9 +353,10 @@ struct model_job {
     enum problem problem; /* AUTO: likewise */
     bool sets_pad_token;  /* the script sets pad_token_id on the model's configuration */
     bool casts_root;      /* the root module casts what it is called with to `compute` */
-    bool precomputed;     /* DPO's reference is two columns of the batch (model/dpo.h) */
-    bool bare_reference;  /* ... or, another model, none that accelerate has prepared: it is called
-                             outside of autocast, and what it returns stays as it is */
+    enum tower_there tower;
+    bool precomputed;    /* DPO's reference is two columns of the batch (model/dpo.h) */
+    bool bare_reference; /* ... or, another model, none that accelerate has prepared: it is called
+                            outside of autocast, and what it returns stays as it is */
     enum attention_kernel attention;  /* AUTO: flash; predict knows the GPU, and what it takes */
     enum attention_gpu attention_gpu; /* whose engines cuDNN's are */
     enum float8 float8;               /* of linear layers but the head, whose dims are whole 16s */

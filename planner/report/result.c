@@ -221,7 +221,7 @@ json_t *result_json(const struct settings *settings, const struct job *job,
     json_t *root = json_object();
     json_object_set_new(root, "shardplan", json_string(SHARDPLAN_VERSION));
     json_object_set_new(root, "model", model_json(&job->config, p->parameters));
-    model_notes_set(root, &job->config);
+    model_notes_set(root, job);
     const struct job there = on_machine(job, machine);
     version_notes_set(root, &there);
     if (idle_note(job))
@@ -423,9 +423,9 @@ static void print_notes(FILE *file, const struct job *job, bool all)
     char first[2];
     const bool other = version_notes_any(job);
     const char *idle = idle_note(job), *near = approximated(job);
-    if (!model_note(&job->config, 0, first, sizeof first) && !other && !idle && !near)
+    if (!model_note(&job->config, &job->model, 0, first, sizeof first) && !other && !idle && !near)
         return;
-    model_notes_print(file, "", &job->config);
+    model_notes_print(file, "", job);
     version_notes_print(file, job, all);
     if (idle)
         fprintf(file, "%s\n", idle);

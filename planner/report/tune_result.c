@@ -279,7 +279,7 @@ json_t *tune_json(const struct tuned *t)
         json_object_set_new(root, "not_searched", json_string(t->space.unsaid));
     if (*t->space.adopted)
         json_object_set_new(root, "adopted", json_string(t->space.adopted));
-    model_notes_set(root, &t->job.config);
+    model_notes_set(root, &t->job);
     if (t->search.front_count) {
         json_t *chosen = found_json(t, &t->chosen);
         json_object_set_new(chosen, "low_s", json_real(t->low_s));
@@ -654,7 +654,7 @@ void tune_print(FILE *file, const struct tuned *t)
     const struct style s = style_of(file);
     fprintf(file, "%s%s%s on %u x %s, %u tokens a sequence\n\n", s.bold, t->settings.model, s.off,
             t->job.strategy.world, t->machine.profile.title, t->job.model.seq);
-    model_notes_print(file, "  ", &t->job.config);
+    model_notes_print(file, "  ", &t->job);
     print_proof(file, t);
     fputc('\n', file);
     if (t->search.front_count)

@@ -69,7 +69,7 @@ static void files_of_code_that_came_with_a_model_are_read_as_the_class_they_foll
         "\"num_key_value_heads\": 2, \"intermediate_size\": 4864, \"vocab_size\": 151674, "
         "\"rms_norm_eps\": 1e-6, \"rope_theta\": 1e6}}");
     assert_true(model_config_parameters(&internvl) == 629697920);
-    assert_true(model_note(&internvl, 0, text, sizeof text));
+    assert_true(model_note(&internvl, &(struct model_job){.code = CODE_HF}, 0, text, sizeof text));
     assert_non_null(strstr(text, "the text model of a \"internvl_chat\" is planned alone"));
     const struct model_config kimi = from_text(
         "{\"model_type\": \"kimi_k2\", \"hidden_size\": 7168, \"num_hidden_layers\": 61, "
@@ -79,10 +79,10 @@ static void files_of_code_that_came_with_a_model_are_read_as_the_class_they_foll
         "\"rope_theta\": 50000.0, \"vocab_size\": 163840}");
     assert_int_equal(kimi.arch, ARCH_DEEPSEEK_V3);
     assert_true(model_config_parameters(&kimi) == 1026408209408);
-    assert_true(model_note(&kimi, 0, text, sizeof text));
+    assert_true(model_note(&kimi, &(struct model_job){.code = CODE_HF}, 0, text, sizeof text));
     assert_string_equal(text, "planned is DeepseekV3ForCausalLM, whose architecture a \"kimi_k2\" "
                               "has, not the code that comes with the checkpoint");
-    assert_false(model_note(&kimi, 1, text, sizeof text));
+    assert_false(model_note(&kimi, &(struct model_job){.code = CODE_HF}, 1, text, sizeof text));
 }
 
 /* transformers 5.23 on the meta device: the class around alone decides, false by default; but
@@ -184,8 +184,11 @@ static void a_model_that_sees_is_found_by_its_name(void **state)
         assert_int_equal(model_preset_find(names[i][0], &seeing, NULL), ERR_OK);
         assert_int_equal(model_preset_find(names[i][1], &own, NULL), ERR_OK);
         assert_true(model_config_parameters(&seeing) == model_config_parameters(&own));
-        assert_true(model_note(&seeing, 0, text, sizeof text) && strstr(text, names[i][2]));
-        assert_false(model_note(&own, 0, text, sizeof text) && strstr(text, "planned alone"));
+        assert_true(
+            model_note(&seeing, &(struct model_job){.code = CODE_HF}, 0, text, sizeof text) &&
+            strstr(text, names[i][2]));
+        assert_false(model_note(&own, &(struct model_job){.code = CODE_HF}, 0, text, sizeof text) &&
+                     strstr(text, "planned alone"));
     }
     struct model_config none;
     assert_int_equal(model_preset_find("Qwen/Qwen2.5-VL-8B-Instruct", &none, NULL), ERR_INVALID);
@@ -200,10 +203,12 @@ static void newer_code_is_said(void **state)
     char text[512];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         assert_int_equal(model_preset_find(names[i], &config, NULL), ERR_OK);
-        assert_true(model_note(&config, 0, text, sizeof text) && strstr(text, "from 5.24 on"));
+        assert_true(
+            model_note(&config, &(struct model_job){.code = CODE_HF}, 0, text, sizeof text) &&
+            strstr(text, "from 5.24 on"));
     }
     assert_int_equal(model_preset_find("gpt2", &config, NULL), ERR_OK);
-    assert_false(model_note(&config, 0, text, sizeof text));
+    assert_false(model_note(&config, &(struct model_job){.code = CODE_HF}, 0, text, sizeof text));
 }
 
 static void assert_refused(const char *text, const char *message)

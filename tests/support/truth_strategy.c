@@ -66,6 +66,7 @@ static bool read_zero(const json_t *s, struct strategy *t)
         "no_sync",
         "code",
         "freeze",
+        "tower",
         "lora",
         "keep_outputs",
         "lora_dropout",
@@ -271,6 +272,8 @@ void truth_read_strategy(const json_t *row, struct job *job)
     else
         read_fsdp2(row, t);
     job->model.frozen = truth_text(s, "freeze", NULL);
+    if (strcmp(truth_text(s, "tower", ""), "trained") == 0)
+        job->model.tower = TOWER_TRAINED;
     job->model.lora = truth_text(s, "lora", NULL);
     job->model.input_grads = truth_number(s, "input_grads", 0) != 0;
     job->model.lora_dropout = (float)json_number_value(json_object_get(s, "lora_dropout"));

@@ -11,7 +11,7 @@ PATTERNS = {"adamw_foreach": ("adamw", "foreach"), "adamw_fused": ("adamw", "fus
             "adamw_torch_8bit": ("adamw-torch-8bit", "foreach")}
 ZERO = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
         "grad_accum_dtype", "no_sync", "code", "freeze", "keep_outputs", "lora", "lora_dropout", "lora_dtype", "lora_kernels", "gpus_per_node", "attention",
-        "embedding_bits", "liger", "loss", "input_grads", "precompute_ref_log_probs", "task", "num_labels", "problem_type", "pad_token_id"}
+        "embedding_bits", "liger", "loss", "input_grads", "precompute_ref_log_probs", "task", "num_labels", "problem_type", "pad_token_id", "tower"}
 DEFAULT = 14    # 2.x: what is planned without --torch
 
 
@@ -158,7 +158,7 @@ def options(row, folder):
         yield "kbit-cast-back", s["cast_back"]
     if s.get("skip_modules"):
         yield "llm-int8-skip-modules", s["skip_modules"]
-    for name in ("freeze", "ignore", "lora", "lora_dropout", "lora_kernels", "autocast", "outputs", "keep_outputs", "offload", "replicate", "loss", "liger"):
+    for name in ("freeze", "ignore", "lora", "lora_dropout", "lora_kernels", "autocast", "outputs", "keep_outputs", "offload", "replicate", "loss", "liger", "tower"):
         if s.get(name):
             yield name.replace("_", "-"), s[name]
     yield from {"ddp": of_ddp, "single": lambda s: (), "fsdp1": of_fsdp1, "fsdp2": of_fsdp2,

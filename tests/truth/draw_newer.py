@@ -4,6 +4,7 @@ gradients of inputs, units of adapters and embeddings, packed samples, TRL's pre
 import importlib.util
 
 import draw_models
+import draw_towers
 
 FEW_BITS = ("ddp", "single")
 TOKENS = 1552       # of fewer than 1537 what runs depends on the GPU (quantized.py)
@@ -111,3 +112,5 @@ def further(rng, m, s, system):
             "load_in_4bit" not in s and "load_in_8bit" not in s and rng.random() < 0.12:
         s["activation_offloading"] = rng.choice([True, "legacy", "weights"])
         s.pop("replicate", None)
+    if m["model_type"] in draw_towers.AROUND and "task" not in s and rng.random() < 0.5:
+        draw_towers.seeing(rng, m, s, system)

@@ -348,9 +348,15 @@ WHOLE = {name: classes[1] for name, classes in HF.items() if name.endswith("_tex
 NOT_CONFIG = ("kind", "model_type", "batch", "seq", "sample_tokens", "padding_tokens", "experts_implementation")
 
 
-def hf_classes(model_type):
-    """Those of HF, or what AutoModelForCausalLM takes: a decoder whose blocks are model.layers."""
+def hf_classes(model_type, whole=False):
+    """Those of HF, or what AutoModelForCausalLM takes: a decoder whose blocks are model.layers. `whole`: of a model that
+    sees, whose text model's blocks are deeper."""
     import transformers
+    if whole:
+        from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES as names
+        config_class = transformers.models.auto.configuration_auto.CONFIG_MAPPING[model_type]
+        inner = {"llama4": "language_model.model", "smolvlm": "model.text_model", "idefics3": "model.text_model"}
+        return getattr(transformers, names[model_type]), config_class, [inner.get(model_type, "model.language_model") + ".layers"]
     if model_type in HF:
         model_class, config_class, paths = HF[model_type]
         return getattr(transformers, model_class), getattr(transformers, config_class), paths
@@ -434,7 +440,10 @@ def as_on_cuda():
 
 
 def hf_config(config_class, model_type, fields):
-    """Of the text model of one that sees: the whole's, with the smallest tower."""
+    """Of the text model of one that sees: the whole's, with the smallest tower; or, where the row has its "text_config", all
+    of it."""
+    if "text_config" in fields:
+        return config_class(use_cache=False, **{**fields, "text_config": {"use_cache": False, **fields["text_config"]}})
     if model_type not in WHOLE:
         return config_class(use_cache=False, **fields)
     text = {k: v for k, v in fields.items() if k != "tie_word_embeddings"}
@@ -449,13 +458,19 @@ def without_tower(model):
     return model
 
 
+def is_beside_text(name):
+    """A parameter of a tower, or of what joins it to the text model."""
+    return not any(part in ("language_model", "text_model", "lm_head") for part in name.split("."))
+
+
 def hf_model(m, attention=None, s=None):
     import transformers
     # fake tensors count as tracing there, which builds causal masks that a real run does without
     transformers.utils.import_utils.is_fake_tensor = lambda x: False
     # which draws until all it drew is near enough: of what is fake nothing ever is
     torch.nn.init._no_grad_trunc_normal_ = lambda tensor, *args, **kwargs: tensor
-    model_class, config_class, paths = hf_classes(m["model_type"])
+    whole = "text_config" in m
+    model_class, config_class, paths = hf_classes(m["model_type"], whole)
     fields = {k: v for k, v in m.items() if k not in NOT_CONFIG}
     classifies = s is not None and classification.wanted_by(s)
     if classifies:
@@ -469,7 +484,12 @@ def hf_model(m, attention=None, s=None):
         config.decoder_start_token_id = config.pad_token_id
     if "experts_implementation" in m:
         config._experts_implementation = m["experts_implementation"]
-    model = without_tower(model_class(config))
+    model = model_class(config)
+    if not whole:
+        model = without_tower(model)
+    elif (s or {}).get("tower") != "trained":
+        for name, p in model.named_parameters():
+            p.requires_grad_(not is_beside_text(name))
     if classifies:
         classification.made(model, s)
     return model.train(), [b for path in paths for b in model.get_submodule(path)]

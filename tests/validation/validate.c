@@ -74,6 +74,13 @@ static void print_padding(struct sums *sums)
                truth_read_hf, sums);
 }
 
+static void print_towers(struct sums *sums)
+{
+    print_file("tower_events.jsonl",
+               "Whole event lists of models that see, called with text alone (`--tower`).", true,
+               truth_read_hf, sums);
+}
+
 static void print_padding_numbers(struct sums *sums)
 {
     print_file("padding_visible.jsonl",
@@ -87,6 +94,7 @@ static void print_all_systems(struct sums *sums)
     print_reentrant(sums);
     print_flash_attn(sums);
     print_padding(sums);
+    print_towers(sums);
 }
 
 static void print_random(struct sums *sums)

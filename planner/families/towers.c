@@ -1,0 +1,321 @@
+/* towers.c - see towers.h. Names, defaults and model_types are transformers' 5.23. */
+#include "families/towers.h"
+
+#include "families/family.h"
+#include "model/keys.h"
+#include "model/shown.h"
+
+#include <string.h>
+
+enum { SIDE_MAX = 8192, DEEPEST = 63, LEAST_HEAD = 4 };
+
+#define OF(key) "vision_config." key
+#define NUMBER_OF(key, member, number, most)                                                       \
+    {                                                                                              \
+        COUNT(OF(key), tower.member, number, most)                                                 \
+    }
+#define FLAG_OF(key, member, number)                                                               \
+    {                                                                                              \
+        FLAG(OF(key), tower.member, number)                                                        \
+    }
+#define SIDE_OF(key, member, number)                                                               \
+    {                                                                                              \
+        .name = OF(key), .type = KEY_EACH, AT(tower.member), .absent = RULE_VALUE,                 \
+        .value = (number), .min = 1, .max = SIDE_MAX                                               \
+    }
+#define SIZES(layers_, width_, heads_, ffn_)                                                       \
+    NUMBER_OF("num_hidden_layers", layers, layers_, LAYERS_MAX),                                   \
+        NUMBER_OF("hidden_size", width, width_, HIDDEN_MAX),                                       \
+        NUMBER_OF("num_attention_heads", heads, heads_, HEADS_MAX),                                \
+        NUMBER_OF("intermediate_size", ffn, ffn_, FFN_MAX)
+#define PATCHES(pixels)                                                                            \
+    NUMBER_OF("num_channels", channels, 3, 64), SIDE_OF("patch_size", patch, pixels)
+
+/* A key is a line. */
+/* clang-format off */
+#define QWEN_PATCHES(pixels)                                                                       \
+    NUMBER_OF("in_channels", channels, 3, 64), SIDE_OF("patch_size", patch, pixels),               \
+    NUMBER_OF("temporal_patch_size", frames, 2, 64),                                               \
+    NUMBER_OF("spatial_merge_size", merge, 2, 64), NUMBER_OF("num_heads", heads, 16, HEADS_MAX)
+
+static const struct key qwen2_vl[] = {
+    NUMBER_OF("depth", layers, 32, LAYERS_MAX),
+    NUMBER_OF("embed_dim", width, 1280, HIDDEN_MAX),
+    NUMBER_OF("mlp_ratio", ratio, 4, 64),
+    NUMBER_OF("hidden_size", out, 3584, HIDDEN_MAX),
+    QWEN_PATCHES(14),
+};
+
+static const struct key qwen2_5_vl[] = {
+    NUMBER_OF("depth", layers, 32, LAYERS_MAX),
+    NUMBER_OF("hidden_size", width, 3584, HIDDEN_MAX),
+    NUMBER_OF("intermediate_size", ffn, 3420, FFN_MAX),
+    NUMBER_OF("out_hidden_size", out, 3584, HIDDEN_MAX),
+    QWEN_PATCHES(14),
+};
+
+#define QWEN3(heads)                                                                               \
+    NUMBER_OF("depth", layers, 27, LAYERS_MAX),                                                    \
+    NUMBER_OF("hidden_size", width, 1152, HIDDEN_MAX),                                             \
+    NUMBER_OF("intermediate_size", ffn, 4304, FFN_MAX),                                            \
+    NUMBER_OF("out_hidden_size", out, 3584, HIDDEN_MAX),                                           \
+    NUMBER_OF("num_position_embeddings", places, 2304, POSITIONS_MAX),                             \
+    QWEN_PATCHES(16)
+
+static const struct key qwen3_5[] = {QWEN3(16)};
+/* Absent: of layers 8, 16 and 24. */
+static const struct key qwen3_vl[] = {
+    QWEN3(16),
+    {.name = OF("deepstack_visual_indexes"), .type = KEY_SET, AT(tower.deep), .absent = RULE_VALUE,
+     .value = (1 << 8) + (1 << 16) + (1 << 24), .max = DEEPEST},
+};
+
+static const struct key siglip[] = {
+    SIZES(12, 768, 12, 3072), PATCHES(16), SIDE_OF("image_size", image, 224),
+    FLAG_OF("vision_use_head", pooled, true),
+    {COUNT("projection_dim", tower.joined_out, 2048, HIDDEN_MAX)}, /* PaliGemma's */
+};
+
+static const struct key siglip2[] = {
+    SIZES(12, 768, 12, 3072), PATCHES(16),
+    NUMBER_OF("num_patches", places, 256, POSITIONS_MAX),
+    FLAG_OF("vision_use_head", pooled, true),
+    {COUNT("downsample_factor", tower.merge, 2, 64)},
+    {COUNT("projector_hidden_size", tower.joined_out, 2560, HIDDEN_MAX)},
+    {FLAG("projector_use_layernorm", tower.joint_norm, true)},
+    {FLAG("projector_bias", tower.joint_biased, true)},
+};
+
+static const struct key clip[] = {
+    SIZES(24, 1024, 16, 4096), PATCHES(14), SIDE_OF("image_size", image, 336),
+};
+
+static const struct key pixtral[] = {
+    SIZES(24, 1024, 16, 4096), PATCHES(16),
+    {COUNT("spatial_merge_size", tower.merge, 2, 64)},
+};
+
+static const struct key idefics3[] = {
+    SIZES(12, 1152, 16, 3072), PATCHES(32), SIDE_OF("image_size", image, 224),
+    {COUNT("scale_factor", tower.merge, 2, 64)},
+};
+
+static const struct key internvl[] = {
+    SIZES(24, 1024, 16, 4096), PATCHES(14), SIDE_OF("image_size", image, 448),
+    FLAG_OF("attention_bias", biased, false), FLAG_OF("use_qk_norm", qk_norm, false),
+};
+
+static const struct key llama4[] = {
+    SIZES(34, 768, 16, 5632), PATCHES(14), SIDE_OF("image_size", image, 448),
+    NUMBER_OF("projector_input_dim", joined_in, 4096, HIDDEN_MAX),
+    NUMBER_OF("projector_output_dim", joined_out, 4096, HIDDEN_MAX),
+    NUMBER_OF("vision_output_dim", out, 7680, HIDDEN_MAX),
+};
+
+static const struct key gemma4[] = {
+    SIZES(16, 768, 12, 3072), SIDE_OF("patch_size", patch, 16),
+    NUMBER_OF("num_key_value_heads", kv_heads, 12, HEADS_MAX),
+    NUMBER_OF("head_dim", head_dim, 64, HIDDEN_MAX),
+    NUMBER_OF("position_embedding_size", places, 10240, POSITIONS_MAX),
+};
+/* clang-format on */
+
+/* ---- which there are ---- */
+
+/* `seen`: model_type of the vision_config, which has it where it names none and the row is the
+ * class's first; NULL: whatever it says (files of Qwen's have had several names for theirs). */
+struct sees {
+    const char *type, *seen;
+    enum tower_kind kind;
+    enum tower_joint joint;
+    struct key_table keys;
+};
+
+/* clang-format off */
+static const struct sees models[] = {
+    {"qwen2_vl",        NULL,                  TOWER_QWEN2_VL,   JOINT_INSIDE,     KEY_TABLE(qwen2_vl)},
+    {"qwen2_5_vl",      NULL,                  TOWER_QWEN2_5_VL, JOINT_INSIDE,     KEY_TABLE(qwen2_5_vl)},
+    {"qwen3_vl",        NULL,                  TOWER_QWEN3_VL,   JOINT_INSIDE,     KEY_TABLE(qwen3_vl)},
+    {"qwen3_vl_moe",    NULL,                  TOWER_QWEN3_VL,   JOINT_INSIDE,     KEY_TABLE(qwen3_vl)},
+    {"qwen3_5",         NULL,                  TOWER_QWEN3_VL,   JOINT_INSIDE,     KEY_TABLE(qwen3_5)},
+    {"qwen3_5_moe",     NULL,                  TOWER_QWEN3_VL,   JOINT_INSIDE,     KEY_TABLE(qwen3_5)},
+    {"gemma3",          "siglip_vision_model", TOWER_SIGLIP,     JOINT_GEMMA3,     KEY_TABLE(siglip)},
+    {"gemma4",          "gemma4_vision",       TOWER_GEMMA4,     JOINT_GEMMA4,     KEY_TABLE(gemma4)},
+    {"paligemma",       "siglip_vision_model", TOWER_SIGLIP,     JOINT_PALIGEMMA,  KEY_TABLE(siglip)},
+    {"llava",           "clip_vision_model",   TOWER_CLIP,       JOINT_LLAVA,      KEY_TABLE(clip)},
+    {"llava",           "siglip_vision_model", TOWER_SIGLIP,     JOINT_LLAVA,      KEY_TABLE(siglip)},
+    {"llava",           "pixtral",             TOWER_PIXTRAL,    JOINT_LLAVA,      KEY_TABLE(pixtral)},
+    {"llava_next",      "clip_vision_model",   TOWER_CLIP,       JOINT_LLAVA_NEXT, KEY_TABLE(clip)},
+    {"llava_next",      "siglip_vision_model", TOWER_SIGLIP,     JOINT_LLAVA_NEXT, KEY_TABLE(siglip)},
+    {"llava_onevision", "siglip_vision_model", TOWER_SIGLIP,     JOINT_LLAVA_NEXT, KEY_TABLE(siglip)},
+    {"mistral3",        "pixtral",             TOWER_PIXTRAL,    JOINT_MISTRAL3,   KEY_TABLE(pixtral)},
+    {"idefics3",        "idefics3_vision",     TOWER_IDEFICS3,   JOINT_IDEFICS3,   KEY_TABLE(idefics3)},
+    {"idefics3",        "idefics3",            TOWER_IDEFICS3,   JOINT_IDEFICS3,   KEY_TABLE(idefics3)},
+    {"smolvlm",         "smolvlm_vision",      TOWER_IDEFICS3,   JOINT_IDEFICS3,   KEY_TABLE(idefics3)},
+    {"internvl",        "internvl_vision",     TOWER_INTERNVL,   JOINT_INTERNVL,   KEY_TABLE(internvl)},
+    {"llama4",          "llama4_vision_model", TOWER_LLAMA4,     JOINT_LLAMA4,     KEY_TABLE(llama4)},
+    {"lfm2_vl",         "siglip2_vision_model", TOWER_SIGLIP2,   JOINT_LFM2,       KEY_TABLE(siglip2)},
+};
+/* clang-format on */
+
+static const struct sees *find(const char *type, const char *seen)
+{
+    for (size_t i = 0; type && i < sizeof models / sizeof *models; i++) {
+        const struct sees *m = &models[i];
+        if (strcmp(type, m->type) == 0 && (!m->seen || !seen || strcmp(seen, m->seen) == 0))
+            return m;
+    }
+    return NULL;
+}
+
+static const json_t *of_vision(const json_t *root, const char *key)
+{
+    return json_object_get(json_object_get(root, "vision_config"), key);
+}
+
+/* What is declared otherwise than here, or not at all. */
+static bool is_other(const json_t *root)
+{
+    const char *norm = json_string_value(of_vision(root, "norm_type")); /* InternVL */
+    return (norm && strcmp(norm, "layer_norm") != 0) ||
+           json_is_true(of_vision(root, "use_mask_token")) ||
+           json_is_true(of_vision(root, "use_clipped_linears")) || /* Gemma 4: buffers */
+           json_is_true(of_vision(root, "standardize")) ||
+           json_is_object(json_object_get(root, "audio_config")) ||
+           json_is_array(json_object_get(root, "vision_feature_layer"));
+}
+
+/* That there is a patch in a picture, and something that RoPE turns in a head. */
+static enum err_code check_sizes(const struct tower *tower, const char *where, struct err *err)
+{
+    const uint32_t head =
+        tower->kind == TOWER_GEMMA4 ? tower->head_dim : tower->width / tower->heads;
+    if (tower->image && tower->image < tower->patch)
+        return err_set(err, ERR_INVALID,
+                       "%s: \"vision_config.image_size\": %u pixels are less than a patch of %u",
+                       where, tower->image, tower->patch);
+    if (head < LEAST_HEAD)
+        return err_set(err, ERR_INVALID,
+                       "%s: \"vision_config\": heads of %u numbers: at least %d are planned", where,
+                       head, LEAST_HEAD);
+    return ERR_OK;
+}
+
+/* The class around says whether the head is tied; LLaVA's takes the text model's word, too. Where
+ * it says nothing the text model's holds: files of classes that tie by default are of checkpoints
+ * with both, which are then not tied. */
+static void read_tied(const json_t *root, const struct sees *model, struct model_config *out)
+{
+    const bool either = model->joint == JOINT_LLAVA || model->joint == JOINT_LLAVA_NEXT;
+    const json_t *tied = json_object_get(root, "tie_word_embeddings");
+    if (json_is_boolean(tied) && !family_of(out->arch)->outer)
+        out->tied = json_is_true(tied) || (either && out->tied);
+}
+
+enum err_code tower_read(const json_t *root, const char *where, struct model_config *out,
+                         struct err *err)
+{
+    const char *type = json_string_value(json_object_get(root, "model_type"));
+    const struct sees *model = find(type, json_string_value(of_vision(root, "model_type")));
+    const json_t *vision = json_object_get(root, "vision_config");
+    if (!model || is_other(root) || json_is_null(vision))
+        return ERR_OK;
+    if (vision && !json_is_object(vision))
+        return err_set(err, ERR_INVALID, "%s: \"vision_config\": expected an object, got %s", where,
+                       shown_of(vision).text);
+    out->tower.kind = model->kind;
+    out->tower.joint = model->joint;
+    if (model->joint == JOINT_LLAVA || model->joint == JOINT_LLAVA_NEXT)
+        out->tower.joint_biased =
+            !json_is_false(json_object_get(root, "multimodal_projector_bias"));
+    if (model->joint == JOINT_MISTRAL3)
+        out->tower.joint_biased = json_is_true(json_object_get(root, "multimodal_projector_bias"));
+    if (model->joint == JOINT_INTERNVL)
+        out->tower.merge = 2; /* downsample_ratio 0.5 */
+    read_tied(root, model, out);
+    TRY(keys_read(&model->keys, root, where, out, err));
+    return check_sizes(&out->tower, where, err);
+}
+
+/* ---- presets ---- */
+
+/* Of the config.json on Hugging Face; with the text model's they are as many parameters as the Hub
+ * shows, where it shows no more (tests/families/test_towers.c). */
+#define QWEN_TOWER(kind_, layers_, width_, ffn_, out_, pixels)                                     \
+    {                                                                                              \
+        .kind = kind_, .layers = layers_, .width = width_, .heads = 16, .ffn = ffn_,               \
+        .channels = 3, .patch = pixels, .frames = 2, .merge = 2, .out = out_, .ratio = 4,          \
+        .places = 2304
+#define QWEN2(out)                                                                                 \
+    QWEN_TOWER(TOWER_QWEN2_VL, 32, 1280, 0, out, 14)                                               \
+    }
+#define QWEN2_5(ffn, out)                                                                          \
+    QWEN_TOWER(TOWER_QWEN2_5_VL, 32, 1280, ffn, out, 14)                                           \
+    }
+#define QWEN3_SMALL(out) QWEN_TOWER(TOWER_QWEN3_VL, 24, 1024, 4096, out, 16)
+#define QWEN3_LARGE(out) QWEN_TOWER(TOWER_QWEN3_VL, 27, 1152, 4304, out, 16)
+#define DEEP(a, b, c)                                                                              \
+    .deep = {1U << (a) | 1U << (b) | 1U << (c)}                                                    \
+    }
+#define GEMMA3_TOWER                                                                               \
+    {                                                                                              \
+        .kind = TOWER_SIGLIP, .joint = JOINT_GEMMA3, .layers = 27, .width = 1152, .heads = 16,     \
+        .ffn = 4304, .channels = 3, .patch = 14, .image = 896                                      \
+    }
+#define MISTRAL_TOWER                                                                              \
+    {                                                                                              \
+        .kind = TOWER_PIXTRAL, .joint = JOINT_MISTRAL3, .layers = 24, .width = 1024, .heads = 16,  \
+        .ffn = 4096, .channels = 3, .patch = 14, .merge = 2                                        \
+    }
+
+/* clang-format off */
+static const struct {
+    const char *preset;
+    struct tower tower;
+} presets[] = {
+    {"qwen2-vl-2b-text",          QWEN2(1536)},
+    {"qwen2-vl-7b-text",          QWEN2(3584)},
+    {"qwen2.5-vl-3b-text",        QWEN2_5(3420, 2048)},
+    {"qwen2.5-vl-7b-text",        QWEN2_5(3420, 3584)},
+    {"qwen2.5-vl-32b-text",       QWEN2_5(3456, 5120)},
+    {"qwen2.5-vl-72b-text",       QWEN2_5(3456, 8192)},
+    {"qwen3-vl-2b-text",          QWEN3_SMALL(2048), DEEP(5, 11, 17)},
+    {"qwen3-vl-4b-text",          QWEN3_SMALL(2560), DEEP(5, 11, 17)},
+    {"qwen3-vl-8b-text",          QWEN3_LARGE(4096), DEEP(8, 16, 24)},
+    {"qwen3-vl-32b-text",         QWEN3_LARGE(5120), DEEP(8, 16, 24)},
+    {"qwen3-vl-30b-a3b-text",     QWEN3_LARGE(2048), DEEP(8, 16, 24)},
+    {"qwen3-vl-235b-a22b-text",   QWEN3_LARGE(4096), DEEP(8, 16, 24)},
+    {"qwen3.5-0.8b-text",         QWEN_TOWER(TOWER_QWEN3_VL, 12, 768, 3072, 1024, 16)}},
+    {"qwen3.5-4b-text",           QWEN3_SMALL(2560)}},
+    {"qwen3.5-9b-text",           QWEN3_LARGE(4096)}},
+    {"qwen3.5-27b-text",          QWEN3_LARGE(5120)}},
+    {"qwen3.5-35b-a3b-text",      QWEN3_LARGE(2048)}},
+    {"qwen3.5-122b-a10b-text",    QWEN3_LARGE(3072)}},
+    {"qwen3.5-397b-a17b-text",    QWEN3_LARGE(4096)}},
+    {"gemma-3-4b-text",           GEMMA3_TOWER},
+    {"gemma-3-12b-text",          GEMMA3_TOWER},
+    {"gemma-3-27b-text",          GEMMA3_TOWER},
+    {"mistral-small-3.1-24b-2503-text", MISTRAL_TOWER},
+};
+/* clang-format on */
+
+void tower_of_preset(const char *name, struct model_config *out)
+{
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
+        if (strcmp(presets[i].preset, name) == 0)
+            out->tower = presets[i].tower;
+}
+
+enum err_code tower_check(const struct model_config *config, const struct model_job *job,
+                          struct err *err)
+{
+    if (job->tower != TOWER_TRAINED)
+        return ERR_OK;
+    if (!model_tower(config, job))
+        return err_set(err, ERR_INVALID,
+                       "--tower trained: the model has nothing besides text that is known%s",
+                       config->tower.kind == TOWER_NONE ? "" : "; --code hf is what has a tower");
+    if (job->lora)
+        return err_set(err, ERR_INVALID, "--tower trained with --lora: adapters alone are trained");
+    return ERR_OK;
+}

@@ -1,0 +1,159 @@
+/* test_towers.c - what models that see have besides text: parameters beside transformers' classes
+ * and the Hub's numbers, and what a file may say of it. */
+#include "families/config.h"
+#include "families/families.h"
+#include "model/tower.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* What the Hub shows of the checkpoint, each of which is its model and no more. */
+static void presets_are_as_many_parameters_as_the_hub_shows(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        double parameters;
+    } models[] = {
+        {"Qwen/Qwen2-VL-2B-Instruct", 2208985600},
+        {"Qwen/Qwen2-VL-7B-Instruct", 8291375616},
+        {"Qwen/Qwen2.5-VL-3B-Instruct", 3754622976},
+        {"Qwen/Qwen2.5-VL-7B-Instruct", 8292166656},
+        {"Qwen/Qwen2.5-VL-32B-Instruct", 33452718336},
+        {"Qwen/Qwen2.5-VL-72B-Instruct", 73410777344},
+        {"Qwen/Qwen3-VL-2B-Instruct", 2127532032},
+        {"Qwen/Qwen3-VL-4B-Instruct", 4437815808},
+        {"Qwen/Qwen3-VL-8B-Instruct", 8767123696},
+        {"Qwen/Qwen3-VL-30B-A3B-Instruct", 31070754032},
+        {"google/gemma-3-4b-it", 4300079472},
+        {"google/gemma-3-12b-it", 12187325040},
+        {"google/gemma-3-27b-it", 27432406640},
+        {"mistralai/Mistral-Small-3.1-24B-Instruct-2503", 24011361280},
+    };
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        struct model_config config;
+        assert_int_equal(model_preset_find(models[i].name, &config, NULL), ERR_OK);
+        assert_true(model_config_parameters(&config) +
+                        (double)tower_parameters(&config.tower, config.hidden) ==
+                    models[i].parameters);
+    }
+}
+
+static enum err_code read_text(const char *text, struct model_config *out, struct err *err)
+{
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(root);
+    const enum err_code rc = model_config_from_json(root, "text", out, err);
+    json_decref(root);
+    return rc;
+}
+
+#define TEXT                                                                                       \
+    "\"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "                  \
+    "\"num_key_value_heads\": 2, \"intermediate_size\": 112, \"vocab_size\": 97, "                 \
+    "\"head_dim\": 16, "
+#define VISION                                                                                     \
+    "\"hidden_size\": 48, \"intermediate_size\": 68, \"num_hidden_layers\": 2, "                   \
+    "\"num_attention_heads\": 4, \"patch_size\": 4, "
+
+/* Of transformers' 5.23 classes, on the meta device, and with nothing of the text model: those that
+ * no recording is of (tests/data/truth/tower_events.jsonl has the others). */
+static void parameters_are_those_of_the_class(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file;
+        uint64_t parameters;
+    } files[] = {
+        {"{\"model_type\": \"paligemma\", \"projection_dim\": 64, \"text_config\": "
+         "{\"model_type\": \"gemma\", " TEXT "\"rms_norm_eps\": 1e-6}, \"vision_config\": "
+         "{" VISION "\"image_size\": 16, \"vision_use_head\": false}}",
+         38840},
+        {"{\"model_type\": \"gemma4\", \"text_config\": {\"model_type\": \"gemma4_text\", " TEXT
+         "\"rms_norm_eps\": 1e-6}, \"vision_config\": {" VISION "\"num_key_value_heads\": 4, "
+         "\"head_dim\": 12, \"position_embedding_size\": 16}}",
+         45360},
+        {"{\"model_type\": \"llama4\", \"text_config\": {\"model_type\": \"llama4_text\", " TEXT
+         "\"intermediate_size_mlp\": 112, \"num_local_experts\": 4, \"rms_norm_eps\": 1e-6}, "
+         "\"vision_config\": {\"hidden_size\": 48, \"intermediate_size\": 64, "
+         "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"patch_size\": 4, "
+         "\"image_size\": 16, \"projector_input_dim\": 32, \"projector_output_dim\": 32, "
+         "\"vision_output_dim\": 32}}",
+         40192},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct model_config config;
+        struct err err = {0};
+        if (read_text(files[i].file, &config, &err) != ERR_OK)
+            fail_msg("%s", err.text);
+        assert_true(tower_parameters(&config.tower, config.hidden) == files[i].parameters);
+    }
+}
+
+static void what_is_not_known_has_no_tower(void **state)
+{
+    (void)state;
+    static const char *const files[] = {
+        "{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"llama\", " TEXT
+        "\"rms_norm_eps\": 1e-6}, \"vision_config\": {\"model_type\": \"dinov2\"}}",
+        "{\"model_type\": \"internvl\", \"text_config\": {\"model_type\": \"qwen2\", " TEXT
+        "\"rms_norm_eps\": 1e-6}, \"vision_config\": {\"norm_type\": \"rms_norm\"}}",
+        "{\"model_type\": \"granite_speech\", \"text_config\": {\"model_type\": \"llama\", " TEXT
+        "\"rms_norm_eps\": 1e-6}}",
+    };
+    char text[512];
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct model_config config;
+        const struct model_job job = {.code = CODE_HF};
+        assert_int_equal(read_text(files[i], &config, NULL), ERR_OK);
+        assert_int_equal(config.tower.kind, TOWER_NONE);
+        assert_true(model_note(&config, &job, 0, text, sizeof text));
+        assert_non_null(strstr(text, "is planned alone"));
+    }
+}
+
+static void values_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    static const char *const files[][2] = {
+        {"{\"model_type\": \"gemma3\", \"text_config\": {\"model_type\": \"gemma3_text\", " TEXT
+         "\"rms_norm_eps\": 1e-6}, \"vision_config\": 7}",
+         "text: \"vision_config\": expected an object, got 7"},
+        {"{\"model_type\": \"gemma3\", \"text_config\": {\"model_type\": \"gemma3_text\", " TEXT
+         "\"rms_norm_eps\": 1e-6}, \"vision_config\": {\"hidden_size\": -1}}",
+         "text: \"vision_config.hidden_size\": expected an integer 1 ... "},
+        {"{\"model_type\": \"gemma3\", \"text_config\": {\"model_type\": \"gemma3_text\", " TEXT
+         "\"rms_norm_eps\": 1e-6}, \"vision_config\": {\"patch_size\": 900}}",
+         "text: \"vision_config.image_size\": 224 pixels are less than a patch of 900"},
+        {"{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"llama\", " TEXT
+         "\"rms_norm_eps\": 1e-6}, \"vision_config\": {\"num_attention_heads\": 0}}",
+         "text: \"vision_config.num_attention_heads\": expected an integer 1 ... "},
+        {"{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"llama\", " TEXT
+         "\"rms_norm_eps\": 1e-6}, \"vision_config\": {\"num_attention_heads\": 512}}",
+         "text: \"vision_config\": heads of 2 numbers: at least 4 are planned"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct model_config config;
+        struct err err = {0};
+        assert_int_equal(read_text(files[i][0], &config, &err), ERR_INVALID);
+        if (!strstr(err.text, files[i][1]))
+            fail_msg("%s", err.text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(presets_are_as_many_parameters_as_the_hub_shows),
+        cmocka_unit_test(parameters_are_those_of_the_class),
+        cmocka_unit_test(what_is_not_known_has_no_tower),
+        cmocka_unit_test(values_that_cannot_be_are_refused),
+    };
+    return cmocka_run_group_tests_name("towers", tests, NULL, NULL);
+}

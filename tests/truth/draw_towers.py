@@ -1,0 +1,80 @@
+"""Models that see, around text models that were drawn: the class around, with a tower.
+
+`seeing(random.Random(...), m, s, system)` changes a job of one of AROUND's model types in place."""
+KEYS = ("kind", "batch", "seq", "padding_tokens", "sample_tokens")
+NOT_TRAINED = ("ddp", "zero")      # the systems that a tower without gradients is not planned under
+
+
+def small(rng, **more):
+    return {"hidden_size": 48, "intermediate_size": rng.choice([68, 96]), "num_hidden_layers": rng.choice([1, 2]), "num_attention_heads": 4,
+            "image_size": 16, "patch_size": 4, **more}
+
+
+def siglip(rng):
+    return small(rng, model_type="siglip_vision_model", vision_use_head=rng.random() < 0.3)
+
+
+def clip(rng):
+    return small(rng, model_type="clip_vision_model")
+
+
+def pixtral(rng):
+    return small(rng, model_type="pixtral", head_dim=12)
+
+
+def idefics3(rng):
+    return small(rng, model_type="idefics3_vision")
+
+
+def smolvlm(rng):
+    return small(rng, model_type="smolvlm_vision")
+
+
+def internvl(rng):
+    return small(rng, model_type="internvl_vision", image_size=[16, 16], patch_size=[4, 4], attention_bias=rng.random() < 0.5,
+                 use_qk_norm=rng.random() < 0.3)
+
+
+def siglip2(rng):
+    return small(rng, model_type="siglip2_vision_model", num_patches=16, vision_use_head=rng.random() < 0.5)
+
+
+def qwen(rng, hidden, **more):
+    return {"depth": rng.choice([1, 3]), "num_heads": 4, "patch_size": 4, "spatial_merge_size": 2, "hidden_size": 48, "intermediate_size": 68,
+            "out_hidden_size": hidden, **more}
+
+
+def tower(rng, name, hidden):
+    if name == "qwen2_vl":
+        return {"depth": rng.choice([1, 3]), "embed_dim": 48, "mlp_ratio": rng.choice([2, 3]), "num_heads": 4, "hidden_size": hidden, "patch_size": 4}
+    if name == "qwen2_5_vl":
+        return qwen(rng, hidden)
+    if name.startswith("qwen3_vl"):
+        return qwen(rng, hidden, num_position_embeddings=16, deepstack_visual_indexes=rng.choice([[0], [0, 2], []]))
+    if name.startswith("qwen3_5"):
+        return qwen(rng, hidden, num_position_embeddings=16)
+    of = {"llava": rng.choice([clip, siglip, pixtral]), "llava_next": clip, "llava_onevision": siglip, "mistral3": pixtral, "internvl": internvl,
+          "smolvlm": smolvlm, "idefics3": idefics3, "gemma3": siglip, "lfm2_vl": siglip2}
+    return of[name](rng)
+
+
+AROUND = {
+    "llama": ["llava", "llava_next", "smolvlm", "idefics3", "internvl"], "mistral": ["mistral3", "llava", "llava_next"],
+    "qwen2": ["llava_onevision", "internvl", "llava"], "qwen3": ["internvl", "llava_onevision"], "gemma3_text": ["gemma3"], "lfm2": ["lfm2_vl"],
+    **{f"{name}_text": [name] for name in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")},
+}
+
+
+def seeing(rng, m, s, system):
+    text = {k: v for k, v in m.items() if k not in KEYS}
+    name = rng.choice(AROUND[text["model_type"]])
+    tied = text.pop("tie_word_embeddings", None)
+    kept = {k: v for k, v in m.items() if k in KEYS}
+    m.clear()
+    m.update(kept, model_type=name, text_config=text, vision_config=tower(rng, name, text["hidden_size"]))
+    # gemma3's and lfm2_vl's are tied unless they say otherwise, others the other way round: said either way
+    m["tie_word_embeddings"] = bool(tied) if tied is not None else name in ("gemma3", "lfm2_vl")
+    if name == "gemma3":
+        m["image_token_index"] = 0      # one that the vocabulary has, as the published ones
+    if system not in NOT_TRAINED and "lora" not in s and "freeze" not in s and rng.random() < 0.4:
+        s["tower"] = "trained"
