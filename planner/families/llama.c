@@ -44,7 +44,8 @@ static const struct key keys[] = {
     {title, count,                                                                                 \
      {DRAWN(ARCH_LLAMA, h, l, a, k, 64, f, 49152, positions, 1e-5F, base, 1, std),                 \
       .activation = "silu", .tied = true}}
-/* tiiuae/Falcon3-1B-Base, ... */
+/* tiiuae/Falcon3-1B-Base, ...; the text models of llava-hf/llava-1.5-7b-hf, -13b-hf and of
+ * HuggingFaceTB/SmolVLM2-2.2B-Instruct, SmolVLM-500M-Instruct, -256M-Instruct. */
 #define FALCON3(title, count, h, l, a, f, positions)                                               \
     LLAMA(title, count, h, l, a, 4, 256, f, 131072, positions, 1e-6F, 1000042, false)
 
@@ -89,6 +90,11 @@ static const struct model_preset presets[] = {
     LLAMA("yi-34b",        34388917248, 7168, 60, 56, 8,  128, 20480, 64000,  4096, 1e-5F, 5e6F, false),
     LLAMA("salamandra-2b", 2253490176,  2048, 24, 16, 16, 128, 5440,  256000, 8192, 1e-5F, 1e4F, false),
     LLAMA("salamandra-7b", 7768117248,  4096, 32, 32, 8,  128, 11008, 256000, 8192, 1e-6F, 1e4F, false),
+    LLAMA("llava-1.5-7b-text",        6738939904,  4096, 32, 32, 32, 128, 11008, 32064, 4096,  1e-5F, 1e4F, false),
+    LLAMA("llava-1.5-13b-text",       13016519680, 5120, 40, 40, 40, 128, 13824, 32064, 4096,  1e-5F, 1e4F, false),
+    LLAMA("smolvlm2-256m-video-text", 162974016,   576,  30, 9,  3,  64,  1536,  49280, 8192,  1e-5F, 1e5F, false),
+    LLAMA("smolvlm2-500m-video-text", 409252800,   960,  32, 15, 5,  64,  2560,  49280, 8192,  1e-5F, 1e5F, false),
+    LLAMA("smolvlm2-2.2b-text",       1812563968,  2048, 24, 32, 32, 64,  8192,  49280, 8192,  1e-5F, 273768, false),
     {"deepseek-coder-1.3b", 1346471936,
      {GATED(ARCH_LLAMA, 2048, 24, 16, 16, 128, 5504, 32256, 16384, 1e-6F, 1e5F),
       .rope.scaling = ROPE_LINEAR, .rope.factor = 4}},
@@ -121,6 +127,9 @@ static const struct preset_alias aliases[] = {
     {"tinyllama-1.1b-chat-v1.0", "tinyllama-1.1b"},
     {"tinyllama-1.1b-intermediate-step-1431k-3t", "tinyllama-1.1b"},
     {"codellama-34b-python", "codellama-34b"},
+    {"smolvlm-text", "smolvlm2-2.2b-text"},
+    {"smolvlm-256m-text", "smolvlm2-256m-video-text"},
+    {"smolvlm-500m-text", "smolvlm2-500m-video-text"},
 };
 
 const struct family family_llama = {

@@ -11,8 +11,14 @@ enum { LORA_ALPHA = 8, MOST_RANK = 65536 };
 
 static const char ALL_LINEAR[] = "all-linear";
 
+/* What peft asks its table for: of a model that sees, the type of the whole. */
+static const char *type_of(const struct model_config *config, const struct model_job *job)
+{
+    return model_tower(config, job) ? config->stated.outer : arch_name(config->arch);
+}
+
 /* TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING, of the model types that are built here. */
-static const char *own_targets(enum arch arch)
+static const char *own_targets(const char *type)
 {
     static const char *const rows[][2] = {
         {"gpt2", "c_attn"},
@@ -38,9 +44,11 @@ static const char *own_targets(enum arch arch)
         {"roberta", "query,value"},
         {"xlm-roberta", "query,value"},
         {"electra", "query,value"},
+        {"llama4", "q_proj,v_proj"},
+        {"gemma4", "q_proj,v_proj"}, /* of the text model: the tower's have another name */
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (strcmp(rows[i][0], arch_name(arch)) == 0)
+        if (strcmp(rows[i][0], type) == 0)
             return rows[i][1];
     return NULL;
 }
@@ -129,13 +137,13 @@ enum err_code lora_read(const char *text, const struct model_config *config,
     *out = (struct graph_lora){
         .rank = (uint32_t)number, .scale = (float)LORA_ALPHA / (float)number, .targets = targets};
     if (!targets)
-        out->targets = own_targets(config->arch);
+        out->targets = own_targets(type_of(config, job));
     if (!out->targets)
         return err_set(
             err, ERR_INVALID,
             "--lora %s: peft has no targets of its own for %s: name layers "
             "(--lora %s,%s)%s",
-            text, arch_name(config->arch), rank, advised(config),
+            text, type_of(config, job), rank, advised(config),
             model_has_mamba(config) || experts_are_renamed(config->arch) ? "" : ", or all-linear");
     if (pattern_is(out->targets)) {
         struct pattern *pattern;

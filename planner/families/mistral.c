@@ -23,7 +23,7 @@ static const struct key keys[] = {
      {GATED(ARCH_MISTRAL, 4096, 32, 32, 8, 128, 14336, v, 32768, 1e-5F, theta),                    \
       .sliding_window = window}}
 /* mistralai/Mistral-Nemo-Base-2407, Mistral-Large-Instruct-2407, Magistral-Small-2506, the text
- * model of Mistral-Small-3.1-24B-Instruct-2503: none has a window. */
+ * models of Mistral-Small-3.1-24B-Instruct-2503 and mistral-community/pixtral-12b: none has a window. */
 #define LATER(title, count, h, l, a, f, v, positions, theta)                                       \
     {title, count, {GATED(ARCH_MISTRAL, h, l, a, 8, 128, f, v, positions, 1e-5F, theta)}}
 
@@ -36,6 +36,7 @@ static const struct model_preset presets[] = {
     LATER("mistral-large-2407",   122610069504, 12288, 88, 96, 28672, 32768,  32768,  1e6F),
     LATER("magistral-small-2506", 23572403200,  5120,  40, 32, 32768, 131072, 40960,  1e9F),
     LATER("mistral-small-3.1-24b-2503-text", 23572403200, 5120, 40, 32, 32768, 131072, 131072, 1e9F),
+    LATER("pixtral-12b-text",     12247782400,  5120,  40, 32, 14336, 131072, 1024000, 1e9F),
     {"ministral-8b-2410", 8019808256, /* mistralai/Ministral-8B-Instruct-2410 */
      {GATED(ARCH_MISTRAL, 4096, 36, 32, 8, 128, 12288, 131072, 32768, 1e-5F, 1e8F),
       .sliding_window = 32768, .windows = {true, {0xeeeeeeee, 0xe}}}},
@@ -57,6 +58,7 @@ static const struct preset_alias aliases[] = {
     {"devstral-small-2507", "mistral-small-3.1-24b-2503-text"},
     {"magistral-small-2507", "magistral-small-2506"},
     {"mistral-small-3.2-24b-2506-text", "mistral-small-3.1-24b-2503-text"},
+    {"magistral-small-2509-text", "mistral-small-3.1-24b-2503-text"},
 };
 
 const struct family family_mistral = {

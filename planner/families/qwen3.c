@@ -29,6 +29,7 @@ static const struct model_preset presets[] = {
     QWEN3("qwen3-1.7b", 1720574976,  2048, 28, 16, 6144,  true),
     QWEN3("qwen3-4b",   4022468096,  2560, 36, 32, 9728,  true),
     QWEN3("qwen3-8b",   8190735360,  4096, 36, 32, 12288, false),
+    QWEN3("internvl3_5-8b-text", 8190735360, 4096, 36, 32, 12288, false), /* of OpenGVLab's -HF */
     QWEN3("qwen3-14b",  14768307200, 5120, 40, 40, 17408, false),
     QWEN3("qwen3-32b",  32762123264, 5120, 64, 64, 25600, false),
     {"qwen3-4b-2507", 4022468096,

@@ -5,6 +5,7 @@
 #include "model/keys.h"
 #include "model/shown.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { SIDE_MAX = 8192, DEEPEST = 63, LEAST_HEAD = 4 };
@@ -268,42 +269,75 @@ enum err_code tower_read(const json_t *root, const char *where, struct model_con
         .ffn = 4096, .channels = 3, .patch = 14, .merge = 2                                        \
     }
 
+#define PIXTRAL_TOWER                                                                              \
+    {                                                                                              \
+        .kind = TOWER_PIXTRAL, .joint = JOINT_LLAVA, .layers = 24, .width = 1024, .heads = 16,     \
+        .ffn = 4096, .channels = 3, .patch = 16, .joint_biased = true                              \
+    }
+#define CLIP_TOWER                                                                                 \
+    {                                                                                              \
+        .kind = TOWER_CLIP, .joint = JOINT_LLAVA, .layers = 24, .width = 1024, .heads = 16,        \
+        .ffn = 4096, .channels = 3, .patch = 14, .image = 336, .joint_biased = true                \
+    }
+#define SMOLVLM(layers_, width_, heads_, ffn_, pixels, side, factor)                               \
+    {                                                                                              \
+        .kind = TOWER_IDEFICS3, .joint = JOINT_IDEFICS3, .layers = layers_, .width = width_,       \
+        .heads = heads_, .ffn = ffn_, .channels = 3, .patch = pixels, .image = side,               \
+        .merge = factor                                                                            \
+    }
+#define INTERN_TOWER                                                                               \
+    {                                                                                              \
+        .kind = TOWER_INTERNVL, .joint = JOINT_INTERNVL, .layers = 24, .width = 1024, .heads = 16, \
+        .ffn = 4096, .channels = 3, .patch = 14, .image = 448, .merge = 2, .biased = true          \
+    }
+
 /* clang-format off */
 static const struct {
     const char *preset;
+    const char *type; /* model_type of what sees; NULL: the one that the family has */
     struct tower tower;
 } presets[] = {
-    {"qwen2-vl-2b-text",          QWEN2(1536)},
-    {"qwen2-vl-7b-text",          QWEN2(3584)},
-    {"qwen2.5-vl-3b-text",        QWEN2_5(3420, 2048)},
-    {"qwen2.5-vl-7b-text",        QWEN2_5(3420, 3584)},
-    {"qwen2.5-vl-32b-text",       QWEN2_5(3456, 5120)},
-    {"qwen2.5-vl-72b-text",       QWEN2_5(3456, 8192)},
-    {"qwen3-vl-2b-text",          QWEN3_SMALL(2048), DEEP(5, 11, 17)},
-    {"qwen3-vl-4b-text",          QWEN3_SMALL(2560), DEEP(5, 11, 17)},
-    {"qwen3-vl-8b-text",          QWEN3_LARGE(4096), DEEP(8, 16, 24)},
-    {"qwen3-vl-32b-text",         QWEN3_LARGE(5120), DEEP(8, 16, 24)},
-    {"qwen3-vl-30b-a3b-text",     QWEN3_LARGE(2048), DEEP(8, 16, 24)},
-    {"qwen3-vl-235b-a22b-text",   QWEN3_LARGE(4096), DEEP(8, 16, 24)},
-    {"qwen3.5-0.8b-text",         QWEN_TOWER(TOWER_QWEN3_VL, 12, 768, 3072, 1024, 16)}},
-    {"qwen3.5-4b-text",           QWEN3_SMALL(2560)}},
-    {"qwen3.5-9b-text",           QWEN3_LARGE(4096)}},
-    {"qwen3.5-27b-text",          QWEN3_LARGE(5120)}},
-    {"qwen3.5-35b-a3b-text",      QWEN3_LARGE(2048)}},
-    {"qwen3.5-122b-a10b-text",    QWEN3_LARGE(3072)}},
-    {"qwen3.5-397b-a17b-text",    QWEN3_LARGE(4096)}},
-    {"gemma-3-4b-text",           GEMMA3_TOWER},
-    {"gemma-3-12b-text",          GEMMA3_TOWER},
-    {"gemma-3-27b-text",          GEMMA3_TOWER},
-    {"mistral-small-3.1-24b-2503-text", MISTRAL_TOWER},
+    {"qwen2-vl-2b-text",          NULL,       QWEN2(1536)},
+    {"qwen2-vl-7b-text",          NULL,       QWEN2(3584)},
+    {"qwen2.5-vl-3b-text",        NULL,       QWEN2_5(3420, 2048)},
+    {"qwen2.5-vl-7b-text",        NULL,       QWEN2_5(3420, 3584)},
+    {"qwen2.5-vl-32b-text",       NULL,       QWEN2_5(3456, 5120)},
+    {"qwen2.5-vl-72b-text",       NULL,       QWEN2_5(3456, 8192)},
+    {"qwen3-vl-2b-text",          NULL,       QWEN3_SMALL(2048), DEEP(5, 11, 17)},
+    {"qwen3-vl-4b-text",          NULL,       QWEN3_SMALL(2560), DEEP(5, 11, 17)},
+    {"qwen3-vl-8b-text",          NULL,       QWEN3_LARGE(4096), DEEP(8, 16, 24)},
+    {"qwen3-vl-32b-text",         NULL,       QWEN3_LARGE(5120), DEEP(8, 16, 24)},
+    {"qwen3-vl-30b-a3b-text",     NULL,       QWEN3_LARGE(2048), DEEP(8, 16, 24)},
+    {"qwen3-vl-235b-a22b-text",   NULL,       QWEN3_LARGE(4096), DEEP(8, 16, 24)},
+    {"qwen3.5-0.8b-text",         NULL,       QWEN_TOWER(TOWER_QWEN3_VL, 12, 768, 3072, 1024, 16)}},
+    {"qwen3.5-4b-text",           NULL,       QWEN3_SMALL(2560)}},
+    {"qwen3.5-9b-text",           NULL,       QWEN3_LARGE(4096)}},
+    {"qwen3.5-27b-text",          NULL,       QWEN3_LARGE(5120)}},
+    {"qwen3.5-35b-a3b-text",      NULL,       QWEN3_LARGE(2048)}},
+    {"qwen3.5-122b-a10b-text",    NULL,       QWEN3_LARGE(3072)}},
+    {"qwen3.5-397b-a17b-text",    NULL,       QWEN3_LARGE(4096)}},
+    {"gemma-3-4b-text",           NULL,       GEMMA3_TOWER},
+    {"gemma-3-12b-text",          NULL,       GEMMA3_TOWER},
+    {"gemma-3-27b-text",          NULL,       GEMMA3_TOWER},
+    {"mistral-small-3.1-24b-2503-text", NULL,       MISTRAL_TOWER},
+    {"pixtral-12b-text",          "llava",    PIXTRAL_TOWER},
+    {"llava-1.5-7b-text",         "llava",    CLIP_TOWER},
+    {"llava-1.5-13b-text",        "llava",    CLIP_TOWER},
+    {"smolvlm2-256m-video-text",  "smolvlm",  SMOLVLM(12, 768, 12, 3072, 16, 512, 4)},
+    {"smolvlm2-500m-video-text",  "smolvlm",  SMOLVLM(12, 768, 12, 3072, 16, 512, 4)},
+    {"smolvlm2-2.2b-text",        "smolvlm",  SMOLVLM(27, 1152, 16, 4304, 14, 384, 3)},
+    {"internvl3_5-8b-text",       "internvl", INTERN_TOWER},
 };
 /* clang-format on */
 
 void tower_of_preset(const char *name, struct model_config *out)
 {
     for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
-        if (strcmp(presets[i].preset, name) == 0)
+        if (strcmp(presets[i].preset, name) == 0) {
             out->tower = presets[i].tower;
+            if (presets[i].type)
+                snprintf(out->stated.outer, sizeof out->stated.outer, "%s", presets[i].type);
+        }
 }
 
 enum err_code tower_check(const struct model_config *config, const struct model_job *job,

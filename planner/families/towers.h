@@ -13,7 +13,8 @@
 enum err_code tower_read(const json_t *root, const char *where, struct model_config *out,
                          struct err *err);
 
-/* The same of a preset's name, "qwen2.5-vl-7b-text". */
+/* The same of a preset's name, "qwen2.5-vl-7b-text": the tower, and out->stated.outer where the
+ * family has it by another one. */
 void tower_of_preset(const char *name, struct model_config *out);
 
 /* ERR_INVALID: a tower is to be trained, and there is none, or adapters alone are trained. */

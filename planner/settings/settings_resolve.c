@@ -100,7 +100,7 @@ enum err_code settings_job(const struct settings *settings, const struct model_c
     out->config = *config;
     if (out->model.code == CODE_COUNT)
         out->model.code = config->recording ? CODE_RECORDED
-                          : is_of_transformers(&settings->job.model)
+                          : is_of_transformers(&settings->job.model) || config->stated.outer[0]
                               ? CODE_HF
                               : model_default_code(config->arch);
     if (out->model.task) /* it is asked for: of the file's own class nothing need be said */

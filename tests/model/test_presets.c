@@ -154,13 +154,13 @@ static void weights_in_4_bits_are_said(void **state)
     char text[512], name[PRESET_NAME_SIZE];
     static const char hub[] = "unsloth/llama-3-8b-Instruct-bnb-4bit";
     assert_int_equal(model_preset_find(hub, &config, NULL), ERR_OK);
-    assert_true(model_note(&config, 0, text, sizeof text));
+    assert_true(model_note(&config, &(struct model_job){.code = CODE_HF}, 0, text, sizeof text));
     assert_non_null(strstr(text, "quantization_config (bitsandbytes)"));
     assert_non_null(strstr(text, "in 4 bits with --load-in-4bit"));
     assert_non_null(model_preset_of_path(hub, name));
     assert_string_equal(name, "llama-3-8b-Instruct-bnb-4bit");
     assert_int_equal(model_preset_find("unsloth/llama-3-8b-Instruct", &config, NULL), ERR_OK);
-    assert_false(model_note(&config, 0, text, sizeof text));
+    assert_false(model_note(&config, &(struct model_job){.code = CODE_HF}, 0, text, sizeof text));
 }
 
 int main(void)

@@ -35,6 +35,12 @@ static void presets_are_as_many_parameters_as_the_hub_shows(void **state)
         {"google/gemma-3-12b-it", 12187325040},
         {"google/gemma-3-27b-it", 27432406640},
         {"mistralai/Mistral-Small-3.1-24B-Instruct-2503", 24011361280},
+        {"mistral-community/pixtral-12b", 12682739712},
+        {"llava-hf/llava-1.5-7b-hf", 7063427072},
+        {"HuggingFaceTB/SmolVLM-256M-Instruct", 256484928},
+        {"HuggingFaceTB/SmolVLM-500M-Instruct", 507482304},
+        {"HuggingFaceTB/SmolVLM2-2.2B-Instruct", 2246784880},
+        {"OpenGVLab/InternVL3_5-8B-HF", 8528318464},
     };
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         struct model_config config;

@@ -76,5 +76,8 @@ def seeing(rng, m, s, system):
     m["tie_word_embeddings"] = bool(tied) if tied is not None else name in ("gemma3", "lfm2_vl")
     if name == "gemma3":
         m["image_token_index"] = 0      # one that the vocabulary has, as the published ones
+    if "lora" in s:     # peft knows no layers of the class around, whose text model is deeper
+        rank, _, names = s["lora"].partition(",")
+        s["lora"] = f"{rank},{names.replace('model.layers', '.*layers') or 'q_proj,v_proj'}"
     if system not in NOT_TRAINED and "lora" not in s and "freeze" not in s and rng.random() < 0.4:
         s["tower"] = "trained"
