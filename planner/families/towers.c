@@ -233,6 +233,8 @@ enum err_code tower_read(const json_t *root, const char *where, struct model_con
         out->tower.joint_biased = json_is_true(json_object_get(root, "multimodal_projector_bias"));
     if (model->joint == JOINT_INTERNVL)
         out->tower.merge = 2; /* downsample_ratio 0.5 */
+    if (model->joint == JOINT_GEMMA3)
+        out->logits_softcap = 0; /* Gemma3ForConditionalGeneration does not look */
     read_tied(root, model, out);
     TRY(keys_read(&model->keys, root, where, out, err));
     return check_sizes(&out->tower, where, err);

@@ -141,6 +141,7 @@ struct hf_decoder {
     const struct hf_classifier *classifier; /* an encoder's, with which it classifies sequences */
     bool encoder;            /* tokens see all others: no mask, a masked language model's
                                 loss; positions are asked for nothing */
+    bool masks_ahead;        /* masks are made before positions, which nothing is asked of */
     bool masked;             /* there is a mask where every token is causal, too */
     bool uncounted;          /* positions begin at 0, to which nothing is added */
     bool unasked;            /* positions are not asked whether sequences are packed */

@@ -279,6 +279,9 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
         in.alibi = hf_alibi(graph, c, job, (enum dtype)graph->tensors[embedded].dtype);
         graph_mark(graph, MARK_FRAME_END);
     }
+    const bool ahead = way->masks_ahead && !job->traced;
+    if (ahead)
+        make_masks(graph, c, job, &in);
     graph_call_begin(graph, "%s", model_of(way));
     in.positions = job->sample_tokens               ? positions_of_samples(graph, c, job)
                    : way->encoder || way->uncounted ? op_arange(graph, job->seq)
@@ -288,7 +291,7 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
         in.mask = hf_mask_both_ways(graph, job, HF_NO_WINDOW);
     else if (job->traced && asks(c, way))
         make_all_masks(graph, c, job, &in);
-    else
+    else if (!ahead)
         make_masks(graph, c, job, &in);
     if (way->late_scale)
         embedded = multiplied(graph, c, embedded);
@@ -491,7 +494,8 @@ static void let_go(struct graph *graph, const struct inputs *in)
     const uint32_t masks_first[] = {in->mask, in->window_mask, in->positions, in->embeds};
     const bool own = in->way->nested && !in->way->deeper;
     const bool named_mask = own && !in->way->masks_by_layer; /* it is an argument */
-    const uint32_t *order = named_mask                      ? masks_first
+    const uint32_t *order = in->way->masks_ahead            ? arguments_first
+                            : named_mask                    ? masks_first
                             : in->way->embedded_last || own ? embedded_last
                             : in->way->masks_by_layer       ? dict_last
                                                             : arguments_first;
@@ -627,7 +631,8 @@ static struct hf_decoder beside_tower(const struct model_config *c, const struct
     struct hf_decoder deeper = *way;
     deeper.model = tower_text(&c->tower);
     deeper.nested = deeper.deeper = true;
-    deeper.unasked = way->unasked || c->tower.joint == JOINT_GEMMA3;
+    if (c->tower.joint == JOINT_GEMMA3) /* the class around makes the masks */
+        deeper.unasked = deeper.masks_ahead = true;
     return deeper;
 }
 

@@ -39,6 +39,7 @@ struct ddp {
     uint32_t *order, order_count; /* parameters as their gradients become ready */
     struct bucket *buckets;
     uint32_t bucket_count, next; /* to be reduced */
+    bool began;                  /* this backward's first gradient is there */
     uint32_t *bucket_of;         /* (params) NONE: frozen */
     uint64_t *offset;            /* (params) elements before it in its bucket */
     /* ZeroRedundancyOptimizer: parameters as their owners update them, owner after owner */
@@ -114,11 +115,19 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
                            const struct stream *stream, struct err *err)
 {
     const uint32_t unused = find_unused(graph, stream);
-    if (unused != NONE)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "%s is trained and gets no gradient: ddp would wait for it, or with "
-                       "find_unused_parameters leave it as it is, which is not planned",
-                       graph->params[unused].name);
+    if (unused != NONE && !s->find_unused)
+        return err_set(
+            err, ERR_INVALID,
+            "%s is trained and gets no gradient: ddp waits for it and fails (\"Expected to "
+            "have finished reduction in the prior iteration\"); "
+            "--find-unused-parameters on, or --freeze what is like it",
+            graph->params[unused].name);
+    if (unused != NONE && (s->static_graph || s->zero_redundancy))
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "%s is trained and gets no gradient: what becomes of it with %s is not planned",
+            graph->params[unused].name,
+            s->static_graph ? "--static-graph on" : "--zero-redundancy");
     if (s->replicate > 1)
         return err_set(err, ERR_INVALID, "--replicate: ddp replicates over all ranks");
     if (s->offload)
@@ -169,16 +178,21 @@ static void fill_buckets(struct lowering *low)
     }
 }
 
-/* The parameters that have a gradient as they are registered: buckets that are never rebuilt are
- * filled in this order, and reduced from the last one on. */
+/* The parameters that are trained as they are registered, those without a gradient, too: buckets
+ * that are never rebuilt are filled in this order, and reduced from the last one on. */
 static void order_as_registered(struct lowering *low)
 {
     struct ddp *d = low->state;
-    uint32_t count = 0;
+    d->order_count = 0;
     for (uint32_t p = 0; p < low->plan->param_count; p++)
         if (low->plan->params[p].trainable)
-            d->order[count++] = p;
-    assert(count == d->order_count); /* check() */
+            d->order[d->order_count++] = p;
+}
+
+/* Has a place in its bucket, and gets no gradient: find_unused_parameters. */
+static bool is_unused(const struct lowering *low, uint32_t p)
+{
+    return !low->plan->params[p].trainable;
 }
 
 static void reverse_buckets(struct lowering *low)
@@ -359,6 +373,7 @@ static void set_up(struct lowering *low)
     if (finds_unused(s))
         reverse_buckets(low);
     declare_units(low);
+    leave_out_unused(low);
     if (s->zero_redundancy) { /* a rank has kernels for its own parameters alone */
         low->plan->own_programs = s->world > 1;
         choose_owners(low);
@@ -466,6 +481,7 @@ static void begin(struct lowering *low)
 {
     struct ddp *d = low->state;
     d->next = 0;
+    d->began = false;
     for (uint32_t b = 0; b < d->bucket_count; b++)
         d->buckets[b].pending = d->buckets[b].count;
 }
@@ -525,12 +541,37 @@ static void reduce_bucket(struct lowering *low, struct bucket *bucket)
     bucket->event = emit_record(low, compresses(low) ? d->future : d->lane);
 }
 
+static void reduce_complete(struct lowering *low)
+{
+    struct ddp *d = low->state;
+    while (d->next < d->bucket_count && d->buckets[d->next].pending == 0)
+        reduce_bucket(low, &d->buckets[d->next++]);
+}
+
+/* Before the first gradient: the places of parameters that get none are zeros, and in. */
+static void mark_unused(struct lowering *low)
+{
+    struct ddp *d = low->state;
+    if (d->began)
+        return;
+    d->began = true;
+    for (uint32_t i = 0; i < d->order_count; i++)
+        if (is_unused(low, d->order[i])) {
+            const struct operand view = view_of(low, d->order[i]);
+            emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_FILL, ATEN_ZEROS, PLAN_NO_GROUP, 0,
+                         NULL, 1, &view);
+            d->buckets[d->bucket_of[d->order[i]]].pending--;
+            reduce_complete(low);
+        }
+}
+
 /* The hook of AccumulateGrad: mark_variable_ready_dense, then the buckets that are complete. */
 static void gradient(struct lowering *low, uint32_t p)
 {
     struct ddp *d = low->state;
     if (!low->sync)
         return;
+    mark_unused(low);
     const struct operand view = view_of(low, p), grad = low->grad[p];
     if (!has_hook(low))
         emit_scale(low, LANE_COMPUTE, 1.0 / low->strategy->world, grad, view);
@@ -539,8 +580,7 @@ static void gradient(struct lowering *low, uint32_t p)
     if (low->strategy->bucket_view)
         move_gradient(low, p, view);
     d->buckets[d->bucket_of[p]].pending--;
-    while (d->next < d->bucket_count && d->buckets[d->next].pending == 0)
-        reduce_bucket(low, &d->buckets[d->next++]);
+    reduce_complete(low);
     if (d->next == d->bucket_count && finds_unused(low->strategy)) {
         emit_copy(low, plan_whole_buffer(low->plan, d->used[0]),
                   plan_whole_buffer(low->plan, d->used[1]));
@@ -559,7 +599,8 @@ static void final(struct lowering *low)
         emit_wait(low, LANE_COMPUTE, bucket->event);
         for (uint32_t i = 0; i < bucket->count && !low->strategy->bucket_view; i++) {
             const uint32_t p = d->order[bucket->first + i];
-            emit_copy(low, view_of(low, p), low->grad[p]);
+            if (!is_unused(low, p))
+                emit_copy(low, view_of(low, p), low->grad[p]);
         }
     }
     if (low->sync && finds_unused(low->strategy) && d->bucket_count > 0)

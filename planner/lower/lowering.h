@@ -317,7 +317,7 @@ static inline enum dtype stored_dtype(const struct lowering *low, uint32_t param
     const struct graph_param *own = &low->graph->params[param];
     if (own->own_dtype)
         return (enum dtype)low->graph->tensors[own->tensor].dtype;
-    return s->frozen_low && !low->plan->params[param].trainable ? s->compute : s->store;
+    return s->frozen_low && !own->trainable ? s->compute : s->store;
 }
 
 /* Of parameters that a rank has whole: whether what is frozen may be in another dtype than the

@@ -412,10 +412,14 @@ static void declare_as(struct graph *graph, const struct tower *tower, uint32_t 
 {
     struct at at = {.graph = graph, .t = tower, .text = text};
     const bool frozen = graph->all_frozen;
+    const uint32_t rank = graph->lora.rank;
     if (tower->kind == TOWER_NONE || there == TOWER_ABSENT)
         return;
-    graph->all_frozen = frozen || there == TOWER_FROZEN;
+    graph->all_frozen = frozen || there != TOWER_TRAINED;
+    if (there == TOWER_BARE)
+        graph->lora.rank = 0;
     part(&at);
+    graph->lora.rank = rank;
     graph->all_frozen = frozen;
 }
 

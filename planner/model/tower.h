@@ -58,8 +58,9 @@ struct tower {
     bool joint_biased, joint_norm;
 };
 
-/* How it is there: nobody trains it; trained, though it gets no gradient; not at all. */
-enum tower_there { TOWER_FROZEN, TOWER_TRAINED, TOWER_ABSENT };
+/* How it is there: nobody trains it; likewise, and its layers have no adapters either; trained,
+ * though it gets no gradient; not at all. */
+enum tower_there { TOWER_FROZEN, TOWER_BARE, TOWER_TRAINED, TOWER_ABSENT };
 
 /* Declares its parameters and buffers, in the order of named_parameters(): those before the text
  * model's, whose width is `text`, and those behind. Linear layers have the adapters or the few bits

@@ -59,9 +59,9 @@ static const struct setting rows[] = {
      .commands = FOR_JOB, .numerics = true},
     {.name = "tower", .group = GROUP_MODEL, .arg = "HOW",
      .help = "What a model that sees has besides text, its tower and what joins them, in transformers' code; batches "
-             "are of text, which do not use it. trained: it gets no gradient, which ddp and ZeRO are not planned "
-             "with; none: the text model is loaded alone", .initial = "frozen", .field = FIELD(job.model.tower),
-     .words = WORDS(WORD("frozen", TOWER_FROZEN), WORD("trained", TOWER_TRAINED), WORD("none", TOWER_ABSENT)),
+             "are of text, which do not use it. bare: frozen, and without adapters, too; trained: it gets no gradient, "
+             "with which ddp wants --find-unused-parameters and ZeRO is not planned; none: the text model alone", .initial = "frozen", .field = FIELD(job.model.tower),
+     .words = WORDS(WORD("frozen", TOWER_FROZEN), WORD("bare", TOWER_BARE), WORD("trained", TOWER_TRAINED), WORD("none", TOWER_ABSENT)),
      .commands = FOR_JOB, .numerics = true},
     {.name = "sets-pad-token", .group = GROUP_MODEL, .arg = "off|on", .initial = "off",
      .help = "The script sets pad_token_id on the configuration of a model that classifies sequences, as "
