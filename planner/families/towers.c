@@ -345,9 +345,17 @@ void tower_of_preset(const char *name, struct model_config *out)
 enum err_code tower_check(const struct model_config *config, const struct model_job *job,
                           struct err *err)
 {
+    const struct tower *tower = model_tower(config, job);
+    const char *planned = family_of(config->arch)->class_name;
+    const bool is_around = planned && strstr(planned, "ForConditionalGeneration");
+    if (job->traced && tower && !is_around)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--compile model of what sees: what torch.compile makes of a \"%s\" was not "
+                       "recorded, and is not planned; --compile on, or --tower none, is",
+                       config->stated.outer);
     if (job->tower != TOWER_TRAINED)
         return ERR_OK;
-    if (!model_tower(config, job))
+    if (!tower)
         return err_set(err, ERR_INVALID,
                        "--tower trained: the model has nothing besides text that is known%s",
                        config->tower.kind == TOWER_NONE ? "" : "; --code hf is what has a tower");

@@ -17,7 +17,8 @@ enum err_code tower_read(const json_t *root, const char *where, struct model_con
  * family has it by another one. */
 void tower_of_preset(const char *name, struct model_config *out);
 
-/* ERR_INVALID: a tower is to be trained, and there is none, or adapters alone are trained. */
+/* ERR_INVALID: a tower is to be trained, and there is none, or adapters alone are trained.
+ * ERR_UNSUPPORTED: the class around the text model is traced by torch.compile. */
 enum err_code tower_check(const struct model_config *config, const struct model_job *job,
                           struct err *err);
 

@@ -153,6 +153,36 @@ static void values_that_cannot_be_are_refused(void **state)
     }
 }
 
+static void what_is_not_planned_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        struct model_job job;
+        const char *says;
+    } jobs[] = {
+        {"google/gemma-3-4b-it", {.traced = true}, "--compile model of what sees"},
+        {"google/gemma-3-4b-it",
+         {.tower = TOWER_TRAINED, .lora = "8"},
+         "--tower trained with --lora: adapters alone are trained"},
+        {"Qwen/Qwen3-0.6B", {.tower = TOWER_TRAINED}, "nothing besides text that is known"},
+    };
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        struct model_config config;
+        struct model_job job = jobs[i].job;
+        struct graph *graph;
+        struct err err = {0};
+        job.code = CODE_HF;
+        job.batch = 1;
+        job.seq = 16;
+        job.compute = DTYPE_BF16;
+        assert_int_equal(model_preset_find(jobs[i].name, &config, NULL), ERR_OK);
+        assert_int_not_equal(model_build(&config, &job, &graph, &err), ERR_OK);
+        if (!strstr(err.text, jobs[i].says))
+            fail_msg("%s", err.text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -160,6 +190,7 @@ int main(void)
         cmocka_unit_test(parameters_are_those_of_the_class),
         cmocka_unit_test(what_is_not_known_has_no_tower),
         cmocka_unit_test(values_that_cannot_be_are_refused),
+        cmocka_unit_test(what_is_not_planned_is_refused),
     };
     return cmocka_run_group_tests_name("towers", tests, NULL, NULL);
 }
