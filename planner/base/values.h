@@ -117,6 +117,15 @@ static inline uint32_t padded_places(uint32_t padded, uint32_t batch, uint32_t i
     return padded / others + (at < padded % others);
 }
 
+/* ... and of all places of `count` sequences from `first` on. */
+static inline uint32_t padded_among(uint32_t padded, uint32_t batch, uint32_t first, uint32_t count)
+{
+    uint32_t sum = 0;
+    for (uint32_t i = first; i < first + count; i++)
+        sum += padded_places(padded, batch, i);
+    return sum;
+}
+
 /* How many may be in all, where so many of each padded sequence are left. */
 static inline uint64_t padded_most(uint32_t batch, uint32_t seq, uint32_t left)
 {

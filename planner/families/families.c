@@ -176,13 +176,10 @@ enum err_code model_build(const struct model_config *config, const struct model_
     if (job->autocast)
         graph_autocast(graph, DTYPE_BF16);
     graph->padded = job->padding_tokens;
-    if (job->padding_tokens)
-        graph->attention_mask =
-            build_input(graph, config, INPUT_ATTENTION_MASK, SHAPE(job->batch, job->seq));
     if (job->loss == CROSS_ENTROPY_DPO)
         dpo_build(graph, build_whole, config, job);
     else
-        build_whole(graph, config, job);
+        build_model(graph, build_whole, config, job);
     graph_list_groups(graph);
     rc = check_frozen(graph, err);
     if (rc == ERR_OK)

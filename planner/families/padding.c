@@ -40,10 +40,5 @@ enum err_code padding_check(const struct family *family, const struct model_conf
         return err_set(err, ERR_UNSUPPORTED,
                        "--padding-tokens with --compile: what torch.compile makes of a mask is not "
                        "planned");
-    if (job->loss == CROSS_ENTROPY_DPO || job->loss == CROSS_ENTROPY_REWARD)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--padding-tokens with --loss %s: what TRL's trainer makes of a mask is not "
-                       "planned",
-                       cross_entropy_name(job->loss));
     return ERR_OK;
 }

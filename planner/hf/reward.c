@@ -1,6 +1,6 @@
 /* reward.c - a step of TRL's trainer of rewards (classify.h): -log sigmoid of what chosen has over
- * rejected, and what it logs, number by number, each of which the host waits for. Nothing is
- * padded, and what ranks gather for the log stays on each. */
+ * rejected, and what it logs, number by number, each of which the host waits for. What ranks gather
+ * for the log stays on each. */
 #include "hf/classify.h"
 #include "model/logged.h"
 
@@ -41,8 +41,7 @@ static uint32_t log_margin(struct graph *graph, const uint32_t of[SIDES])
 void hf_reward(struct graph *graph, const struct model_job *job, uint32_t rewards)
 {
     uint32_t of[SIDES];
-    const uint32_t attention_mask = graph_input(graph, SHAPE(job->batch, job->seq),
-                                                (struct input_values){.kind = INPUT_UNKNOWN});
+    const uint32_t attention_mask = build_pairs_mask(graph, job);
     op_chunk(graph, graph_view(graph, rewards, SHAPE(job->batch)), SIDES, of);
     const uint32_t over = op_sub(graph, of[CHOSEN], of[REJECTED]);
     const uint32_t log = op_log_sigmoid(graph, over);

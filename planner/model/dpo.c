@@ -1,6 +1,7 @@
 /* dpo.c - see dpo.h. */
 #include "model/dpo.h"
 
+#include "model/build.h"
 #include "model/logged.h"
 
 static const struct shape SCALAR = {.rank = 0};
@@ -108,15 +109,22 @@ static uint32_t half_shape_mask(struct graph *graph, uint32_t mask)
                       1, &mask);
 }
 
+/* How many tokens of a side (b / 2, s) have a target. */
+static uint32_t count_targets(const struct graph *graph, struct shape s, uint32_t side)
+{
+    const uint32_t b = s.dim[0];
+    return b * s.dim[1] - padded_among(graph->padded, SIDES * b, side * b, b);
+}
+
 /* The mean logit of one side: its sum, and how many tokens that is of. */
-static void sum_logits(struct graph *graph, uint32_t mean_logits, uint32_t mask, uint32_t *sum,
-                       uint32_t *count)
+static void sum_logits(struct graph *graph, uint32_t mean_logits, uint32_t mask, uint32_t side,
+                       uint32_t *sum, uint32_t *count)
 {
     const uint32_t chosen = half_shape_mask(graph, mask);
     const struct shape s = graph->tensors[chosen].shape;
     const uint32_t values =
-        op_no_grad(graph, WORK_OTHER, ATEN_INDEX, DTYPE_FP32, SHAPE(s.dim[0] * s.dim[1]), 2,
-                   (uint32_t[]){half_of(graph, mean_logits), chosen});
+        op_no_grad(graph, WORK_OTHER, ATEN_INDEX, DTYPE_FP32, SHAPE(count_targets(graph, s, side)),
+                   2, (uint32_t[]){half_of(graph, mean_logits), chosen});
     graph_drop(graph, chosen);
     *sum = logged_sum(graph, values);
     graph_drop(graph, values);
@@ -133,7 +141,7 @@ static void log_logits(struct graph *graph, uint32_t mean_logits, uint32_t mask)
 {
     uint32_t sum[SIDES], count[SIDES];
     for (uint32_t i = 0; i < SIDES; i++)
-        sum_logits(graph, mean_logits, mask, &sum[i], &count[i]);
+        sum_logits(graph, mean_logits, mask, i, &sum[i], &count[i]);
     for (uint32_t i = 0; i < SIDES; i++) {
         read_sum(graph, sum[i]);
         read_sum(graph, count[i]);
@@ -236,7 +244,7 @@ void dpo_build(struct graph *graph, model_builder *builder, const struct model_c
     const struct input_values unknown = {.kind = INPUT_UNKNOWN};
     struct graph_scores reference;
     struct sides its = {.log_probs = GRAPH_NONE};
-    builder(graph, config, job);
+    build_model(graph, builder, config, job);
     const struct graph_scores policy = graph->preferences.scores;
     const struct shape pairs = SHAPE(job->batch / SIDES);
     const struct sides sides = sides_of(graph, policy.log_probs);
@@ -245,14 +253,13 @@ void dpo_build(struct graph *graph, model_builder *builder, const struct model_c
         graph_begin_again(graph, other);
         graph->autocast.on = job->autocast && !bare;
         graph->outputs_fp32 = job->outputs_fp32 && !bare;
-        builder(graph, config, job);
+        build_model(graph, builder, config, job);
         graph->outputs_fp32 = job->outputs_fp32;
         reference = graph->preferences.scores;
         its = sides_of(graph, reference.log_probs);
         graph_end_again(graph);
     }
-    const uint32_t attention_mask =
-        graph_input(graph, graph->tensors[graph->preferences.mask].shape, unknown);
+    const uint32_t attention_mask = build_pairs_mask(graph, job);
     for (uint32_t i = 0; job->precomputed && i < SIDES; i++)
         its.of[i] = graph_input_of(graph, DTYPE_FP32, pairs, unknown);
     const struct gains gains = loss_of(graph, &sides, its.of);

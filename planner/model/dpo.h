@@ -8,8 +8,8 @@
  *     loss        the default: -log sigmoid of beta times what chosen has gained over rejected
  *     log         what the trainer logs of it, number by number, each of which the host waits for
  *
- * Every token of a sequence but the first counts as one of its completion, nothing is padded, and
- * what ranks gather for the log stays on each. */
+ * Every token of a sequence but the first counts as one of its completion, unless it is padding,
+ * and what ranks gather for the log stays on each. */
 #ifndef SHARDPLAN_DPO_H
 #define SHARDPLAN_DPO_H
 

@@ -125,9 +125,6 @@ static enum err_code check_inputs(const struct plan *plan, struct err *err)
         return err_set(err, ERR_INVALID, "%u of %u by %u tokens are padding: none is left", padded,
                        batch, seq);
     for (uint32_t i = 0; i < plan->input_count; i++) {
-        if (plan->inputs[i].values.padded != padded)
-            return err_set(err, ERR_INVALID, "input %u has %u tokens of padding, the tokens %u", i,
-                           plan->inputs[i].values.padded, padded);
         const enum input_kind kind = (enum input_kind)plan->inputs[i].values.kind;
         const struct buffer *input = &plan->buffers[plan->inputs[i].buffer];
         if (kind == INPUT_CLASSES)
@@ -139,6 +136,9 @@ static enum err_code check_inputs(const struct plan *plan, struct err *err)
         if (kind == INPUT_UNKNOWN)
             return err_set(err, ERR_UNSUPPORTED, "input %u is %s: no data file has them", i,
                            input_name(kind));
+        if (plan->inputs[i].values.padded != padded)
+            return err_set(err, ERR_INVALID, "input %u has %u tokens of padding, the tokens %u", i,
+                           plan->inputs[i].values.padded, padded);
         if (input->bytes != of->bytes ||
             shape_elements(&input->shape) != shape_elements(&of->shape))
             return err_set(err, ERR_UNSUPPORTED, "input %u, %s, is not as long as the tokens", i,

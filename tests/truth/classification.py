@@ -74,7 +74,5 @@ class Trainer:
 def compute_loss(system, model, batch):
     if not hasattr(system, "trainer"):
         system.trainer = Trainer()
-
-    def call(attention_mask=None, **kwargs):
-        return system.forward(model, kwargs | preferences.mask_of(system, attention_mask))
-    return trainer_module().RewardTrainer.compute_loss(system.trainer, call, dict(batch))
+    with preferences.asked_by(True):
+        return trainer_module().RewardTrainer.compute_loss(system.trainer, preferences.Calls(system, model), dict(batch))

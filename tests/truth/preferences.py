@@ -1,10 +1,11 @@
 """DPO without a GPU: what a step of TRL 1.16's DPOTrainer allocates, by its own `_compute_loss`.
 
 The trainer is what that function asks of one: the default loss (sigmoid of reverse KL), the reference of a model with adapters
-(the same model without them), a second model, or none (precompute_ref_log_probs). Every token counts as one of a completion, and nothing is padded:
-the model is called without a mask, as where there is nothing to mask. What ranks would gather for the log stays on each.
+(the same model without them), a second model, or none (precompute_ref_log_probs). Every token that is no padding counts as one of a completion; where
+nothing is padded the model is called without a mask, as there is nothing to mask. What ranks would gather for the log stays on each.
 """
 import collections
+import contextlib
 import importlib
 import types
 
@@ -55,6 +56,20 @@ def mask_of(system, mask):
     return {"attention_mask": mask} if system.m.get("padding_tokens") else {}
 
 
+asking = False      # the trainer, of its counts, and not the model that it calls, of masks
+
+
+@contextlib.contextmanager
+def asked_by(trainer):
+    """Whose code runs."""
+    global asking
+    before, asking = asking, trainer
+    try:
+        yield
+    finally:
+        asking = before
+
+
 class Calls:
     """A model as _compute_loss calls it, by the system's own forward; asked for anything else, the model."""
 
@@ -62,7 +77,8 @@ class Calls:
         self.system, self.of = system, model
 
     def __call__(self, attention_mask=None, **kwargs):
-        return self.system.forward(self.of, kwargs | mask_of(self.system, attention_mask))
+        with asked_by(False):
+            return self.system.forward(self.of, kwargs | mask_of(self.system, attention_mask))
 
     def __getattr__(self, name):
         return getattr(self.of, name)
@@ -104,4 +120,5 @@ def compute_loss(system, model, batch):
         system.trainer = Trainer(system, inner)
     module = trainer_module()
     module.is_peft_model = lambda model: bool(system.s.get("lora"))
-    return module.DPOTrainer._compute_loss(system.trainer, Calls(system, model), batch, False)
+    with asked_by(True):
+        return module.DPOTrainer._compute_loss(system.trainer, Calls(system, model), batch, False)

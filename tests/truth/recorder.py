@@ -211,6 +211,7 @@ class Births(TorchDispatchMode):
 
     int8 = None     # eight_bits.Kernels, once one of them was called
     padded = 0      # tokens of the batch that are padding, by its mask and by its labels
+    lacks = ()      # how many of each sequence
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if any(issubclass(t, older_torch.WRAPPERS) for t in types):
@@ -227,7 +228,8 @@ class Births(TorchDispatchMode):
             self.int8 = eight_bits.RUNNING
             return self.int8.call(self, func, args, kwargs or {})
         if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype == torch.bool:
-            return not self.padded  # transformers asks whether masks are all ones and sequences not packed
+            # transformers asks whether masks are all ones and sequences not packed, a trainer whether there is anything to count
+            return not self.padded or preferences.asking
         if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype in (torch.int32, torch.int64) and \
                 isinstance(args[0], FakeTensor):
             return 1        # ... and whether a sequence has a length
@@ -246,6 +248,14 @@ class Births(TorchDispatchMode):
         return out
 
     @staticmethod
+    def chosen(values, mask):
+        """How many a mask chooses: of all tokens, or of those of a few sequences, of all values those behind one another."""
+        if mask.dim() < 2 or len(mask) >= len(Births.lacks):
+            return mask.numel() - Births.padded
+        first = values.storage_offset() // values.stride(0)
+        return mask.numel() - sum(Births.lacks[first:first + len(mask)])
+
+    @staticmethod
     def of_fakes(func, args, kwargs):
         """The result of fake tensors."""
         if str(func) == "aten._grouped_mm.default" and args[0].dtype == torch.float32:
@@ -255,7 +265,7 @@ class Births(TorchDispatchMode):
         if str(func) == "aten.masked_select.default":       # a mask chooses all that there is
             return args[0].new_empty(args[1].numel() - Births.padded)
         if str(func) == "aten.index.Tensor" and args[1][0] is not None and args[1][0].dtype == torch.bool:
-            return args[0].new_empty(args[1][0].numel() - Births.padded, *args[0].shape[args[1][0].dim():])
+            return args[0].new_empty(Births.chosen(args[0], args[1][0]), *args[0].shape[args[1][0].dim():])
         return func(*args, **kwargs)
 
     def call(self, func, args, kwargs):
@@ -377,6 +387,7 @@ def record(config, kind):
         flash_attention.prepare()
         flash_attention.found = flash_attention.to_find(m)
     Births.padded = m.get("padding_tokens", 0)
+    Births.lacks = (models.padded(m) == 0).sum(1).tolist()
     gc.collect()
     gc.disable()
     system = kind(m, s)
