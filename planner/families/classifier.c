@@ -105,11 +105,17 @@ static enum err_code check_padding(const struct family *family, const struct mod
                    job->batch, family->classifier);
 }
 
-/* A mean over tokens is one over those of the mask. */
+/* A mean over tokens is one over those of the mask: EuroBERT divides in place. */
+const char *pooling_lacks(const struct model_config *c)
+{
+    return c->arch == ARCH_EUROBERT && (c->pools_mean || c->pools_late) ? family_of(c->arch)->name
+                                                                        : NULL;
+}
+
 static enum err_code check_pooling(const struct family *family, const struct model_config *c,
                                    const struct model_job *job, struct err *err)
 {
-    if (!job->padding_tokens || !(c->pools_mean || c->pools_late))
+    if (!job->padding_tokens || !pooling_lacks(c))
         return ERR_OK;
     return err_set(err, ERR_UNSUPPORTED,
                    TASK " with --padding-tokens: the mean over tokens of %s (classifier_pooling) "

@@ -120,5 +120,7 @@ const char *per_token_has(const struct model_config *config);
 
 /* A model of which no padded batch is planned (--padding-tokens): its name; NULL: one is. */
 const char *padding_lacks(const struct model_config *config);
+/* ... where it classifies sequences. */
+const char *pooling_lacks(const struct model_config *config);
 
 #endif

@@ -85,8 +85,9 @@ key_reader transformers_read_padding;
 
 /* ---- framework_transformers_objective.c ---- */
 
-/* Whether it learns from anything but single sequences, by those keys. */
-bool transformers_has_pairs(const struct import *import);
+/* How many sequences of each example go through the model at once, by those keys: 1; of a pair 2;
+ * 0: not known, or others are generated. `path`: the key that says it, NULL where none does. */
+uint32_t transformers_sequences(const struct import *import, const char **path);
 
 /* `stage`, `rl`, `reward_model`, `beta`: what is learned from, behind the batch's key. */
 key_reader transformers_read_objective;

@@ -178,7 +178,7 @@ static enum err_code plan_rewards(struct import *im, const struct key_row *row,
     import_list(im, node, row->path,
                 import_text(im,
                             "pairs of sequences, %s at once, both with the loss of TRL 1.16's "
-                            "trainer of rewards, of a model with one label: nothing is padded%s",
+                            "trainer of rewards, of a model with one label%s",
                             batch,
                             centers ? ", and the term that centers rewards is not there" : ""));
     return import_set(im, "loss", "reward", row, node, err);
@@ -194,8 +194,8 @@ static enum err_code plan_preferences(struct import *im, const struct key_row *r
                 import_text(im,
                             "pairs of sequences, %s at once, both with DPO's loss of TRL 1.16%s "
                             "(files of CPO and ORPO have a beta, too: --loss "
-                            "eager): "
-                            "every token counts as one of the completion, nothing is padded",
+                            "eager): every token that is no padding counts as one of the "
+                            "completion",
                             batch, another ? ", of its default type" : ""));
     if (is_computed_before(im))
         TRY(import_set(im, "precompute-ref-log-probs", "on", row, node, err));
@@ -211,8 +211,8 @@ static const char *rest_of(struct import *im, const struct objective *of, const 
     const bool kept = is_computed_before(im);
     if (loss && strcmp(loss, "dpo") == 0)
         return import_text(im,
-                           "pairs of sequences, %s at once: every token counts as one of the "
-                           "completion, nothing is padded",
+                           "pairs of sequences, %s at once: every token that is no padding counts "
+                           "as one of the completion",
                            batch);
     return import_text(im, "pairs of sequences, %s at once: planned as fine-tuning of both%s%s",
                        batch,
@@ -225,11 +225,13 @@ static const char *rest_of(struct import *im, const struct objective *of, const 
                            : "");
 }
 
-bool transformers_has_pairs(const struct import *im)
+uint32_t transformers_sequences(const struct import *im, const char **path)
 {
-    const char *path;
-    const struct node *said = said_by(im, &path);
-    return said && objective_of(im, said, path)->sequences != 1;
+    const struct node *said = said_by(im, path);
+    if (said)
+        return objective_of(im, said, *path)->sequences;
+    *path = NULL;
+    return 1;
 }
 
 enum err_code transformers_read_objective(struct import *im, const struct key_row *row,

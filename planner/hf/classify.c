@@ -239,11 +239,13 @@ static void begin_within(struct graph *graph, const struct hf_classifier *way, b
                      *head ? "." : "", name);
 }
 
-/* The mean of tokens that a mask of ones chooses. */
+/* The mean of tokens that the batch's mask chooses, or where it has none one of ones. */
 static uint32_t masked_mean(struct graph *graph, uint32_t hidden)
 {
     const struct shape s = graph->tensors[hidden].shape, all = SHAPE(s.dim[0], s.dim[1]);
-    const uint32_t mask = op_fill(graph, ATEN_ONES, DTYPE_BOOL, all, 1.0F);
+    const bool padded = graph->attention_mask != GRAPH_NONE;
+    const uint32_t mask =
+        padded ? graph->attention_mask : op_fill(graph, ATEN_ONES, DTYPE_BOOL, all, 1.0F);
     const uint32_t chosen =
         op_mul_constant(graph, hidden, graph_view(graph, mask, SHAPE(s.dim[0], s.dim[1], 1)));
     const uint32_t sum = op_sum_tokens(graph, chosen);
@@ -253,7 +255,8 @@ static uint32_t masked_mean(struct graph *graph, uint32_t hidden)
     const uint32_t mean = op_div_count(graph, sum, count);
     graph_drop(graph, sum);
     graph_drop(graph, count);
-    graph_drop(graph, mask); /* its node has it */
+    if (!padded)
+        graph_drop(graph, mask); /* its node has it */
     return mean;
 }
 
