@@ -17,19 +17,20 @@ static void pairs_are_two_sequences_at_once(void **state)
         {"rl: orpo", "rl", "micro-batch 6", NULL},
         {"rl: simpo", "rl", "micro-batch 6", NULL},
         {"reward_model: true", "reward_model", "micro-batch 6", NULL},
-        {"beta: 0.1", "beta", "loss dpo, micro-batch 6", "nothing is padded"},
+        {"beta: 0.1", "beta", "loss dpo, micro-batch 6", "every token that is no padding counts"},
         {"beta: 0.1\nlabel_smoothing_factor: 0.1", "beta", "micro-batch 6",
          "second model's weights"},
         {"beta: 0.1\nprecompute_ref_log_probs: true", "beta",
          "loss dpo, precompute-ref-log-probs on, micro-batch 6", NULL},
         {"beta: 0.1\nloss_type: simpo", "beta", "micro-batch 6", NULL},
-        {"beta: 0.1\nuse_peft: true", "beta", "loss dpo, micro-batch 6", "nothing is padded"},
+        {"beta: 0.1\nuse_peft: true", "beta", "loss dpo, micro-batch 6",
+         "every token that is no padding counts"},
         {"beta: 0.1\nuse_peft: true\nloss_type: hinge", "beta", "loss dpo, micro-batch 6",
          "of its default type"},
         {"beta: 0.1\nuse_peft: true\nlabel_smoothing_factor: 0.1", "beta", "micro-batch 6",
          "less its adapters"},
         {"center_rewards_coefficient: 0.0", "center_rewards_coefficient",
-         "loss reward, micro-batch 6", "of a model with one label: nothing is padded"},
+         "loss reward, micro-batch 6", "of a model with one label"},
         {"center_rewards_coefficient: 0.01", "center_rewards_coefficient",
          "loss reward, micro-batch 6", "the term that centers rewards is not there"},
         {"center_rewards_coefficient: 0.01\nload_in_8bit: true", "center_rewards_coefficient",
@@ -76,7 +77,9 @@ static void a_second_model_stays_as_it_is_loaded(void **state)
     import_free(&f.import);
 }
 
-/* Batches of several sequences that are not packed have a mask. */
+#define TRL "model_name_or_path: Qwen/Qwen3-8B\nper_device_train_batch_size: 1\n"
+
+/* Batches of several sequences that are not packed have a mask, as a pair has. */
 static void what_collators_pad_is_planned(void **state)
 {
     static const struct {
@@ -87,7 +90,17 @@ static void what_collators_pad_is_planned(void **state)
         {"base_model: Qwen/Qwen3-8B\nmicro_batch_size: 2\nsample_packing: true\n", 0},
         {"base_model: Qwen/Qwen3-8B\nmicro_batch_size: 1\n", 0},
         {"base_model: Qwen/Qwen3-8B\nmicro_batch_size: 1\npad_to_sequence_len: true\n", 1},
-        {"base_model: Qwen/Qwen3-8B\nmicro_batch_size: 2\nrl: dpo\n", 0},
+        {"base_model: Qwen/Qwen3-8B\nmicro_batch_size: 1\nrl: dpo\n", 1},
+        {"base_model: Qwen/Qwen3-8B\nmicro_batch_size: 2\nreward_model: true\n", 1},
+        {"base_model: Qwen/Qwen3-8B\nmicro_batch_size: 2\nrl: kto\n", 0},
+        {TRL "beta: 0.1\n", 1},
+        {TRL "beta: 0.1\npadding_free: true\n", 1},
+        {TRL "beta: 0.1\ntorch_compile: true\n", 0},
+        {TRL "beta: 0.1\nnum_generations: 8\n", 0},
+        {TRL "center_rewards_coefficient: 0.0\n", 1},
+        {"model_name_or_path: Qwen/Qwen3-8B\nstage: dpo\nfinetuning_type: full\n"
+         "dataset: x\ntemplate: qwen\nper_device_train_batch_size: 1\n",
+         1},
         {"model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: full\n"
          "dataset: x\ntemplate: qwen\nper_device_train_batch_size: 4\n",
          1},

@@ -212,6 +212,7 @@ class Births(TorchDispatchMode):
     int8 = None     # eight_bits.Kernels, once one of them was called
     padded = 0      # tokens of the batch that are padding, by its mask and by its labels
     lacks = ()      # how many of each sequence
+    first = 0       # which sequence what is indexed begins with
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if any(issubclass(t, older_torch.WRAPPERS) for t in types):
@@ -238,6 +239,8 @@ class Births(TorchDispatchMode):
             return 0.0      # what a trainer logs
         if func is torch.ops.aten.equal.default and not args[1].shape:
             return not args[0].shape    # Liger asks whether the gradient of the loss is 1
+        if func is torch.ops.aten.index.Tensor and args[0].dim():
+            Births.first = args[0].storage_offset() // max(1, args[0].stride(0))
         out = self.call(func, args, kwargs or {})
         log = Log.current
         name, born = older_torch.births(op_name(func), out, log.place[0])
@@ -248,12 +251,11 @@ class Births(TorchDispatchMode):
         return out
 
     @staticmethod
-    def chosen(values, mask):
-        """How many a mask chooses: of all tokens, or of those of a few sequences, of all values those behind one another."""
+    def chosen(mask):
+        """How many a mask chooses: of all tokens, or of those of a few sequences, which are one behind the other."""
         if mask.dim() < 2 or len(mask) >= len(Births.lacks):
             return mask.numel() - Births.padded
-        first = values.storage_offset() // values.stride(0)
-        return mask.numel() - sum(Births.lacks[first:first + len(mask)])
+        return mask.numel() - sum(Births.lacks[Births.first:Births.first + len(mask)])
 
     @staticmethod
     def of_fakes(func, args, kwargs):
@@ -265,7 +267,7 @@ class Births(TorchDispatchMode):
         if str(func) == "aten.masked_select.default":       # a mask chooses all that there is
             return args[0].new_empty(args[1].numel() - Births.padded)
         if str(func) == "aten.index.Tensor" and args[1][0] is not None and args[1][0].dtype == torch.bool:
-            return args[0].new_empty(Births.chosen(args[0], args[1][0]), *args[0].shape[args[1][0].dim():])
+            return args[0].new_empty(Births.chosen(args[1][0]), *args[0].shape[args[1][0].dim():])
         return func(*args, **kwargs)
 
     def call(self, func, args, kwargs):
