@@ -96,7 +96,8 @@ static const struct setting rows[] = {
     {.name = "padding-tokens", .group = GROUP_JOB, .arg = "N",
      .help = "Tokens of a micro-batch that are padding, behind the ends of its sequences, and the "
              "mask that says so: the first is the longest, the others lack as many each. A "
-             "search keeps the micro-batch then. 0: the model is given no mask", .initial = "0",
+             "search keeps the micro-batch then. Of pairs the first half of them are the chosen ones. "
+             "0: the model is given no mask", .initial = "0",
      .numbers = {{NUMBER_INTEGER, 0, 16777216, NULL, FIELD(job.model.padding_tokens),
                   .kilo = true}}, .commands = FOR_JOB, .numerics = true},
     {.name = "accumulate", .group = GROUP_JOB, .arg = "A", .help = "Micro-batches in a step",
