@@ -8,14 +8,27 @@
 
 #include <cmocka.h>
 
-static void rows_of(void **state)
+static void check(const char *path, bool events)
 {
     static const enum system_kind systems[] = {SYSTEM_FSDP2,  SYSTEM_FSDP1, SYSTEM_DDP,
                                                SYSTEM_SINGLE, SYSTEM_ZERO1, SYSTEM_ZERO2,
                                                SYSTEM_ZERO3};
-    (void)state;
     for (size_t i = 0; i < sizeof systems / sizeof *systems; i++)
-        truth_check_file("tests/data/truth/padding_events.jsonl", systems[i], true, truth_read_hf);
+        truth_check_file(path, systems[i], events, truth_read_hf);
+}
+
+static void rows_of(void **state)
+{
+    (void)state;
+    check("tests/data/truth/padding_events.jsonl", true);
+}
+
+/* Steps of TRL's trainers of preferences and of rewards. */
+static void pairs(void **state)
+{
+    (void)state;
+    check("tests/data/truth/padded_pairs_events.jsonl", true);
+    check("tests/data/truth/padded_pairs_visible.jsonl", false);
 }
 
 static void other_families(void **state)
@@ -29,6 +42,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of),
+        cmocka_unit_test(pairs),
         cmocka_unit_test(other_families),
     };
     return cmocka_run_group_tests_name("truth_padding", tests, NULL, NULL);

@@ -81,6 +81,16 @@ static void print_towers(struct sums *sums)
                truth_read_hf, sums);
 }
 
+static void print_padded_pairs(struct sums *sums)
+{
+    print_file("padded_pairs_events.jsonl",
+               "Whole event lists of steps of TRL's trainers of preferences and rewards, with "
+               "pairs that are padded.",
+               true, truth_read_hf, sums);
+    print_file("padded_pairs_visible.jsonl", "Likewise. Numbers: peaks, marks, segments.", false,
+               truth_read_hf, sums);
+}
+
 static void print_padding_numbers(struct sums *sums)
 {
     print_file("padding_visible.jsonl",
@@ -95,6 +105,7 @@ static void print_all_systems(struct sums *sums)
     print_flash_attn(sums);
     print_padding(sums);
     print_towers(sums);
+    print_padded_pairs(sums);
 }
 
 static void print_random(struct sums *sums)
