@@ -178,8 +178,8 @@ static void build(struct graph *graph, const struct model_config *c, const struc
     graph_drop(graph, embedded);
     graph_drop(graph, bias);
     graph_drop(graph, in.mask);
+    graph_drop(graph, last[1]); /* a tuple's last goes first */
     graph_drop(graph, last[0]);
-    graph_drop(graph, last[1]);
     hf_scored_head(graph, c, job, &(struct hf_scored_head){tokens, labels, wte, false}, normed);
 }
 

@@ -483,9 +483,19 @@ static uint32_t run_layers(struct graph *graph, const struct model_config *c,
     return normed;
 }
 
+/* A nested model's inputs_embeds stay its caller's. */
+static void drop_some(struct graph *graph, const struct inputs *in, const uint32_t *tensors,
+                      int count)
+{
+    for (int i = 0; i < count; i++)
+        if (tensors[i] != GRAPH_NONE && !(in->way->nested && tensors[i] == in->embeds))
+            graph_drop(graph, tensors[i]);
+}
+
 /* What layers were called with: position_ids and inputs_embeds are arguments, masks local
  * variables. Where masks go by layer, arguments of the functions that make them are also in a dict,
- * which lets go last: of inputs_embeds, and in Qwen's and Gemma's of position_ids. */
+ * which lets go last: of inputs_embeds, and in Qwen's and Gemma's of position_ids. Where that is
+ * for each type of layer, the dict is a lambda's, whose variables go behind all others. */
 static void let_go(struct graph *graph, const struct inputs *in)
 {
     const uint32_t arguments_first[] = {in->positions, in->embeds, in->mask, in->window_mask};
@@ -509,13 +519,14 @@ static void let_go(struct graph *graph, const struct inputs *in)
             graph_drop(graph, in->alibi.ones);
         graph_drop(graph, in->mask);
     }
-    for (int i = 0; i < 4 && in->alibi.bias == GRAPH_NONE; i++)
-        if (order[i] != GRAPH_NONE && !(in->way->nested && order[i] == in->embeds))
-            graph_drop(graph, order[i]);
+    const int count = in->alibi.bias != GRAPH_NONE ? 0 : 4,
+              before = in->way->masks_of_types && count ? 2 : count;
+    drop_some(graph, in, order, before);
     if (in->rope.cos != GRAPH_NONE)
         drop_tables(graph, in->rope);
     if (in->window_rope.cos != GRAPH_NONE && in->window_rope.cos != in->rope.cos)
         drop_tables(graph, in->window_rope);
+    drop_some(graph, in, order + before, count - before);
     for (uint32_t i = 0; in->ahead && i < in->ahead->holds; i++)
         graph_drop(graph, in->ahead->held[i]);
     if (in->output != GRAPH_NONE)
