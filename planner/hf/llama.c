@@ -160,7 +160,8 @@ static void make_all_masks(struct graph *graph, const struct model_config *c,
                            const struct model_job *job, struct inputs *in)
 {
     const struct hf_decoder *way = in->way;
-    const bool windows = any_layer(c, true) || way->both_masks, full = any_layer(c, false);
+    const bool windows = any_layer(c, true) || way->both_masks || way->both_types,
+               full = any_layer(c, false);
     const bool one_mask = windows && !full && !way->masks_by_layer && !c->sinks;
     if (!one_mask && (full || !way->masks_of_types))
         in->mask = mask_made(graph, c, job, in, HF_NO_WINDOW);
