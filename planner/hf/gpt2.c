@@ -189,8 +189,10 @@ void hf_gpt2_build(struct graph *graph, const struct model_config *c, const stru
     graph_drop(graph, x);
     graph_drop(graph, positions);
     graph_drop(graph, token);
+    if (mask != GRAPH_NONE && way->asks_first) /* local variables go in the order they were set */
+        graph_drop(graph, mask);
     graph_drop(graph, position);
-    if (mask != GRAPH_NONE)
+    if (mask != GRAPH_NONE && !way->asks_first)
         graph_drop(graph, mask);
     if (job->task == TASK_SEQUENCE_CLASSIFICATION) {
         hf_score(graph, c, job, normed, tokens, labels);
