@@ -15,6 +15,7 @@
 #include "model/build.h"
 #include "model/dpo.h"
 #include "model/lora.h"
+#include "model/padded.h"
 #include "model/tower.h"
 
 #include <assert.h>
@@ -179,7 +180,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     if (job->loss == CROSS_ENTROPY_DPO)
         dpo_build(graph, build_whole, config, job);
     else
-        build_model(graph, build_whole, config, job);
+        padded_call(graph, build_whole, config, job);
     graph_list_groups(graph);
     rc = check_frozen(graph, err);
     if (rc == ERR_OK)

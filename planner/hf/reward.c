@@ -3,6 +3,7 @@
  * for the log stays on each. */
 #include "hf/classify.h"
 #include "model/logged.h"
+#include "model/padded.h"
 
 enum { CHOSEN, REJECTED, SIDES };
 
@@ -41,7 +42,7 @@ static uint32_t log_margin(struct graph *graph, const uint32_t of[SIDES])
 void hf_reward(struct graph *graph, const struct model_job *job, uint32_t rewards)
 {
     uint32_t of[SIDES];
-    const uint32_t attention_mask = build_pairs_mask(graph, job);
+    const uint32_t attention_mask = padded_pairs_mask(graph, job);
     op_chunk(graph, graph_view(graph, rewards, SHAPE(job->batch)), SIDES, of);
     const uint32_t over = op_sub(graph, of[CHOSEN], of[REJECTED]);
     const uint32_t log = op_log_sigmoid(graph, over);

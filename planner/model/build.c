@@ -19,29 +19,6 @@ uint32_t build_input(struct graph *graph, const struct model_config *config, enu
     return graph->cross_entropy == CROSS_ENTROPY_DPO ? dpo_input(graph, kind, input) : input;
 }
 
-/* Chosen and rejected sequences, which no file of tokens has. */
-static bool is_of_pairs(enum cross_entropy loss)
-{
-    return loss == CROSS_ENTROPY_DPO || loss == CROSS_ENTROPY_REWARD;
-}
-
-void build_model(struct graph *graph, model_builder *builder, const struct model_config *config,
-                 const struct model_job *job)
-{
-    const enum input_kind mask = is_of_pairs(job->loss) ? INPUT_UNKNOWN : INPUT_ATTENTION_MASK;
-    if (job->padding_tokens)
-        graph->attention_mask = build_input(graph, config, mask, SHAPE(job->batch, job->seq));
-    builder(graph, config, job);
-}
-
-uint32_t build_pairs_mask(struct graph *graph, const struct model_job *job)
-{
-    return graph->attention_mask != GRAPH_NONE
-               ? graph->attention_mask
-               : graph_input(graph, SHAPE(job->batch, job->seq),
-                             (struct input_values){.kind = INPUT_UNKNOWN});
-}
-
 uint32_t build_rope(struct graph *graph, const struct model_config *config,
                     const struct model_job *job, enum rope_layout layout, uint32_t dim)
 {

@@ -3,19 +3,11 @@
 #define SHARDPLAN_BUILD_H
 
 #include "graph/ops.h"
-#include "model/builder.h"
+#include "model/model.h"
 
 /* An input of token ids. */
 uint32_t build_input(struct graph *graph, const struct model_config *config, enum input_kind kind,
                      struct shape shape);
-
-/* Calls the model, as builder has it, with the mask of a batch that is padded (--padding-tokens):
- * graph->attention_mask, which the builder reads. Called twice, the model is given the same. */
-void build_model(struct graph *graph, model_builder *builder, const struct model_config *config,
-                 const struct model_job *job);
-/* The mask (b, s) of int64 that TRL's trainers of pairs count tokens by: the model's own, or one
- * that it is not given, as nothing is padded. */
-uint32_t build_pairs_mask(struct graph *graph, const struct model_job *job);
 
 /* A buffer with what RoPE on the first `dim` numbers of a head needs: a table (1, s, 1, dim/2),
  * frequencies (dim/2), or a table (max_positions, dim) or (s, 2 dim), by `layout`. */

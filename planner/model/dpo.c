@@ -1,8 +1,8 @@
 /* dpo.c - see dpo.h. */
 #include "model/dpo.h"
 
-#include "model/build.h"
 #include "model/logged.h"
+#include "model/padded.h"
 
 static const struct shape SCALAR = {.rank = 0};
 
@@ -244,7 +244,7 @@ void dpo_build(struct graph *graph, model_builder *builder, const struct model_c
     const struct input_values unknown = {.kind = INPUT_UNKNOWN};
     struct graph_scores reference;
     struct sides its = {.log_probs = GRAPH_NONE};
-    build_model(graph, builder, config, job);
+    padded_call(graph, builder, config, job);
     const struct graph_scores policy = graph->preferences.scores;
     const struct shape pairs = SHAPE(job->batch / SIDES);
     const struct sides sides = sides_of(graph, policy.log_probs);
@@ -253,13 +253,13 @@ void dpo_build(struct graph *graph, model_builder *builder, const struct model_c
         graph_begin_again(graph, other);
         graph->autocast.on = job->autocast && !bare;
         graph->outputs_fp32 = job->outputs_fp32 && !bare;
-        build_model(graph, builder, config, job);
+        padded_call(graph, builder, config, job);
         graph->outputs_fp32 = job->outputs_fp32;
         reference = graph->preferences.scores;
         its = sides_of(graph, reference.log_probs);
         graph_end_again(graph);
     }
-    const uint32_t attention_mask = build_pairs_mask(graph, job);
+    const uint32_t attention_mask = padded_pairs_mask(graph, job);
     for (uint32_t i = 0; job->precomputed && i < SIDES; i++)
         its.of[i] = graph_input_of(graph, DTYPE_FP32, pairs, unknown);
     const struct gains gains = loss_of(graph, &sides, its.of);
