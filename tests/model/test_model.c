@@ -302,10 +302,10 @@ static void the_text_model_of_a_multimodal_file_is_planned_and_that_is_said(void
         fail_msg("%s", err.text);
     const struct model_config expected = preset("gemma-3-4b-text");
     assert_same_config(&c, &expected);
-    assert_true(model_note(&c, 0, text, sizeof text));
+    assert_true(model_note(&c, &(struct model_job){.code = CODE_HF}, 0, text, sizeof text));
     assert_non_null(strstr(text, "the text model of a \"gemma3\" is planned alone"));
-    assert_false(model_note(&c, 1, text, sizeof text));
-    assert_false(model_note(&expected, 0, text, sizeof text));
+    assert_false(model_note(&c, &(struct model_job){.code = CODE_HF}, 1, text, sizeof text));
+    assert_false(model_note(&expected, &(struct model_job){.code = CODE_HF}, 0, text, sizeof text));
 }
 
 /* Files of Qwen2.5-VL have the text model's keys beside the tower's object, later ones an object
@@ -331,9 +331,9 @@ static void a_text_model_is_read_from_a_flat_file_and_from_a_nested_one(void **s
     const struct model_config qwen3 = preset("qwen3-vl-4b-text");
     assert_same_config(&flat, &qwen2_5);
     assert_same_config(&nested, &qwen3);
-    assert_true(model_note(&flat, 0, text, sizeof text));
+    assert_true(model_note(&flat, &(struct model_job){.code = CODE_HF}, 0, text, sizeof text));
     assert_non_null(strstr(text, "the text model of a \"qwen2_5_vl\" is planned alone"));
-    assert_true(model_note(&nested, 0, text, sizeof text));
+    assert_true(model_note(&nested, &(struct model_job){.code = CODE_HF}, 0, text, sizeof text));
 }
 
 static void what_a_file_says_beside_its_numbers_is_said(void **state)
@@ -342,17 +342,17 @@ static void what_a_file_says_beside_its_numbers_is_said(void **state)
     char text[512];
     const struct model_config plain =
         from_text("{" LLAMA_SIZES ", \"architectures\": [\"LlamaForCausalLM\"]}");
-    assert_false(model_note(&plain, 0, text, sizeof text));
+    assert_false(model_note(&plain, &(struct model_job){.code = CODE_HF}, 0, text, sizeof text));
     const struct model_config other =
         from_text("{" LLAMA_SIZES ", \"architectures\": [\"LlamaForSequenceClassification\"], "
                   "\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}}");
-    assert_true(model_note(&other, 0, text, sizeof text));
+    assert_true(model_note(&other, &(struct model_job){.code = CODE_HF}, 0, text, sizeof text));
     assert_string_equal(text, "the file's \"architectures\" is LlamaForSequenceClassification: "
                               "planned is LlamaForCausalLM, with its head "
                               "(--task sequence-classification plans the other)");
-    assert_true(model_note(&other, 1, text, sizeof text));
+    assert_true(model_note(&other, &(struct model_job){.code = CODE_HF}, 1, text, sizeof text));
     assert_non_null(strstr(text, "quantization_config (gptq)"));
-    assert_false(model_note(&other, 2, text, sizeof text));
+    assert_false(model_note(&other, &(struct model_job){.code = CODE_HF}, 2, text, sizeof text));
 }
 
 static void newer_files_keep_rope_in_an_object(void **state)
