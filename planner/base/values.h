@@ -104,6 +104,7 @@ struct input_values {
     uint8_t kind;    /* enum input_kind */
     uint32_t vocab;  /* tokens are below it */
     uint32_t padded; /* of all sequences' last places so many are padded: padded_places */
+    uint32_t prompt; /* LABELS: each sequence's first so many tokens have none */
 };
 
 /* How many of sequence `index`'s last places are padded, of `padded` of all `batch` sequences: the

@@ -7,6 +7,7 @@
 #include "families/family.h"
 #include "families/flash_attn.h"
 #include "families/padding.h"
+#include "families/prompts.h"
 #include "model/experts.h"
 
 #include <string.h>
@@ -361,6 +362,7 @@ enum err_code build_check(const struct family *family, const struct model_config
         TRY(flash_attn_check(family, config, job, err));
     if (job->sample_tokens)
         TRY(samples_check(family, config, job, err));
+    TRY(prompts_check(family, job, err));
     if (job->padding_tokens)
         TRY(padding_check(family, config, job, err));
     TRY(check_torch(config, job, err));

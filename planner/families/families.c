@@ -14,6 +14,7 @@
 #include "model/bits4.h"
 #include "model/build.h"
 #include "model/dpo.h"
+#include "model/grpo.h"
 #include "model/lora.h"
 #include "model/padded.h"
 #include "model/tower.h"
@@ -177,8 +178,11 @@ enum err_code model_build(const struct model_config *config, const struct model_
     if (job->autocast)
         graph_autocast(graph, DTYPE_BF16);
     graph->padded = job->padding_tokens;
+    graph->prompt = job->prompt_tokens;
     if (job->loss == CROSS_ENTROPY_DPO)
         dpo_build(graph, build_whole, config, job);
+    else if (job->loss == CROSS_ENTROPY_GRPO)
+        grpo_build(graph, build_whole, config, job);
     else
         padded_call(graph, build_whole, config, job);
     graph_list_groups(graph);

@@ -30,6 +30,16 @@ static enum err_code check_preferences(const struct model_job *job, struct err *
     return ERR_OK;
 }
 
+static enum err_code check_policies(const struct model_job *job, struct err *err)
+{
+    if (job->sample_tokens)
+        return err_set(err, ERR_INVALID,
+                       "--loss grpo --sample-tokens: TRL's trainer of policies joins no samples");
+    if (job->lora_kernels)
+        return err_set(err, ERR_UNSUPPORTED, "--loss grpo with --lora-kernels is not planned");
+    return ERR_OK;
+}
+
 enum err_code lm_head_check(const struct family *family, const struct model_job *job,
                             struct err *err)
 {
@@ -41,7 +51,9 @@ enum err_code lm_head_check(const struct family *family, const struct model_job 
                        "'last_hidden_state'\")",
                        cross_entropy_name(job->loss), family->name);
     TRY(head_loss_check(job, "TRL", err));
-    return job->loss == CROSS_ENTROPY_DPO ? check_preferences(job, err) : ERR_OK;
+    return job->loss == CROSS_ENTROPY_DPO    ? check_preferences(job, err)
+           : job->loss == CROSS_ENTROPY_GRPO ? check_policies(job, err)
+                                             : ERR_OK;
 }
 
 enum err_code lm_head_check_built(const struct family *family, const struct graph *graph,

@@ -11,7 +11,8 @@ enum err_code padding_check(const struct family *family, const struct model_conf
                             const struct model_job *job, struct err *err)
 {
     /* of a single sequence a token is left, and the one that it is to predict */
-    const uint32_t left = job->batch > 1 || job->task ? 1 : 2;
+    const uint32_t least = job->batch > 1 || job->task ? 1 : 2;
+    const uint32_t left = job->prompt_tokens >= least ? job->prompt_tokens + 1 : least;
     const uint64_t most = padded_most(job->batch, job->seq, left);
     if (job->code != CODE_HF)
         return err_set(err, ERR_INVALID,
@@ -28,9 +29,11 @@ enum err_code padding_check(const struct family *family, const struct model_conf
             "--padding-tokens %u: of %u sequences of %u tokens at most %llu are padding: "
             "%s",
             job->padding_tokens, job->batch, job->seq, (unsigned long long)most,
-            job->batch > 1 ? "the longest has none, of the others a token each is left"
-            : job->task    ? "a token is left"
-                           : "a token and the one behind it are left");
+            job->prompt_tokens
+                ? "a token behind its prompt is left of each, and the longest has none"
+            : job->batch > 1 ? "the longest has none, of the others a token each is left"
+            : job->task      ? "a token is left"
+                             : "a token and the one behind it are left");
     if (padding_lacks(c))
         return err_set(err, ERR_UNSUPPORTED,
                        "--padding-tokens: what %s makes of a mask is not planned; "

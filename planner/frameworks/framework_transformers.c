@@ -273,7 +273,7 @@ static enum err_code read_dp_shards(struct import *im, const struct key_row *row
 #define IDLE(key) {.path = key, .kind = KEY_ANY}
 #define IDLE_SECTION(key) {.path = key, .kind = KEY_SECTION}
 #define ELSEWHERE(key, of_kind) {.path = key, .kind = of_kind, .read = import_elsewhere}
-#define FEWER_TARGETS "fewer tokens have a target: planned as if all had"
+#define FEWER_TARGETS "fewer tokens have a target: planned as if all had; --prompt-tokens"
 #define OFF(key, what) {.path = key, .kind = KEY_BOOL, .neutral = "false", .why = what}
 #define WITH(key, what) {.path = key, .kind = KEY_SECTION, .why = what}
 #define DEGREE(key, what) {.path = key, .kind = KEY_INTEGER, .least = 1, .neutral = "1", .why = what}
@@ -493,8 +493,10 @@ static const struct key_row rows[] = {
      .words = KEY_WORDS(O("pt"), O("sft"), O("rm"), O("ppo"), O("dpo"), O("kto"))},
     {.path = "rl", .kind = KEY_TEXT, .read = transformers_read_objective},
     {.path = "reward_model", .kind = KEY_ANY, .read = transformers_read_objective},
-    IDLE("loss_type"), IDLE("pref_loss"), IDLE("pref_beta"), IDLE("rl_beta"), IDLE("max_prompt_length"),
-    IDLE("max_completion_length"), ELSEWHERE("precompute_ref_log_probs", KEY_ANY), IDLE("desirable_weight"),
+    {.path = "loss_type", .kind = KEY_ANY, .read = transformers_read_policy},
+    {.path = GRPO_PROMPT, .kind = KEY_ANY, .read = transformers_read_policy},
+    {.path = GRPO_COMPLETION, .kind = KEY_ANY, .read = transformers_read_policy},
+    IDLE("pref_loss"), IDLE("pref_beta"), IDLE("rl_beta"), ELSEWHERE("precompute_ref_log_probs", KEY_ANY), IDLE("desirable_weight"),
     IDLE("undesirable_weight"), IDLE("reference_free"),
     {.path = "attn_implementation", .kind = KEY_TEXT, .setting = "attention",
      .read = read_attention},
@@ -522,6 +524,24 @@ static const struct key_row rows[] = {
     OFF("completion_only_loss", FEWER_TARGETS), OFF("assistant_only_loss", FEWER_TARGETS),
     {.path = "beta", .kind = KEY_REAL, .read = transformers_read_objective},
     {.path = "center_rewards_coefficient", .kind = KEY_ANY, .read = transformers_read_objective},
+    {.path = "num_generations", .kind = KEY_INTEGER, .least = 1, .read = transformers_read_policies},
+    ELSEWHERE("num_iterations", KEY_INTEGER), ELSEWHERE("steps_per_generation", KEY_INTEGER),
+    ELSEWHERE("generation_batch_size", KEY_INTEGER), ELSEWHERE("use_vllm", KEY_BOOL),
+    ELSEWHERE("vllm_mode", KEY_TEXT), ELSEWHERE("vllm_gpu_memory_utilization", KEY_REAL),
+    ELSEWHERE("vllm_enable_sleep_mode", KEY_BOOL),
+    ELSEWHERE("vllm_importance_sampling_correction", KEY_BOOL),
+    ELSEWHERE("vllm_importance_sampling_mode", KEY_TEXT),
+    ELSEWHERE("importance_sampling_level", KEY_TEXT), ELSEWHERE("top_entropy_quantile", KEY_REAL),
+    ELSEWHERE("entropy_coef", KEY_REAL), ELSEWHERE("use_adaptive_entropy", KEY_BOOL),
+    ELSEWHERE("delta", KEY_ANY), ELSEWHERE("off_policy_mask_threshold", KEY_ANY),
+    ELSEWHERE("use_bias_correction_kl", KEY_BOOL), ELSEWHERE("cast_lm_head_to_fp32", KEY_BOOL),
+    IDLE("epsilon"), IDLE("epsilon_high"), IDLE("num_generations_eval"), IDLE("temperature"),
+    IDLE("top_p"), IDLE("top_k"), IDLE("min_p"), IDLE("repetition_penalty"), IDLE("scale_rewards"),
+    IDLE("reward_weights"), IDLE("reward_funcs"), IDLE("log_completions"),
+    IDLE("num_completions_to_print"), IDLE("mask_truncated_completions"),
+    IDLE("shuffle_dataset"), IDLE("vllm_server_host"), IDLE("vllm_server_port"),
+    IDLE("vllm_server_base_url"), IDLE("vllm_server_timeout"), IDLE("vllm_group_port"),
+    IDLE("vllm_tensor_parallel_size"), IDLE("vllm_max_model_length"), IDLE("vllm_model_impl"),
     {.path = TRLS_HEAD, .kind = KEY_BOOL, .setting = "loss",
      .read = transformers_read_lm_head},
     LIGER("enable_liger_kernel"), /* LLaMA-Factory's name */

@@ -95,6 +95,20 @@ key_reader transformers_read_objective;
 bool transformers_has_preferences(const struct import *import);
 bool transformers_has_rewards(const struct import *import);
 
+/* ---- framework_transformers_policies.c ---- */
+
+/* How long prompts and completions are at most, and GRPOConfig's default of both: that of prompts
+ * is of versions that had the key. */
+#define GRPO_PROMPT "max_prompt_length"
+#define GRPO_COMPLETION "max_completion_length"
+enum { GRPO_TOKENS = 512 };
+/* `num_generations`, behind what the trainers have alike. */
+key_reader transformers_read_policies;
+/* A key that changes no other step. */
+key_reader transformers_read_policy;
+/* Whether the step is that of TRL's trainer of policies. */
+bool transformers_has_policies(const struct import *import);
+
 /* ---- framework_transformers_plugins.c ---- */
 
 #define TRANSFORMERS_LIGER "Liger's kernels: planned as the model's own"

@@ -228,7 +228,7 @@ static const char *rest_of(struct import *im, const struct objective *of, const 
 uint32_t transformers_sequences(const struct import *im, const char **path)
 {
     const struct node *said = said_by(im, path);
-    if (said)
+    if (said && !transformers_has_policies(im))
         return objective_of(im, said, *path)->sequences;
     *path = NULL;
     return 1;
@@ -248,6 +248,8 @@ enum err_code transformers_read_objective(struct import *im, const struct key_ro
         import_idle(im, node, row->path);
         return ERR_OK;
     }
+    if (transformers_has_policies(im)) /* whose beta it is */
+        return ERR_OK;
     if (of->sequences == 0) {
         import_list(im, node, row->path, OBJECTIVE);
         return ERR_OK;
@@ -282,7 +284,8 @@ enum err_code transformers_read_lm_head(struct import *im, const struct key_row 
     if (!import_is_recorded(im) && import_of_model(im, of_experts))
         import_list(im, NULL, "router_aux_loss_coef",
                     "TRL adds the routers' auxiliary loss where it is not 0: planned without");
-    if (transformers_has_preferences(im) || transformers_has_rewards(im)) /* whose loss it is */
+    if (transformers_has_preferences(im) || transformers_has_rewards(im) ||
+        transformers_has_policies(im)) /* whose loss it is */
         return ERR_OK;
     if (lacks) {
         import_list(im, NULL, row->path, lacks);

@@ -3,6 +3,8 @@
  * (0.13) and LLaMA-Factory's hparams (0.9.4). */
 #include "frameworks/framework_transformers.h"
 
+#include "base/number.h"
+
 #include <string.h>
 
 static const struct {
@@ -98,10 +100,11 @@ static bool is_llama_factory(const struct document *document)
     return false;
 }
 
-/* What nobody's files have but TRL's: ModelConfig, ScriptArguments, SFTConfig. */
+/* What nobody's files have but TRL's: ModelConfig, ScriptArguments, SFTConfig, GRPOConfig. */
 static bool is_trl(const struct document *document)
 {
     static const char *const own[] = {"use_peft",
+                                      "num_generations",
                                       "dataset_text_field",
                                       "dataset_train_split",
                                       "completion_only_loss",
@@ -114,6 +117,25 @@ static bool is_trl(const struct document *document)
         if (document_find(document, own[i]))
             return true;
     return false;
+}
+
+static uint64_t tokens_in(const struct document *document, const char *key)
+{
+    const struct node *node = document_find(document, key);
+    uint64_t tokens = GRPO_TOKENS;
+    return node && node->text && number_integer(node->text, &tokens) ? tokens : GRPO_TOKENS;
+}
+
+/* SFTConfig's; of policies, prompt and completion. */
+static void imply_length(struct document *document)
+{
+    const uint64_t most = UINT32_MAX;
+    uint64_t tokens = 1024;
+    if (document_find(document, "num_generations"))
+        tokens = tokens_in(document, GRPO_PROMPT) + tokens_in(document, GRPO_COMPLETION);
+    document_put(document, "max_length", NODE_INTEGER,
+                 arena_printf(&document->arena, "%llu",
+                              (unsigned long long)(tokens < most ? tokens : most)));
 }
 
 /* TRL's ModelConfig says with use_peft that there are adapters. What holds where its file says
@@ -133,7 +155,7 @@ static void imply_trl(struct document *document)
     if (!document_find(document, "gradient_checkpointing"))
         document_put(document, "gradient_checkpointing", NODE_BOOL, "true");
     if (!document_find(document, "max_length") && !document_find(document, "max_seq_length"))
-        document_put(document, "max_length", NODE_INTEGER, "1024");
+        imply_length(document);
     if (!document_find(document, "bf16") && !(fp16 && strcmp(fp16->text, "true") == 0))
         document_put(document, "bf16", NODE_BOOL, "true");
 }

@@ -353,10 +353,17 @@ void graph_call_done(struct graph *graph, int kind)
  * pointers, so the true order differs from run to run; recorded was that of birth. */
 void graph_leave_autocast(struct graph *graph)
 {
+    if (graph->autocast.around)
+        return;
     for (uint32_t i = 0; i < graph->autocast.kept_count; i++)
         graph_drop(graph, graph->autocast.kept[i]);
     graph->autocast.kept_count = 0;
     graph->autocast.on = false;
+}
+
+uint32_t graph_unlabelled(const struct graph *graph, uint32_t batch)
+{
+    return graph->padded + (graph->prompt > 1 ? batch * (graph->prompt - 1) : 0);
 }
 
 /* An op needs a gradient when something that goes into it does. */
@@ -612,6 +619,7 @@ const char *cross_entropy_name(enum cross_entropy loss)
         [CROSS_ENTROPY_PER_TOKEN] = "per-token",
         [CROSS_ENTROPY_PER_TOKEN_LIGER] = "per-token-liger",
         [CROSS_ENTROPY_DPO] = "dpo",
+        [CROSS_ENTROPY_GRPO] = "grpo",
         [CROSS_ENTROPY_REWARD] = "reward",
     };
     return names[loss];

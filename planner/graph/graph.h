@@ -173,7 +173,8 @@ enum autograd { AUTOGRAD_GPU, AUTOGRAD_RECORDED };
  * cross-entropy of logits in fp32 (ops_liger_loss.c); or cut cross entropy, which has no logits
  * (ops_cut_loss.c); or TRL's, which has a tile of them (ops_log_probs.c); or the model's own and
  * a trainer's, of each token, on a second copy in fp32 (hf/loss.c); or that of
- * TRL's trainer of preferences (model/dpo.h), or of rewards (hf/reward.c), whose model classifies.
+ * TRL's trainer of preferences (model/dpo.h), of policies (model/grpo.h), or of rewards
+ * (hf/reward.c), whose model classifies.
  */
 enum cross_entropy {
     CROSS_ENTROPY_EAGER,
@@ -188,6 +189,7 @@ enum cross_entropy {
     CROSS_ENTROPY_PER_TOKEN,
     CROSS_ENTROPY_PER_TOKEN_LIGER, /* ... both Liger's */
     CROSS_ENTROPY_DPO,
+    CROSS_ENTROPY_GRPO,
     CROSS_ENTROPY_REWARD,
 };
 static inline bool loss_is_per_token(enum cross_entropy loss)
@@ -199,7 +201,7 @@ const char *cross_entropy_name(enum cross_entropy loss);
 /* The model has TRL's fused LM head. */
 static inline bool loss_is_of_trl(enum cross_entropy loss)
 {
-    return loss == CROSS_ENTROPY_LM_HEAD || loss == CROSS_ENTROPY_DPO;
+    return loss == CROSS_ENTROPY_LM_HEAD || loss == CROSS_ENTROPY_DPO || loss == CROSS_ENTROPY_GRPO;
 }
 /* The model's forward reads the head's weight for its loss, and calls no module that has it. */
 static inline bool loss_has_head(enum cross_entropy loss)
@@ -227,7 +229,8 @@ enum float8_gather { FLOAT8_GATHER_NOT, FLOAT8_GATHER_DYNAMIC, FLOAT8_GATHER_PRE
 /* The region of torch.autocast that the script is in (autocast.h). */
 struct graph_autocast {
     bool on;
-    enum dtype dtype;                 /* of products */
+    bool around;      /* one more is around the model's call: what leaves its own does not end it */
+    enum dtype dtype; /* of products */
     uint32_t passing[GRAPH_OPERANDS]; /* casts that go with the next operator of `kind` */
     uint32_t passing_count;
     uint32_t *kept; /* casts of parameters, which go with the region, by birth */
@@ -290,7 +293,7 @@ struct graph_scores {
     uint32_t count; /* that the loss's node keeps */
 };
 
-/* Of --loss dpo: inputs, and what the last call of the model returned. */
+/* Of --loss dpo and grpo: inputs, and what the last call of the model returned. */
 struct graph_preferences {
     bool precomputed; /* the reference's log-probabilities are columns of the batch */
     uint32_t tokens, mask, labels;
@@ -342,6 +345,7 @@ struct graph {
     const uint32_t *group_order;
     uint32_t loss;           /* the tensor backward starts from */
     uint32_t padded;         /* tokens of a batch that are padding */
+    uint32_t prompt;         /* tokens at the start of each sequence that have no label */
     uint32_t attention_mask; /* (b, s) int64: 0 where it is; GRAPH_NONE: the model is given none */
     enum dtype compute;      /* dtype of unsharded parameters and activations */
     bool wide_trained;       /* ... but for parameters that are trained, which are in fp32 */
@@ -410,6 +414,10 @@ struct graph {
     bool own_init;       /* parameters start as their code draws them, not with test values */
     struct param_init weights; /* with own_init: what weights hold that are declared next */
 };
+
+/* How many tokens of a batch of so many sequences have no label of those that a label is looked
+ * for: all but each sequence's first, whose label is none's target. */
+uint32_t graph_unlabelled(const struct graph *graph, uint32_t batch);
 
 /* An empty graph. `frozen` is a comma-separated list of glob patterns (fnmatch): parameters whose
  * names match need no gradient. Lent until graph_free; NULL: none. */

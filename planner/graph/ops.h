@@ -25,6 +25,7 @@
     X(ADD_SCALAR, add_scalar, NONE)                                                                \
     X(ADD_SCALAR_TO, add_scalar_to, NONE)                                                          \
     X(MUL, mul, NONE)                                                                              \
+    X(SUB_SCALAR, sub_scalar, NONE)                                                                \
     X(MUL_SCALAR, mul_scalar, NONE)                                                                \
     X(DIV_SCALAR, div_scalar, NONE)                                                                \
     X(MUL_TO, mul_to, NONE)                                                                        \
@@ -32,6 +33,7 @@
     X(MUL_CONSTANT, mul_constant, NONE)                                                            \
     X(TO_COPY, to_copy, NONE)                                                                      \
     X(CLONE, clone, NONE)                                                                          \
+    X(CLONE_KEEPING, clone_keeping, NONE)                                                          \
     X(REPEAT, repeat, NONE)                                                                        \
     X(CHUNK, chunk, NONE)                                                                          \
     X(SLICE, slice, NONE)                                                                          \
@@ -41,6 +43,7 @@
     X(STRIDE, stride, NONE)                                                                        \
     X(INTERLEAVE, interleave, NONE)                                                                \
     X(CAT, cat, NONE)                                                                              \
+    X(CAT_ALONE, cat_alone, NONE)                                                                  \
     X(VIEW, view, NONE)                                                                            \
     X(RESHAPE, reshape, NONE)                                                                      \
     X(REAL, real, NONE)                                                                            \
@@ -88,6 +91,7 @@
     X(ALIAS, alias, NONE)                                                                          \
     X(CLAMP, clamp, NONE)                                                                          \
     X(LIMIT, limit, NONE)                                                                          \
+    X(CLIP, clip, NONE)                                                                            \
     X(TOPK, topk, NONE)                                                                            \
     X(MAX_LAST, max_last, NONE)                                                                    \
     X(SUM_LAST, sum_last, NONE)                                                                    \
@@ -175,8 +179,8 @@ uint32_t op_add_to(struct graph *graph, uint32_t x, uint32_t y);
 uint32_t op_sub(struct graph *graph, uint32_t x, uint32_t y);
 /* Elementwise with broadcasting of either side and promotion to fp32. */
 uint32_t op_mul(struct graph *graph, uint32_t x, uint32_t y);
-/* x with a Python number: OP_ADD_SCALAR, OP_MUL_SCALAR, OP_DIV_SCALAR, OP_POW (x to the power of
- * `number`). */
+/* x with a Python number: OP_ADD_SCALAR, OP_SUB_SCALAR, OP_MUL_SCALAR, OP_DIV_SCALAR, OP_POW (x to
+ * the power of `number`). */
 uint32_t op_scalar(struct graph *graph, enum op_kind kind, uint32_t x, float number);
 /* x + number in x itself. */
 uint32_t op_add_scalar_in_place(struct graph *graph, uint32_t x, float number);
@@ -220,6 +224,9 @@ uint32_t op_to(struct graph *graph, uint32_t x, enum dtype dtype);
  * OP_NEG, OP_RSQRT, OP_SOFTPLUS, OP_EXPM1, OP_EXP; OP_CLONE (contiguous() of what was transposed).
  */
 uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x);
+/* A copy of x whose node is one of several outputs: by others of these, whose nodes keep `kept` and
+ * never run, that lives until it has run. */
+uint32_t op_clone_keeping(struct graph *graph, uint32_t x, uint32_t kept);
 /* Key/value heads repeated by expand and reshape: a clone of shape `repeated`, in which x's data
  * is repeated along `dim`; the gradient is summed over it. */
 uint32_t op_repeat(struct graph *graph, uint32_t x, struct shape repeated, uint32_t dim);
@@ -327,8 +334,8 @@ uint32_t op_where(struct graph *graph, uint32_t condition, uint32_t x, float num
 uint32_t op_where_else(struct graph *graph, uint32_t condition, uint32_t x, uint32_t other);
 /* x where `condition`, else y, both of its shape. */
 uint32_t op_choose(struct graph *graph, uint32_t condition, uint32_t x, uint32_t y);
-/* The smaller of x and a tensor that needs no gradient and broadcasts. */
-uint32_t op_minimum(struct graph *graph, uint32_t x, uint32_t constant);
+/* The smaller of x and y: y of x's shape, or it needs no gradient and broadcasts. */
+uint32_t op_minimum(struct graph *graph, uint32_t x, uint32_t y);
 /* Zero where `mask` is true, else x. */
 uint32_t op_masked_zero(struct graph *graph, uint32_t x, uint32_t mask);
 /* `number` where `mask` is true, else x. */
@@ -357,6 +364,8 @@ uint32_t op_conv1d(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bi
 uint32_t op_cat_last(struct graph *graph, uint32_t x, uint32_t y);
 /* The same of up to GRAPH_OPERANDS parts, all of one dtype. */
 uint32_t op_cat_parts(struct graph *graph, uint32_t count, const uint32_t *parts);
+/* torch.cat of x alone: a copy of it, one element behind the other. */
+uint32_t op_cat_alone(struct graph *graph, uint32_t x);
 /* A view whose gradient comes in an order of memory that the view of it cannot keep: heads
  * (b, s, a, d) of a projection, where what follows made the gradient as (b, a, s, d). The view's
  * backward is a reshape, and copies. */
@@ -399,6 +408,8 @@ uint32_t op_called_alone(struct graph *graph, uint32_t x);
 uint32_t op_clamp(struct graph *graph, uint32_t x, uint32_t least, uint32_t most);
 /* x at most `number`, or within -number and number. */
 uint32_t op_limit(struct graph *graph, uint32_t x, float number, bool both_sides);
+/* x within `least` and `most`. */
+uint32_t op_clip(struct graph *graph, uint32_t x, float least, float most);
 /* x at least `number`. */
 uint32_t op_at_least(struct graph *graph, uint32_t x, float number);
 /* Softmax over the last dim; as_is: the call names x's dtype, which autocast then lets be. */
@@ -524,16 +535,21 @@ uint32_t op_cut_cross_entropy(struct graph *graph, uint32_t x, uint32_t weight, 
 /* What TRL's fused LM head is made of: log-probabilities (n) in fp32 of the targets (n), int64,
  * from rows (n, h) and a head's weight (v, h) and bias (v) or GRAPH_NONE; entropy (n) in fp32,
  * is_top1 (n) bool. */
+enum log_probs_wanted {
+    WANTS_ENTROPY = 1,     /* (n) in fp32 */
+    WANTS_IS_TOP1 = 2,     /* (n) bool */
+    WANTS_MEAN_LOGITS = 4, /* (n) in fp32 */
+};
 struct log_probs {
     uint32_t rows, weight, bias, targets;
-    bool mean_logits; /* (n) in fp32, are wanted, too */
-    bool alone;       /* nothing is wanted beside log-probabilities */
+    uint32_t wanted; /* enum log_probs_wanted, beside log-probabilities */
 };
 struct log_probs_found {
     uint32_t log_probs, entropy, is_top1, mean_logits;
 };
 struct log_probs_found op_log_probs(struct graph *graph, const struct log_probs *of);
-/* What a mask (…) chooses of x (…, h) or (…), all of it: (n, h) or (n); and back into zeros. */
+/* What a mask (…) of labels chooses of x (…, h) or (…), all but graph_unlabelled's: (n, h) or (n);
+ * and back into zeros. */
 uint32_t op_masked(struct graph *graph, uint32_t x, uint32_t mask);
 uint32_t op_masked_scatter(struct graph *graph, uint32_t x, uint32_t mask);
 /* The sum () of *negative (…), which is -x. */

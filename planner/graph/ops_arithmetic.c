@@ -149,14 +149,12 @@ OP_CLASS(mul_constant) = {
 uint32_t op_scalar(struct graph *graph, enum op_kind kind, uint32_t x, float number)
 {
     const enum aten births[] = {
-        [OP_ADD_SCALAR] = ATEN_ADD,
-        [OP_MUL_SCALAR] = ATEN_MUL,
-        [OP_DIV_SCALAR] = ATEN_DIV,
-        [OP_POW] = ATEN_POW,
+        [OP_ADD_SCALAR] = ATEN_ADD, [OP_SUB_SCALAR] = ATEN_SUB, [OP_MUL_SCALAR] = ATEN_MUL,
+        [OP_DIV_SCALAR] = ATEN_DIV, [OP_POW] = ATEN_POW,
     };
     autocast_arguments(graph, kind, 1, &x);
     const uint32_t op = begin(graph, kind, 1, &x);
-    graph->ops[op].attr.p = number;
+    graph->ops[op].attr.p = kind == OP_SUB_SCALAR ? -number : number;
     const uint32_t out =
         graph_op_birth(graph, op, births[kind], dtype_of(graph, x), *shape_of(graph, x));
     graph_op_done(graph, op);
@@ -171,6 +169,12 @@ OP_BACKWARD(add_scalar)
 
 OP_CLASS(add_scalar) = {
     .label = ATEN_ADD,
+    .work = WORK_ADD_NUMBER,
+    .backward = add_scalar_backward,
+};
+
+OP_CLASS(sub_scalar) = {
+    .label = ATEN_SUB,
     .work = WORK_ADD_NUMBER,
     .backward = add_scalar_backward,
 };
@@ -510,9 +514,9 @@ OP_CLASS(clamp) = {
     .backward = clamp_backward,
 };
 
-uint32_t op_minimum(struct graph *graph, uint32_t x, uint32_t constant)
+uint32_t op_minimum(struct graph *graph, uint32_t x, uint32_t y)
 {
-    return simple(graph, OP_MINIMUM, 2, (uint32_t[]){x, constant}, ATEN_MINIMUM, dtype_of(graph, x),
+    return simple(graph, OP_MINIMUM, 2, (uint32_t[]){x, y}, ATEN_MINIMUM, dtype_of(graph, x),
                   *shape_of(graph, x));
 }
 
@@ -524,14 +528,15 @@ OP_SAVED(minimum)
     return 2;
 }
 
-/* where(x == y, grad / 2, grad), and zero where x > y: in place, but for tensors that autograd
- * takes for subclasses. */
-OP_BACKWARD(minimum)
+/* where(x == y, grad / 2, grad), and zero where the other is smaller: in place, but for tensors
+ * that autograd takes for subclasses. */
+static void give_to_smaller(struct tape *tape, const struct graph *graph, const struct graph_op *op,
+                            uint32_t i)
 {
-    (void)graph;
     const struct operand grad = tape_grad(tape, op, 0), x = tape_tensor(tape, op->in[0]);
     const struct operand y = tape_tensor(tape, op->in[1]);
-    const struct operand above = ask(tape, WORK_GREATER, ATEN_GT_TENSOR, x, y);
+    const struct operand above = i == 0 ? ask(tape, WORK_GREATER, ATEN_GT_TENSOR, x, y)
+                                        : ask(tape, WORK_LESS, ATEN_LT_TENSOR, x, y);
     const struct operand half = call_number(tape, WORK_DIV_NUMBER, ATEN_DIV_SCALAR, grad, 2.0F);
     const struct operand same = ask(tape, WORK_EQUAL, ATEN_EQ_TENSOR, x, y);
     const struct operand choice[3] = {same, half, grad};
@@ -548,7 +553,14 @@ OP_BACKWARD(minimum)
     tape_death(tape, same);
     tape_death(tape, half);
     tape_death(tape, above);
-    tape_give(tape, op, 0, out);
+    tape_give(tape, op, i, out);
+}
+
+OP_BACKWARD(minimum)
+{
+    for (uint32_t i = 2; i-- > 0;)
+        if (tape_needs(tape, op, i))
+            give_to_smaller(tape, graph, op, i);
 }
 
 OP_CLASS(minimum) = {
@@ -590,21 +602,19 @@ static struct operand ask_number(struct tape *tape, enum work_kind work, enum at
 }
 
 /* where(x between the limits, grad, 0) */
-OP_BACKWARD(limit)
+static void give_within(struct tape *tape, const struct graph_op *op, bool has_least, float least,
+                        bool has_most, float most)
 {
-    (void)graph;
-    const float number = op->attr.p;
     const struct operand grad = tape_grad(tape, op, 0), x = tape_tensor(tape, op->in[0]);
-    const bool has_least = op->work != WORK_AT_MOST, has_most = op->work != WORK_AT_LEAST;
     struct operand above = {.place = PLACE_NONE}, below = above;
     const struct operand zero =
         tape_birth(tape, ATEN_SCALAR_TENSOR, (enum dtype)grad.dtype, (struct shape){.rank = 0});
     tape_kernel(tape, WORK_FILL, ATEN_SCALAR_TENSOR, -1.0, 0, NULL, 1, &zero);
     tape_number(tape, 0.0F);
     if (has_least)
-        above = ask_number(tape, WORK_GREATER_NUMBER, ATEN_GT, x, has_most ? -number : number);
+        above = ask_number(tape, WORK_GREATER_NUMBER, ATEN_GT, x, least);
     if (has_most)
-        below = ask_number(tape, WORK_LESS_NUMBER, ATEN_LT, x, number);
+        below = ask_number(tape, WORK_LESS_NUMBER, ATEN_LT, x, most);
     const struct operand inside = has_least ? above : below;
     if (has_least && has_most)
         tape_kernel(tape, WORK_AND, ATEN_LOGICAL_AND, -1.0, 2, (struct operand[]){above, below}, 1,
@@ -620,4 +630,32 @@ OP_BACKWARD(limit)
     tape_death(tape, zero);
 }
 
+OP_BACKWARD(limit)
+{
+    const float number = op->attr.p;
+    const bool has_least = op->work != WORK_AT_MOST, has_most = op->work != WORK_AT_LEAST;
+    (void)graph;
+    give_within(tape, op, has_least, has_most ? -number : number, has_most, number);
+}
+
 OP_CLASS(limit) = {.label = ATEN_CLAMP, .saved = save_input, .backward = limit_backward};
+
+uint32_t op_clip(struct graph *graph, uint32_t x, float least, float most)
+{
+    const uint32_t op = begin(graph, OP_CLIP, 1, &x);
+    graph->ops[op].attr.p = least;
+    graph->ops[op].attr.scale = most;
+    const uint32_t out =
+        graph_op_birth(graph, op, ATEN_CLAMP, dtype_of(graph, x), *shape_of(graph, x));
+    graph_op_done(graph, op);
+    return out;
+}
+
+OP_BACKWARD(clip)
+{
+    (void)graph;
+    give_within(tape, op, true, op->attr.p, true, op->attr.scale);
+}
+
+OP_CLASS(clip) = {
+    .label = ATEN_CLAMP, .work = WORK_OTHER, .saved = save_input, .backward = clip_backward};

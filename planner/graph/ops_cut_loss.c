@@ -23,7 +23,7 @@ uint32_t op_cut_cross_entropy(struct graph *graph, uint32_t x, uint32_t weight, 
                               float softcap)
 {
     const struct shape s = *shape_of(graph, labels);
-    const uint32_t valid = s.dim[0] * (s.dim[1] - 1) - graph->padded,
+    const uint32_t valid = s.dim[0] * (s.dim[1] - 1) - graph_unlabelled(graph, s.dim[0]),
                    v = shape_of(graph, weight)->dim[0];
     const uint32_t op = begin(graph, OP_CUT_CROSS_ENTROPY, 3, (uint32_t[]){x, weight, labels});
     graph->ops[op].attr.p = softcap;

@@ -152,7 +152,7 @@ uint32_t op_index(struct graph *graph, uint32_t x, uint32_t indices)
 uint32_t op_masked(struct graph *graph, uint32_t x, uint32_t mask)
 {
     const struct shape all = *shape_of(graph, mask), shape = *shape_of(graph, x);
-    const uint32_t n = (uint32_t)shape_elements(&all) - graph->padded;
+    const uint32_t n = (uint32_t)shape_elements(&all) - graph_unlabelled(graph, all.dim[0]);
     return simple(graph, OP_INDEX, 2, (uint32_t[]){x, mask}, ATEN_INDEX, dtype_of(graph, x),
                   shape.rank > all.rank ? SHAPE(n, last_dim(&shape)) : SHAPE(n));
 }

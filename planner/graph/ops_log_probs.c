@@ -18,9 +18,8 @@
 /* TOKEN_CHUNK_SIZE; _CHUNKED_LOGPROB_CHUNK_SIZE */
 enum { TILE_ROWS = 4096, TILE_COLUMNS = 32768 };
 enum { ROWS, WEIGHT, TARGETS, BIAS };
-/* What it returns and saves; mean logits where op.attr.first says so,
- * log-probabilities alone where op.attr.dim does. TILE is never born: it says
- * in which shape and dtype a tile is. */
+/* What it returns and saves, beside log-probabilities what op.attr.first says (enum
+ * log_probs_wanted). TILE is never born: it says in which shape and dtype a tile is. */
 enum { LOG_PROBS, ENTROPY, IS_TOP1, MEAN_LOGITS, LOG_Z, TILE };
 
 static uint32_t least(uint32_t a, uint32_t b)
@@ -36,8 +35,7 @@ struct log_probs_found op_log_probs(struct graph *graph, const struct log_probs 
     const uint32_t op =
         begin(graph, OP_LOG_PROBS, 4, (uint32_t[]){of->rows, of->weight, of->targets, of->bias});
     struct log_probs_found found;
-    graph->ops[op].attr.first = of->mean_logits;
-    graph->ops[op].attr.dim = of->alone;
+    graph->ops[op].attr.first = of->wanted;
     found.log_probs = graph_op_birth(graph, op, ATEN_SUB, DTYPE_FP32, n);
     found.entropy = graph_op_birth(graph, op, ATEN_SUB, DTYPE_FP32, n);
     found.is_top1 = graph_op_birth(graph, op, ATEN_BITWISE_AND, DTYPE_BOOL, n);
@@ -182,6 +180,24 @@ static void fold_tiles(struct tiles *t, const struct operand *of_rows)
     }
 }
 
+/* Whether the target is the first of the likeliest. */
+static void find_likeliest(struct tape *tape, const struct graph_op *op,
+                           const struct operand *of_rows)
+{
+    const struct shape n = of_rows[TARGET_LOGIT].shape;
+    const struct operand largest =
+        tape_call(tape, WORK_OTHER, ATEN_GE, DTYPE_BOOL, n, -1.0, 2,
+                  (struct operand[]){of_rows[TARGET_LOGIT], of_rows[LARGEST]});
+    const struct operand first =
+        tape_call(tape, WORK_OTHER, ATEN_GT_TENSOR, DTYPE_BOOL, n, -1.0, 2,
+                  (struct operand[]){of_rows[TARGET_LOGIT], of_rows[BEFORE_TARGET]});
+    const struct operand is_top1 = tape_birth_output(tape, op, IS_TOP1);
+    tape_kernel(tape, WORK_AND, ATEN_BITWISE_AND, -1.0, 2, (struct operand[]){largest, first}, 1,
+                &is_top1);
+    tape_death(tape, largest);
+    tape_death(tape, first);
+}
+
 /* What is returned and saved, from the statistics. */
 static void finish(struct tape *tape, const struct graph_op *op, const struct operand *of_rows)
 {
@@ -193,28 +209,20 @@ static void finish(struct tape *tape, const struct graph_op *op, const struct op
     const struct operand log_probs = tape_birth_output(tape, op, LOG_PROBS);
     tape_kernel(tape, WORK_SUB, ATEN_SUB, -1.0, 2, (struct operand[]){of_rows[TARGET_LOGIT], log_z},
                 1, &log_probs);
-    if (op->attr.dim)
-        return;
-    const struct operand mean =
-        call2(tape, WORK_DIV, ATEN_DIV, of_rows[X_SUM_EXP], of_rows[SUM_EXP]);
-    const struct operand entropy = tape_birth_output(tape, op, ENTROPY);
-    tape_kernel(tape, WORK_SUB, ATEN_SUB, -1.0, 2, (struct operand[]){log_z, mean}, 1, &entropy);
-    tape_death(tape, mean);
-    if (op->attr.first) {
+    if (op->attr.first & WANTS_ENTROPY) {
+        const struct operand mean =
+            call2(tape, WORK_DIV, ATEN_DIV, of_rows[X_SUM_EXP], of_rows[SUM_EXP]);
+        const struct operand entropy = tape_birth_output(tape, op, ENTROPY);
+        tape_kernel(tape, WORK_SUB, ATEN_SUB, -1.0, 2, (struct operand[]){log_z, mean}, 1,
+                    &entropy);
+        tape_death(tape, mean);
+    }
+    if (op->attr.first & WANTS_MEAN_LOGITS) {
         const struct operand mean_logits = tape_birth_output(tape, op, MEAN_LOGITS);
         tape_kernel(tape, WORK_DIV_NUMBER, ATEN_DIV, -1.0, 1, &of_rows[Z_SUM], 1, &mean_logits);
     }
-    const struct operand largest =
-        tape_call(tape, WORK_OTHER, ATEN_GE, DTYPE_BOOL, log_z.shape, -1.0, 2,
-                  (struct operand[]){of_rows[TARGET_LOGIT], of_rows[LARGEST]});
-    const struct operand first =
-        tape_call(tape, WORK_OTHER, ATEN_GT_TENSOR, DTYPE_BOOL, log_z.shape, -1.0, 2,
-                  (struct operand[]){of_rows[TARGET_LOGIT], of_rows[BEFORE_TARGET]});
-    const struct operand is_top1 = tape_birth_output(tape, op, IS_TOP1);
-    tape_kernel(tape, WORK_AND, ATEN_BITWISE_AND, -1.0, 2, (struct operand[]){largest, first}, 1,
-                &is_top1);
-    tape_death(tape, largest);
-    tape_death(tape, first);
+    if (op->attr.first & WANTS_IS_TOP1)
+        find_likeliest(tape, op, of_rows);
 }
 
 static void log_probs_forward(struct tape *tape, const struct graph *graph,

@@ -470,6 +470,19 @@ OP_BACKWARD(cat)
 
 OP_CLASS(cat) = {.label = ATEN_CAT, .work = WORK_CAT, .backward = cat_backward};
 
+uint32_t op_cat_alone(struct graph *graph, uint32_t x)
+{
+    return simple(graph, OP_CAT_ALONE, 1, &x, ATEN_CAT, dtype_of(graph, x), *shape_of(graph, x));
+}
+
+OP_BACKWARD(cat_alone)
+{
+    (void)graph;
+    tape_give(tape, op, 0, tape_grad(tape, op, 0));
+}
+
+OP_CLASS(cat_alone) = {.label = ATEN_CAT, .work = WORK_COPY, .backward = cat_alone_backward};
+
 /* ---- written in place ---- */
 
 uint32_t op_put_slice(struct graph *graph, uint32_t whole, uint32_t x, uint32_t first,

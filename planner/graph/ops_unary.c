@@ -164,6 +164,27 @@ OP_BACKWARD(clone)
 
 OP_CLASS(clone) = {.label = ATEN_CLONE, .work = WORK_REORDER, .backward = clone_backward};
 
+uint32_t op_clone_keeping(struct graph *graph, uint32_t x, uint32_t kept)
+{
+    return simple(graph, OP_CLONE_KEEPING, 2, (uint32_t[]){x, kept}, ATEN_CLONE, dtype_of(graph, x),
+                  *shape_of(graph, x));
+}
+
+static void clone_keeping_forward(struct tape *tape, const struct graph *graph,
+                                  const struct graph_op *op)
+{
+    const struct operand x = tape_tensor(tape, op->in[0]), out = tape_birth_output(tape, op, 0);
+    (void)graph;
+    tape_kernel(tape, WORK_REORDER, ATEN_CLONE, -1.0, 1, &x, 1, &out);
+}
+
+OP_CLASS(clone_keeping) = {
+    .label = ATEN_CLONE,
+    .saved = save_second,
+    .backward = clone_backward,
+    .forward = clone_keeping_forward,
+};
+
 /* ---- to another dtype ---- */
 
 uint32_t op_to(struct graph *graph, uint32_t x, enum dtype dtype)

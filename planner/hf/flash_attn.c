@@ -131,8 +131,10 @@ static struct shape in_a_row(const struct graph *graph, uint32_t x)
     return SHAPE(1, s.dim[0], s.dim[1], s.dim[2]);
 }
 
-/* What `call` is of, (b, s, a, d), of its tokens alone: as much. */
-static uint32_t run_unpadded(struct graph *graph, struct flash_attn *call, uint32_t mask)
+/* What `call` is of, (b, s, a, d), of its tokens alone: as much. `goes`: what was made for it, the
+ * function's first arguments. */
+static uint32_t run_unpadded(struct graph *graph, struct flash_attn *call, uint32_t mask,
+                             uint32_t *casts, const uint32_t *goes)
 {
     const struct shape s = graph->tensors[call->q].shape;
     const struct unpadded of = find_unpadded(graph, mask);
@@ -149,6 +151,9 @@ static uint32_t run_unpadded(struct graph *graph, struct flash_attn *call, uint3
     const uint32_t out = op_index_put_first_axis(
         graph, graph_view(graph, attended, SHAPE(row.dim[1], row.dim[2], row.dim[3])), of.rows,
         s.dim[0] * s.dim[1]);
+    for (uint32_t i = 0; i < *casts; i++)
+        graph_drop(graph, goes[i]);
+    *casts = 0;
     graph_drop(graph, of.ends); /* an argument */
     graph_drop(graph, q);
     graph_drop(graph, k);
@@ -177,7 +182,7 @@ uint32_t hf_flash_attn(struct graph *graph, const struct hf_attention *a)
         if (narrow != in[i])
             in[i] = cast[casts++] = narrow;
     }
-    const bool padded = graph->attention_mask != GRAPH_NONE;
+    const bool padded = a->mask != GRAPH_NONE && graph->padded;
     if (a->positions != 0 && a->positions != GRAPH_NONE && s.dim[0] == 1 && !padded)
         ask_packed(graph, a->positions, s.dim[1]);
     for (uint32_t i = 0; i < 3 && a->sample > 0; i++) {
@@ -198,7 +203,7 @@ uint32_t hf_flash_attn(struct graph *graph, const struct hf_attention *a)
     };
     uint32_t out;
     if (padded) {
-        out = run_unpadded(graph, &call, a->mask);
+        out = run_unpadded(graph, &call, a->mask, &casts, cast);
     } else {
         if (a->sample > 0)
             find_samples(graph, a->positions, &call);

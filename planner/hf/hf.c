@@ -376,12 +376,23 @@ static bool is_tracked(const struct graph *graph, uint32_t field)
             field != graph->preferences.scores.mean_logits);
 }
 
+/* The copy is of one node for all (_DDPSink): by it the node of TRL's own loss, which never runs,
+ * has its count for as long as that of log-probabilities. */
+static uint32_t copy_field(struct graph *graph, uint32_t field)
+{
+    const struct graph_scores *scores = &graph->preferences.scores;
+    return graph->copies_outputs && loss_is_of_trl(graph->cross_entropy) &&
+                   field == scores->log_probs
+               ? op_clone_keeping(graph, field, scores->count)
+               : build_returned(graph, field);
+}
+
 /* DDP copies all that is returned, and hands on what has no gradient as it was. */
 static void copy_fields(struct graph *graph, uint32_t count, uint32_t *fields)
 {
     uint32_t copies[HF_FIELDS];
     for (uint32_t i = 0; i < count; i++)
-        copies[i] = build_returned(graph, fields[i]);
+        copies[i] = copy_field(graph, fields[i]);
     for (uint32_t i = count; i-- > 0;)
         if (copies[i] != fields[i] && !is_tracked(graph, fields[i]))
             graph_drop(graph, copies[i]);

@@ -25,8 +25,8 @@ void hf_packed_test(struct graph *graph, const struct model_job *job, uint32_t p
 #define HF_NO_WINDOW UINT32_MAX
 uint32_t hf_window_mask(struct graph *graph, const struct model_job *job, uint32_t window);
 
-/* The same of a batch that is padded (graph.attention_mask), which is never left out: (b, 1, s, s),
- * without the keys that are padding. */
+/* The same of a batch with a mask (graph.attention_mask): (b, 1, s, s), without the keys that are
+ * padding. GRAPH_NONE where nothing is padded, and who makes it asks. */
 enum hf_mask {
     HF_MASK_ASKED, /* nothing padded, it might have been left out: that is asked first */
     HF_MASK_MADE,

@@ -161,13 +161,13 @@ static void make_all_masks(struct graph *graph, const struct model_config *c,
 {
     const struct hf_decoder *way = in->way;
     const bool windows = any_layer(c, true) || way->both_masks || way->both_types,
-               full = any_layer(c, false);
+               full = any_layer(c, false) || way->both_types;
     const bool one_mask = windows && !full && !way->masks_by_layer && !c->sinks;
     if (!one_mask && (full || !way->masks_of_types))
         in->mask = mask_made(graph, c, job, in, HF_NO_WINDOW);
     if (windows)
         in->window_mask = mask_made(graph, c, job, in, c->sliding_window);
-    if (!job->traced && way->mixer)
+    if (!job->traced && (way->mixer || c->ssm_heads > 0)) /* Falcon-H1 has both */
         hf_padding_test(graph);
 }
 

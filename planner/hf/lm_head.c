@@ -1,10 +1,11 @@
 /* lm_head.c - the head of a decoder that has it as a module of its own; and the loss of a model
  * that TRL (1.16.0) has given its fused LM head: what add_fused_lm_head's forward does behind the
  * model's backbone (trainer/utils.py), and SFTTrainer.compute_loss with what that returns, unless
- * it is DPOTrainer's (model/dpo.h).
+ * it is DPOTrainer's (model/dpo.h) or GRPOTrainer's (model/grpo.h).
  *
- * Each token but the last of a sequence has a target. The output has a loss of its own, which
- * SFTTrainer takes no notice of; what the trainer logs (entropy, accuracy) is not planned. */
+ * Each token but the last of a sequence has a target, unless that is of a prompt or padding. The
+ * output has a loss of its own, which SFTTrainer takes no notice of; what the trainer logs
+ * (entropy, accuracy) is not planned. */
 #include "graph/ops.h"
 #include "hf/hf.h"
 
@@ -71,18 +72,18 @@ static struct graph_scores score(struct graph *graph, const struct log_probs *of
     graph_drop(graph, of->rows);
     graph_drop(graph, of->targets);
     s.log_probs = op_masked_scatter(graph, found.log_probs, mask);
-    if (!of->alone)
+    if (of->wanted & WANTS_ENTROPY)
         s.entropy = spread(graph, found.entropy, mask);
-    if (of->mean_logits)
+    if (of->wanted & WANTS_MEAN_LOGITS)
         s.mean_logits = spread(graph, found.mean_logits, mask);
-    if (!of->alone)
+    if (of->wanted & WANTS_IS_TOP1)
         s.is_top1 = spread(graph, found.is_top1, mask);
-    if (of->mean_logits)
+    if (of->wanted & WANTS_MEAN_LOGITS)
         graph_drop(graph, found.mean_logits);
-    if (!of->alone)
+    if (of->wanted & WANTS_ENTROPY)
         graph_drop(graph, found.entropy);
     graph_drop(graph, found.log_probs);
-    if (!of->alone)
+    if (of->wanted & WANTS_IS_TOP1)
         graph_drop(graph, found.is_top1);
     s.loss = output_loss(graph, s.log_probs, mask, &s.count);
     if (graph->again.on) /* no node has it */
@@ -118,6 +119,22 @@ static void answers_loss(struct graph *graph, const struct graph_scores *s)
     graph_mark(graph, MARK_LOSS);
 }
 
+/* What the trainer asks the head for (add_fused_lm_head's outputs); of a second model that is
+ * never trained, nothing. */
+static uint32_t wanted(const struct graph *graph)
+{
+    if (graph->again.on && graph->again.other)
+        return 0;
+    switch (graph->cross_entropy) {
+    case CROSS_ENTROPY_DPO:
+        return WANTS_ENTROPY | WANTS_IS_TOP1 | WANTS_MEAN_LOGITS;
+    case CROSS_ENTROPY_GRPO:
+        return WANTS_ENTROPY;
+    default:
+        return WANTS_ENTROPY | WANTS_IS_TOP1;
+    }
+}
+
 void hf_lm_head_loss(struct graph *graph, uint32_t hidden, uint32_t weight, uint32_t bias,
                      uint32_t labels)
 {
@@ -127,19 +144,17 @@ void hf_lm_head_loss(struct graph *graph, uint32_t hidden, uint32_t weight, uint
                    x = op_slice_dim(graph, hidden, 1, 0, s.dim[1] - 1);
     const uint32_t mask = op_number(graph, WORK_NOT_EQUAL_NUMBER, ATEN_NE, DTYPE_BOOL,
                                     graph->tensors[next].shape, next, -100.0F);
-    const bool other = graph->again.on && graph->again.other;
     const struct log_probs of = {.rows = op_masked(graph, x, mask),
                                  .weight = weight,
                                  .bias = bias,
                                  .targets = op_masked(graph, next, mask),
-                                 .mean_logits = graph->cross_entropy == CROSS_ENTROPY_DPO && !other,
-                                 .alone = other};
+                                 .wanted = wanted(graph)};
     const struct graph_scores scores = score(graph, &of, mask);
     graph_mark(graph, MARK_FRAME_END);
     graph_drop(graph, hidden);
     graph->preferences.scores = scores;
     leave(graph, &graph->preferences.scores);
-    if (graph->cross_entropy != CROSS_ENTROPY_DPO)
+    if (graph->cross_entropy == CROSS_ENTROPY_LM_HEAD)
         answers_loss(graph, &graph->preferences.scores);
 }
 

@@ -8,6 +8,8 @@
  *     both ways query >= 0, which all are                           (1, 1, s, 1)
  *     near      |query - key| <= distance, and that                 (1, 1, s, s)
  *     padded    any of these, and the key is no padding             (b, 1, s, s)
+ *
+ * Of a mask of ones (graph.attention_mask, nothing padded) what asks whether all are is told so.
  */
 #include "hf/hf.h"
 
@@ -203,16 +205,27 @@ static uint32_t without_padding(struct graph *graph, const struct model_job *job
     return both(graph, SHAPE(job->batch, 1, s, s), any, is_there(graph, there));
 }
 
+/* `there`, unless nothing is padded: then it goes. */
+static uint32_t needed(struct graph *graph, uint32_t there)
+{
+    if (graph->padded)
+        return there;
+    graph_drop(graph, there);
+    return GRAPH_NONE;
+}
+
 uint32_t hf_padded_mask(struct graph *graph, const struct model_job *job, uint32_t window,
                         enum hf_mask how)
 {
     const uint32_t s = job->seq, there = as_bools(graph);
     if (graph->attention == ATTENTION_FLASH_ATTN) { /* flash_attention_mask: (b, s) */
         drop_all(graph, there);
-        return there;
+        return needed(graph, there);
     }
     if (how == HF_MASK_ASKED && (window == HF_NO_WINDOW || s < window)) {
         ask_all(graph, there); /* of all keys, and of those that queries are of: the same */
+        if (needed(graph, there) == GRAPH_NONE)
+            return GRAPH_NONE;
         ask_all(graph, there);
     }
     const struct places at = count_places(graph, job);
@@ -239,7 +252,7 @@ void hf_padding_test(struct graph *graph)
 uint32_t hf_unpadded(struct graph *graph, uint32_t y)
 {
     const struct shape s = graph->tensors[y].shape;
-    if (graph->attention_mask == GRAPH_NONE)
+    if (!graph->padded)
         return y;
     return op_mul_constant(graph, y,
                            graph_view(graph, graph->attention_mask, SHAPE(s.dim[0], s.dim[1], 1)));

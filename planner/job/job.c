@@ -6,6 +6,7 @@
 #include "compile/compile.h"
 #include "families/families.h"
 #include "job/offloading.h"
+#include "job/policies.h"
 #include "job/preferences.h"
 #include "job/recorded_under.h"
 #include "job/reentrant.h"
@@ -89,6 +90,7 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
                          : m->loss != CROSS_ENTROPY_EAGER       ? "--loss"
                          : m->task                              ? "--task"
                          : m->padding_tokens                    ? "--padding-tokens"
+                         : m->prompt_tokens                     ? "--prompt-tokens"
                          : m->lora                              ? "--lora"
                          : m->outputs_kept                      ? "--keep-outputs"
                          : m->float8                            ? "--float8"
@@ -266,6 +268,8 @@ struct model_job job_model(const struct job *job)
     model.casts_root = model.casts_inputs || system_casts_root(&job->strategy);
     model.copies_outputs = system_copies_outputs(&job->strategy);
     model.bare_reference = model.outputs_fp32 && job->strategy.system == SYSTEM_FSDP1;
+    model.micro_batches = job->strategy.accumulate;
+    model.ranks = job->strategy.world;
     model.own_experts = job->strategy.experts_replicate > 0;
     model.watched = is_watched(job);
     model.compiled = job_tape(job).compiled != COMPILED_NOT;
@@ -625,6 +629,7 @@ enum err_code job_check(const struct job *job, struct err *err)
     TRY(reentrant_check(job, err));
     TRY(offloading_check(job, err));
     TRY(preferences_check(job, err));
+    TRY(policies_check(job, err));
     if (job->model.autocast && job->strategy.ignore)
         return err_set(err, ERR_UNSUPPORTED, "--ignore with --autocast is not planned");
     if (job->model.lora_kernels && strcmp(job->model.lora_kernels, "off") != 0 &&

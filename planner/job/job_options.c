@@ -11,6 +11,7 @@ void job_defaults(struct job *job, const struct model_config *config)
                   .code = model_default_code(config->arch),
                   .compute = DTYPE_BF16,
                   .bits4 = {.compute = DTYPE_BF16, .storage = DTYPE_UINT8},
+                  .grpo = {.iterations = 1},
                   .torch = TORCH_WHOLE},
         .strategy = {.world = 8,
                      .replicate = 1,

@@ -72,6 +72,11 @@ static bool has_preferences(const struct job *job)
     return job->model.loss == CROSS_ENTROPY_DPO;
 }
 
+static bool has_policies(const struct job *job)
+{
+    return job->model.loss == CROSS_ENTROPY_GRPO;
+}
+
 static bool classifies(const struct job *job)
 {
     return job->model.task != TASK_LANGUAGE_MODEL || job->model.loss == CROSS_ENTROPY_REWARD;
@@ -174,6 +179,7 @@ static const struct recorded_under rows[] = {
     {"--loss fused-lm-head", 14, 14, has_lm_head, false, "lm_head_events.jsonl"},
     {"--loss per-token", 14, 14, is_per_token, true, "llama_factory_events.jsonl"},
     {"--loss dpo", 14, 14, has_preferences, false, "dpo_events.jsonl"},
+    {"--loss grpo", 14, 14, has_policies, false, "grpo_events.jsonl"},
     {"--task sequence-classification", 14, 14, classifies, false, "classification_events.jsonl"},
     {"--float8", 14, 15, is_float8, false, "float8_events.jsonl, version_real_events.jsonl"},
     {"--autocast", 14, 15, autocasts, false, "systems_events.jsonl, version_systems_events.jsonl"},

@@ -4,6 +4,7 @@
 #include "model/bits4.h"
 #include "model/bits8.h"
 #include "model/dpo.h"
+#include "model/grpo.h"
 #include "model/lora.h"
 
 #include <assert.h>
@@ -13,8 +14,12 @@
 uint32_t build_input(struct graph *graph, const struct model_config *config, enum input_kind kind,
                      struct shape shape)
 {
-    const struct input_values values = {
-        .kind = (uint8_t)kind, .vocab = config->vocab, .padded = graph->padded};
+    const struct input_values values = {.kind = (uint8_t)kind,
+                                        .vocab = config->vocab,
+                                        .padded = graph->padded,
+                                        .prompt = kind == INPUT_LABELS ? graph->prompt : 0};
+    if (graph->cross_entropy == CROSS_ENTROPY_GRPO && kind != INPUT_POSITIONS)
+        return grpo_input(graph, kind);
     const uint32_t input = graph_input(graph, shape, values);
     return graph->cross_entropy == CROSS_ENTROPY_DPO ? dpo_input(graph, kind, input) : input;
 }

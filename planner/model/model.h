@@ -305,11 +305,25 @@ bool model_feeds(const struct model_config *config, uint32_t index);
 bool model_attends(const struct model_config *config);
 bool model_has_experts(const struct model_config *config);
 
+/* Of --loss grpo (model/grpo.h): loss_type, and by what mode vLLM's samples are corrected. */
+enum grpo_loss { GRPO_DAPO, GRPO_GRPO, GRPO_BNPO, GRPO_DR_GRPO, GRPO_CISPO };
+enum grpo_vllm { GRPO_VLLM_OFF, GRPO_VLLM_SEQUENCE, GRPO_VLLM_TOKEN };
+struct grpo_job {
+    enum grpo_loss loss;
+    enum grpo_vllm vllm;
+    float beta;          /* of the divergence from a reference; 0: there is none */
+    uint32_t steps;      /* steps_per_generation; 0: as many as micro-batches in a step */
+    uint32_t iterations; /* num_iterations: how often a batch is used */
+};
+
 struct model_job {
     uint32_t batch, seq;
     uint32_t sample_tokens; /* of the samples that sequences are joined of; 0: a sequence is one */
     uint32_t
         padding_tokens; /* behind the ends of the sequences of a batch (values.h, padded_places) */
+    uint32_t prompt_tokens; /* at the start of each sequence, which have no label */
+    struct grpo_job grpo;
+    uint32_t micro_batches, ranks; /* of a step; of the job: numbers of its loss */
     enum code code;
     enum dtype compute;  /* of unsharded parameters and activations */
     bool wide_trained;   /* ... but for parameters that are trained, which are in fp32 */

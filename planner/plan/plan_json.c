@@ -351,6 +351,8 @@ static void put_inputs(struct writer *w)
         member_uint(w, "vocab", input->values.vocab);
         if (input->values.padded)
             member_uint(w, "padded", input->values.padded);
+        if (input->values.prompt)
+            member_uint(w, "prompt", input->values.prompt);
         put(w, "}");
     }
     put(w, "]");

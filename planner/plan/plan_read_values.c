@@ -66,7 +66,9 @@ static enum err_code read_input(struct object *o, struct plan_input *input)
     TRY(take_uint(o, "vocab", VOCAB_MOST, &input->values.vocab));
     if (json_object_get(o->json, "padded"))
         TRY(take_uint(o, "padded", UINT32_MAX, &input->values.padded));
-    return finish(o, "buffer what vocab padded");
+    if (json_object_get(o->json, "prompt"))
+        TRY(take_uint(o, "prompt", UINT32_MAX, &input->values.prompt));
+    return finish(o, "buffer what vocab padded prompt");
 }
 
 enum err_code read_inputs(struct object *top)

@@ -2,6 +2,7 @@
 #include "report/result.h"
 
 #include "families/families.h"
+#include "job/policies.h"
 #include "plan/modules.h"
 #include "plan/repeat.h"
 #include "report/model_notes.h"
@@ -228,6 +229,8 @@ json_t *result_json(const struct settings *settings, const struct job *job,
         json_object_set_new(root, "no_effect", json_string(idle_note(job)));
     if (approximated(job))
         json_object_set_new(root, "approximated", json_string(approximated(job)));
+    if (policies_note(job))
+        json_object_set_new(root, "not_in_step", json_string(policies_note(job)));
     json_object_set_new(root, "settings", settings_echo(settings));
     json_object_set_new(root, "fits", json_boolean(p->fits));
     json_object_set_new(root, "tight", json_boolean(p->tight));
@@ -391,12 +394,16 @@ static void print_title(FILE *file, const struct style *s, const struct settings
     fprintf(file, "%s on %u x %s", system_name(t->system), t->world, machine->profile.title);
     if (t->replicate > 1)
         fprintf(file, " (HSDP %u x %u)", t->replicate, t->world / t->replicate);
-    fprintf(file, ", rank %u\n", t->rank);
-    fprintf(file, "micro-batch %u x %u tokens", job->model.batch, job->model.seq);
+    fprintf(file, ", rank %u", t->rank);
+    if (settings->memory_of_others > 0)
+        fprintf(file, ", %.0f %% of each others'", 100.0 * settings->memory_of_others);
+    fprintf(file, "\nmicro-batch %u x %u tokens", job->model.batch, job->model.seq);
     if (job->model.sample_tokens)
         fprintf(file, " of samples of %u", job->model.sample_tokens);
     if (job->model.padding_tokens)
         fprintf(file, " (%u padding)", job->model.padding_tokens);
+    if (job->model.prompt_tokens)
+        fprintf(file, ", %u of each prompt", job->model.prompt_tokens);
     if (t->accumulate > 1)
         fprintf(file, " x %u", t->accumulate);
     fprintf(file, ", %s compute, %s reduce, %s stored", dtype_brief(t->compute),
@@ -422,8 +429,9 @@ static void print_notes(FILE *file, const struct job *job, bool all)
 {
     char first[2];
     const bool other = version_notes_any(job);
-    const char *idle = idle_note(job), *near = approximated(job);
-    if (!model_note(&job->config, &job->model, 0, first, sizeof first) && !other && !idle && !near)
+    const char *idle = idle_note(job), *near = approximated(job), *before = policies_note(job);
+    if (!model_note(&job->config, &job->model, 0, first, sizeof first) && !other && !idle &&
+        !near && !before)
         return;
     model_notes_print(file, "", job);
     version_notes_print(file, job, all);
@@ -431,6 +439,8 @@ static void print_notes(FILE *file, const struct job *job, bool all)
         fprintf(file, "%s\n", idle);
     if (near)
         fprintf(file, "%s\n", near);
+    if (before)
+        fprintf(file, "note: %s\n", before);
     fputc('\n', file);
 }
 

@@ -100,6 +100,11 @@ static const struct setting rows[] = {
              "0: the model is given no mask", .initial = "0",
      .numbers = {{NUMBER_INTEGER, 0, 16777216, NULL, FIELD(job.model.padding_tokens),
                   .kilo = true}}, .commands = FOR_JOB, .numerics = true},
+    {.name = "prompt-tokens", .group = GROUP_JOB, .arg = "N",
+     .help = "Tokens at the start of each sequence that have no label (-100): of a prompt. What finds "
+             "log-probabilities of labels alone has so many less; --loss grpo has to be told", .initial = "0",
+     .numbers = {{NUMBER_INTEGER, 0, 16777216, NULL, FIELD(job.model.prompt_tokens), .kilo = true}},
+     .commands = FOR_JOB, .numerics = true},
     {.name = "accumulate", .group = GROUP_JOB, .arg = "A", .help = "Micro-batches in a step",
      .brief = "micro-batches in a step", .initial = "1",
      .numbers = {INTEGER(job.strategy.accumulate, 1, MICRO_BATCHES_MOST)}, .commands = FOR_JOB,
@@ -120,6 +125,10 @@ static const struct setting rows[] = {
      .help = "A node type that `shardplan gpus` lists: links, NICs, host memory",
      .absent = "the usual one of the GPU", .field = FIELD(node), .names = &setting_nodes,
      .commands = FOR_JOB},
+    {.name = "memory-of-others", .group = GROUP_CLUSTER, .arg = "SHARE", .initial = "0",
+     .help = "Which share of a GPU's memory others on it hold, such as vLLM beside the trainer (vllm_mode colocate: "
+             "vllm_gpu_memory_utilization): so much less is there",
+     .numbers = {{NUMBER_REAL, 0, 0.99, "shares", FIELD(memory_of_others)}}, .commands = FOR_JOB},
     {.name = "host-memory", .group = GROUP_CLUSTER, .arg = "SIZE",
      .help = "Host memory that the job may use, such as 1TiB: what is offloaded has to fit there",
      .absent = "as the profile says, where it does",
@@ -438,12 +447,31 @@ static const struct setting rows[] = {
              "logits cast to fp32; cut-cross-entropy: axolotl's, head and loss in one kernel; fused-lm-head: TRL's, a "
              "tile of logits at a time; per-token: LLaMA-Factory v1's, of two copies; per-token-liger: by Liger's kernel; "
              "dpo: TRL's of preferences, with the reference's forward (--micro-batch counts sequences, two a pair); "
-             "reward: TRL's of rewards, of a model with one label (likewise)",
+             "grpo: TRL's of policies, on completions that were generated before (--prompt-tokens); reward: "
+             "TRL's of rewards, of a model with one label (as dpo)",
      .initial = "eager", .field = FIELD(job.model.loss), .words = setting_loss_words, .commands = FOR_JOB,
      .numerics = true, .wide = "eager,direct,fused,chunked,compiled,liger,liger-cross-entropy,cut-cross-entropy,fused-lm-head,per-token,per-token-liger"},
     {.name = "precompute-ref-log-probs", .group = GROUP_STRATEGY, .arg = "off|on", .initial = "off",
      .help = "With --loss dpo: the reference's log-probabilities are columns of the batch (precompute_ref_log_probs)",
      .field = FIELD(job.model.precomputed), .words = OFF_ON, .commands = FOR_JOB, .numerics = true},
+    {.name = "grpo-loss", .group = GROUP_STRATEGY, .arg = "TYPE", .initial = "dapo",
+     .help = "With --loss grpo: its loss_type, which says by what the tokens' sum is divided; cispo: other weights, too",
+     .field = FIELD(job.model.grpo.loss), .words = WORDS(WORD("dapo", GRPO_DAPO), WORD("grpo", GRPO_GRPO),
+     WORD("bnpo", GRPO_BNPO), WORD("dr_grpo", GRPO_DR_GRPO), WORD("cispo", GRPO_CISPO)), .commands = FOR_JOB, .numerics = true},
+    {.name = "grpo-beta", .group = GROUP_STRATEGY, .arg = "B", .initial = "0",
+     .help = "With --loss grpo: beta, of the divergence from a reference, whose log-probabilities are a column of the batch",
+     .numbers = {{NUMBER_REAL, 0, 1e6, "factors", FIELD(job.model.grpo.beta)}}, .commands = FOR_JOB, .numerics = true},
+    {.name = "grpo-vllm", .group = GROUP_STRATEGY, .arg = "HOW", .initial = "off",
+     .help = "With --loss grpo: vLLM's samples are corrected (vllm_importance_sampling_correction), by a ratio of each "
+             "sequence or token (vllm_importance_sampling_mode: sequence_mask is TRL's): three more columns of the batch",
+     .field = FIELD(job.model.grpo.vllm), .words = WORDS(WORD("off", GRPO_VLLM_OFF), WORD("sequence", GRPO_VLLM_SEQUENCE),
+     WORD("token", GRPO_VLLM_TOKEN)), .commands = FOR_JOB, .numerics = true},
+    {.name = "grpo-steps-per-generation", .group = GROUP_STRATEGY, .arg = "N", .initial = "0",
+     .help = "With --loss grpo: micro-batches that are generated at once and stay until they were used. 0: those of a step",
+     .numbers = {INTEGER(job.model.grpo.steps, 0, 65536)}, .commands = FOR_JOB, .numerics = true},
+    {.name = "grpo-iterations", .group = GROUP_STRATEGY, .arg = "N", .initial = "1",
+     .help = "With --loss grpo: how often what was generated is used (num_iterations); above 1 old log-probabilities are a column",
+     .numbers = {INTEGER(job.model.grpo.iterations, 1, 65536)}, .commands = FOR_JOB, .numerics = true},
     {.name = "liger", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "KERNELS",
      .help = "Liger's kernels in the place of transformers' modules: all, or by commas rope, "
              "rms_norm and swiglu or geglu (glu: either); its fused linear cross-entropy is --loss liger",

@@ -77,6 +77,7 @@ const struct setting_word setting_loss_words[] = {
     WORD("cut-cross-entropy", CROSS_ENTROPY_CUT),
     WORD("fused-lm-head", CROSS_ENTROPY_LM_HEAD),
     WORD("dpo", CROSS_ENTROPY_DPO),
+    WORD("grpo", CROSS_ENTROPY_GRPO),
     WORD("reward", CROSS_ENTROPY_REWARD),
     WORD("per-token", CROSS_ENTROPY_PER_TOKEN),
     WORD("per-token-liger", CROSS_ENTROPY_PER_TOKEN_LIGER),

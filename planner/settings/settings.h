@@ -124,7 +124,8 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
     uint32_t deepspeed;                /* the version of these: zero_options.h */
     const char *gpu, *node, *profile;
     uint32_t gpus_per_node;
-    uint64_t host_memory; /* bytes of one host; 0: as the profile says */
+    uint64_t host_memory;   /* bytes of one host; 0: as the profile says */
+    float memory_of_others; /* share of a GPU's memory that is not there */
     bool expandable_segments;
     enum clock clock;
     enum attention_kernel attention;

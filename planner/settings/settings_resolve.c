@@ -2,6 +2,7 @@
 #include "settings/settings_resolve.h"
 
 #include "families/families.h"
+#include "job/policies.h"
 #include "machine/builtin.h"
 
 #include <errno.h>
@@ -69,6 +70,7 @@ static enum err_code resolve_dtypes(const struct settings *settings, struct job 
     if (!(has & HAS_OUTPUTS))
         job->model.outputs_fp32 = false;
     job->model.compute = s->compute;
+    job->model.autocast |= policies_autocast(job);
     return ERR_OK;
 }
 
@@ -87,10 +89,11 @@ static enum err_code resolve_zero(const struct settings *settings, uint32_t hidd
 }
 
 /* What only transformers' code is asked: what peft wraps, TRL's trainer of rewards calls, collators
- * pad. */
+ * pad; and its trainer of policies. */
 static bool is_of_transformers(const struct model_job *job)
 {
-    return job->lora || job->task || job->padding_tokens || job->loss == CROSS_ENTROPY_REWARD;
+    return job->lora || job->task || job->padding_tokens || job->loss == CROSS_ENTROPY_REWARD ||
+           job->loss == CROSS_ENTROPY_GRPO;
 }
 
 enum err_code settings_job(const struct settings *settings, const struct model_config *config,
@@ -162,6 +165,8 @@ enum err_code settings_machine(const struct settings *settings, struct machine *
     if (settings->host_memory)
         out->profile.of[PROFILE_HOST_CAPACITY] =
             (struct quantity){.value = (double)settings->host_memory, .source = "--host-memory"};
+    if (rc == ERR_OK && settings->memory_of_others > 0)
+        out->profile.of[PROFILE_CAPACITY].value *= 1 - settings->memory_of_others;
     out->profile.clock = settings->clock;
     out->profile.attention = settings->attention;
     if (settings->attention == ATTENTION_AUTO &&

@@ -94,7 +94,7 @@ static void stage_row(struct execution *e, uint32_t input, uint32_t batch, uint3
     for (uint32_t i = 0; i < seq; i++) {
         const bool masked = is_masked(e, i);
         const bool target = values->kind != INPUT_TOKENS && values->kind != INPUT_ATTENTION_MASK;
-        if (target && i >= there) {
+        if (target && (i >= there || i < values->prompt)) {
             out[i] = NO_TARGET;
             continue;
         }

@@ -125,6 +125,10 @@ static enum err_code check_inputs(const struct plan *plan, struct err *err)
         return err_set(err, ERR_INVALID, "%u of %u by %u tokens are padding: none is left", padded,
                        batch, seq);
     for (uint32_t i = 0; i < plan->input_count; i++) {
+        if (plan->inputs[i].values.prompt >= seq)
+            return err_set(err, ERR_INVALID,
+                           "input %u has no label of the first %u of %u tokens: none is left", i,
+                           plan->inputs[i].values.prompt, seq);
         const enum input_kind kind = (enum input_kind)plan->inputs[i].values.kind;
         const struct buffer *input = &plan->buffers[plan->inputs[i].buffer];
         if (kind == INPUT_CLASSES)

@@ -35,7 +35,6 @@ static void pairs_are_two_sequences_at_once(void **state)
          "loss reward, micro-batch 6", "the term that centers rewards is not there"},
         {"center_rewards_coefficient: 0.01\nload_in_8bit: true", "center_rewards_coefficient",
          "micro-batch 6", NULL},
-        {"beta: 0.1\nnum_generations: 8", "beta", "micro-batch 3", "another objective"},
         {"beta: 0.1\ndesirable_weight: 1.0", "beta", "micro-batch 3", "another objective"},
     };
     static const struct setting_given option = {"micro-batch", "5"};

@@ -2,8 +2,9 @@
  * a batch and its mask.
  *
  * tests/data/numerics/hf_padded.json has 20 AdamW steps of small models, of families in each way of
- * leaving padding out, recorded by tests/truth/numerics_hf.py. On one rank: a mean over the tokens
- * of a rank is another where ranks have different numbers of them. */
+ * leaving padding out, and of sequences that begin with a prompt, recorded by
+ * tests/truth/numerics_hf.py. On one rank: a mean over the tokens of a rank is another where ranks
+ * have different numbers of them. */
 #include "tests/support/trajectory.h"
 
 #include <setjmp.h>
@@ -24,10 +25,12 @@ static int open_models(void **state)
 static void check(const json_t *model, const char *more)
 {
     char options[256];
-    const json_int_t padding = json_integer_value(json_object_get(model, "padding_tokens"));
-    assert_true(padding > 0);
-    snprintf(options, sizeof options, "--code hf --strategy single --padding-tokens %lld %s",
-             (long long)padding, more);
+    const json_int_t padding = json_integer_value(json_object_get(model, "padding_tokens")),
+                     prompt = json_integer_value(json_object_get(model, "prompt_tokens"));
+    assert_true(padding + prompt > 0);
+    snprintf(options, sizeof options,
+             "--code hf --strategy single --padding-tokens %lld --prompt-tokens %lld %s",
+             (long long)padding, (long long)prompt, more);
     trajectory_check(model, 1, options, TRAJECTORY_STEPS, 2e-5);
 }
 
@@ -35,7 +38,7 @@ static void padding_is_left_out_as_transformers_does(void **state)
 {
     const json_t *models = trajectories();
     (void)state;
-    assert_true(json_array_size(models) >= 12);
+    assert_true(json_array_size(models) >= 18);
     for (size_t i = 0; i < json_array_size(models); i++)
         check(json_array_get(models, i), i % 2 ? "" : "--checkpointing full");
 }

@@ -77,6 +77,7 @@ bool truth_read_hf(const json_t *row, struct model_config *config, struct model_
     job->seq = truth_number(m, "seq", 1);
     job->sample_tokens = truth_number(m, "sample_tokens", 0);
     job->padding_tokens = truth_number(m, "padding_tokens", 0);
+    job->prompt_tokens = truth_number(m, "prompt_tokens", 0);
     const char *code = truth_text(json_object_get(row, "strategy"), "code", "hf");
     job->code = strcmp(code, "torchtitan") == 0 ? CODE_TORCHTITAN : CODE_HF;
     return true;
@@ -188,6 +189,7 @@ struct plan *truth_plan(const json_t *row, truth_read_model read)
     job.model.seq = model_job.seq;
     job.model.sample_tokens = model_job.sample_tokens;
     job.model.padding_tokens = model_job.padding_tokens;
+    job.model.prompt_tokens = model_job.prompt_tokens;
     job.model.code = model_job.code;
     job.model.autograd =
         strcmp(truth_text(row, "autograd", ""), "gpu") == 0 ? AUTOGRAD_GPU : AUTOGRAD_RECORDED;

@@ -1,6 +1,7 @@
 /* truth_strategy.c - see truth_strategy.h. */
 #include "tests/support/truth_strategy.h"
 
+#include "job/policies.h"
 #include "tests/support/truth.h"
 
 #include <setjmp.h>
@@ -259,6 +260,21 @@ static void read_task(const json_t *s, struct model_job *model)
                                                                            : PROBLEM_AUTO;
 }
 
+static void read_policies(const json_t *s, struct grpo_job *grpo)
+{
+    static const char *const losses[] = {"dapo", "grpo", "bnpo", "dr_grpo", "cispo"};
+    const char *loss = truth_text(s, "grpo_loss", "dapo"), *vllm = truth_text(s, "vllm", "off");
+    for (int i = 0; i < (int)(sizeof losses / sizeof *losses); i++)
+        if (strcmp(loss, losses[i]) == 0)
+            grpo->loss = (enum grpo_loss)i;
+    grpo->vllm = strcmp(vllm, "token") == 0      ? GRPO_VLLM_TOKEN
+                 : strcmp(vllm, "sequence") == 0 ? GRPO_VLLM_SEQUENCE
+                                                 : GRPO_VLLM_OFF;
+    grpo->beta = (float)json_number_value(json_object_get(s, "grpo_beta"));
+    grpo->steps = truth_number(s, "steps_per_generation", 0);
+    grpo->iterations = truth_number(s, "grpo_iterations", 1);
+}
+
 void truth_read_strategy(const json_t *row, struct job *job)
 {
     const json_t *s = json_object_get(row, "strategy");
@@ -290,8 +306,10 @@ void truth_read_strategy(const json_t *row, struct job *job)
                       : strcmp(loss, "per-token-liger") == 0     ? CROSS_ENTROPY_PER_TOKEN_LIGER
                       : strcmp(loss, "dpo") == 0                 ? CROSS_ENTROPY_DPO
                       : strcmp(loss, "reward") == 0              ? CROSS_ENTROPY_REWARD
+                      : strcmp(loss, "grpo") == 0                ? CROSS_ENTROPY_GRPO
                                                                  : CROSS_ENTROPY_EAGER;
     read_task(s, &job->model);
+    read_policies(s, &job->model.grpo);
     job->model.precomputed = json_is_true(json_object_get(s, "precompute_ref_log_probs"));
     job->model.liger = truth_text(s, "liger", NULL);
     job->model.float8_gather = truth_float8_gather(truth_text(s, "float8_all_gather", ""));
@@ -339,6 +357,7 @@ void truth_read_strategy(const json_t *row, struct job *job)
     t->reduce =
         truth_dtype(truth_text(s, "reduce_dtype", NULL), strategy_own_reduce(t, job->model.torch));
     job->model.compute = t->compute;
+    job->model.autocast |= policies_autocast(job);
     t->accumulate = truth_number(s, "accumulate", 1);
     t->accumulate_sync = !truth_bool(s, "no_sync", true);
     const bool clips = truth_bool(s, "clip", zero); /* DeepSpeed's default is 1 */

@@ -11,14 +11,15 @@ PATTERNS = {"adamw_foreach": ("adamw", "foreach"), "adamw_fused": ("adamw", "fus
             "adamw_torch_8bit": ("adamw-torch-8bit", "foreach")}
 ZERO = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
         "grad_accum_dtype", "no_sync", "code", "freeze", "keep_outputs", "lora", "lora_dropout", "lora_dtype", "lora_kernels", "gpus_per_node", "attention",
-        "embedding_bits", "liger", "loss", "input_grads", "precompute_ref_log_probs", "task", "num_labels", "problem_type", "pad_token_id", "tower"}
+        "embedding_bits", "liger", "loss", "input_grads", "precompute_ref_log_probs", "task", "num_labels", "problem_type", "pad_token_id", "tower", "grpo_loss", "grpo_beta",
+        "grpo_iterations", "vllm", "steps_per_generation"}
 DEFAULT = 14    # 2.x: what is planned without --torch
 
 
 def model_config(m):
     """(config.json, code) of a row's model."""
     if m["kind"] == "hf":
-        return {k: v for k, v in m.items() if k not in ("kind", "batch", "seq", "sample_tokens", "padding_tokens")}, "hf"
+        return {k: v for k, v in m.items() if k not in ("kind", "batch", "seq", "sample_tokens", "padding_tokens", "prompt_tokens")}, "hf"
     if m["kind"] == "guide":
         return {"model_type": "fsdp2-tutorial", "hidden_size": m["dim"], "num_hidden_layers": m["layers"], "vocab_size": m["vocab"]}, None
     if m["kind"] == "gpt2":
@@ -111,6 +112,7 @@ def options(row, folder):
     yield "micro-batch", m["batch"]
     yield "sample-tokens", m.get("sample_tokens", 0)
     yield "padding-tokens", m.get("padding_tokens", 0)
+    yield "prompt-tokens", m.get("prompt_tokens", 0)
     yield "accumulate", s.get("accumulate", 1)
     if system not in ("deepspeed", "single"):
         yield "accumulate-sync", "last" if s.get("no_sync", True) else "each"
@@ -133,6 +135,10 @@ def options(row, folder):
         yield "sets-pad-token", "on"
     if s.get("precompute_ref_log_probs"):
         yield "precompute-ref-log-probs", "on"
+    for name, option in (("grpo_loss", "grpo-loss"), ("grpo_beta", "grpo-beta"), ("vllm", "grpo-vllm"),
+                         ("steps_per_generation", "grpo-steps-per-generation"), ("grpo_iterations", "grpo-iterations")):
+        if s.get(name):
+            yield option, s[name]
     if system == "deepspeed":
         yield "param-dtype", s["param_dtype"]
     elif system in ("ddp", "single"):

@@ -8,21 +8,28 @@ import inspect
 
 import torch
 
+import grpo
+import linear_attention
+
 OUTPUTS = ("log_probs", "entropy", "is_top1")      # SFTTrainer's
-LOSSES = ("fused-lm-head", "dpo")                  # whose trainers have it
+LOSSES = ("fused-lm-head", "dpo", "grpo")                  # whose trainers have it
 
 
 def prepare(zero3=False):
     """Before anything is written down: what is made when it is imported is no part of a step."""
-    import triton
+    linear_attention.launch_nothing(importlib.import_module("triton"))
     kernels = importlib.import_module("trl.kernels.chunked_logprob")
-    for runner in (triton.runtime.jit.JITFunction, triton.runtime.autotuner.Autotuner, triton.runtime.autotuner.Heuristics):
-        runner.run = lambda *args, **kwargs: None
     source = inspect.getsource(kernels._addmm_fp32).replace('"cuda"', '"cpu"')
     exec(compile(source, kernels.__file__, "exec"), kernels.__dict__)
     for module in (kernels, importlib.import_module("trl.trainer.utils")):
         module._use_triton = lambda device: True
     importlib.import_module("transformers.integrations.deepspeed").is_deepspeed_zero3_enabled = lambda: zero3
+
+
+def outputs(s):
+    """What the trainer of a loss wants of the head."""
+    import preferences
+    return preferences.outputs(s) if s["loss"] == "dpo" else grpo.OUTPUTS if s["loss"] == "grpo" else OUTPUTS
 
 
 def apply(model, outputs=OUTPUTS):

@@ -16,6 +16,12 @@ def nothing(*args, **kwargs):
     return None
 
 
+def launch_nothing(triton):
+    """Triton's kernels write what they are handed: none is launched."""
+    for runner in (triton.runtime.jit.JITFunction, triton.runtime.autotuner.Autotuner, triton.runtime.autotuner.Heuristics):
+        runner.run = nothing
+
+
 def without_kernels():
     """To be called before transformers is imported, which takes the packages if they are there."""
     if not all(importlib.util.find_spec(name) for name in ("fla", "causal_conv1d")):
@@ -25,8 +31,7 @@ def without_kernels():
     for name in ("causal_conv1d_fwd", "causal_conv1d_bwd", "causal_conv1d_update"):
         setattr(extension, name, nothing)
     sys.modules["causal_conv1d_cuda"] = extension
-    for runner in (triton.runtime.jit.JITFunction, triton.runtime.autotuner.Autotuner, triton.runtime.autotuner.Heuristics):
-        runner.run = nothing
+    launch_nothing(triton)
     import causal_conv1d.cpp_functions as functions
     import fla.ops.common.chunk_o
     import fla.ops.gated_delta_rule.wy_fast

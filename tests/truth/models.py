@@ -30,6 +30,7 @@ import torch.nn.functional as F
 import classification
 import cut
 import fused_head
+import grpo
 import liger
 import linear_attention
 import lora_kernels
@@ -345,7 +346,7 @@ HF = {  # model_type -> (model class, config class, paths of the lists of blocks
     "qwen3_vl_moe_text": ("Qwen3VLMoeForConditionalGeneration", "Qwen3VLMoeConfig", ["model.language_model.layers"]),
 }
 WHOLE = {name: classes[1] for name, classes in HF.items() if name.endswith("_text")}     # class around a text model
-NOT_CONFIG = ("kind", "model_type", "batch", "seq", "sample_tokens", "padding_tokens", "experts_implementation")
+NOT_CONFIG = ("kind", "model_type", "batch", "seq", "sample_tokens", "padding_tokens", "prompt_tokens", "experts_implementation")
 
 
 def hf_classes(model_type, whole=False):
@@ -610,6 +611,8 @@ def hf_inputs(m):
     if m.get("padding_tokens"):
         inputs["attention_mask"] = padded(m)
         inputs["labels"] = inputs["labels"].masked_fill(inputs["attention_mask"] == 0, -100)
+    if m.get("prompt_tokens"):
+        inputs["labels"][:, :m["prompt_tokens"]] = -100
     return inputs
 
 
@@ -638,7 +641,7 @@ def make(m, s):
             if s.get("loss") == "cut-cross-entropy":
                 cut.apply(model, m["model_type"])
             if s.get("loss") in fused_head.LOSSES:
-                fused_head.apply(model, preferences.outputs(s) if s["loss"] == "dpo" else fused_head.OUTPUTS)
+                fused_head.apply(model, fused_head.outputs(s))
         elif s.get("code") == "torchtitan":
             import titan
             model, blocks = titan.make(m)
@@ -660,6 +663,8 @@ def make_inputs(m, s):
     """Keyword arguments of the model for Hugging Face's, (tokens, targets) otherwise."""
     if s.get("loss") == "dpo":
         return preferences.inputs(m, s)
+    if s.get("loss") == "grpo":
+        return grpo.inputs(m, s)
     if classification.wanted_by(s):
         return classification.inputs(m, s)
     if s.get("code") == "hf":

@@ -11,6 +11,8 @@ and decoder the tokens of the next step.
 Writes FOLDER/hf_padded.json, too: of families in each way of leaving padding out, batches whose
 sequences end early (models.padded), with the model's attention_mask and labels of -100 there.
 
+The last of that file have labels of -100 where each sequence's prompt is, too (prompt_tokens).
+
 Usage: numerics_hf.py FOLDER [NAME ...]      (torch 2.14.1, transformers 5.23.0; one thread)
 """
 import json
@@ -216,6 +218,7 @@ FAMILIES = [
 ]
 PADDED = [("llama", 40), ("mistral", 1), ("gemma2", 100), ("gpt2", 161), ("gpt_neox", 50), ("opt", 33), ("falcon", 60), ("gpt_oss", 30),
           ("gptj", 25), ("mpt", 90), ("bert", 70), ("distilbert", 20), ("modernbert", 47), ("eurobert", 80), ("mixtral", 64)]
+PROMPTS = [("llama", 9, 0), ("gpt2", 1, 0), ("opt", 12, 33)]    # tokens of each prompt, and of padding in all
 CLASSES = {"bert": AutoModelForMaskedLM, "roberta": AutoModelForMaskedLM, "electra": AutoModelForMaskedLM,
            "distilbert": AutoModelForMaskedLM, "modernbert": AutoModelForMaskedLM, "eurobert": AutoModelForMaskedLM,
            "t5": AutoModelForSeq2SeqLM, "mt5": AutoModelForSeq2SeqLM}
@@ -227,8 +230,11 @@ def values(index, parameter, name):
     return parameter_values(index, list(parameter.shape), name)
 
 
-def inputs(model_type, step, vocab, padding):
+def inputs(model_type, step, vocab, padding, prompt):
     given = whole_inputs(model_type, step, vocab)
+    if prompt:
+        given["labels"] = given["labels"].clone()
+        given["labels"][:, :prompt] = -100
     if not padding:
         return given
     mask = models.padded({"batch": BATCH, "seq": SEQ, "padding_tokens": padding})
@@ -246,7 +252,7 @@ def whole_inputs(model_type, step, vocab):
             "labels": batch.masked_fill(~masked, -100)}
 
 
-def train(model_type, settings, padding=0):
+def train(model_type, settings, padding=0, prompt=0):
     settings = {"model_type": model_type, **settings}
     config = config_of(settings)
     whole = models.WHOLE.get(model_type)    # a model that sees, called by text alone
@@ -265,7 +271,7 @@ def train(model_type, settings, padding=0):
                                   weight_decay=0.1)
     losses, norms, first = [], [], {}
     for step in range(STEPS):
-        loss = model(**inputs(model_type, step, config.get_text_config().vocab_size, padding)).loss
+        loss = model(**inputs(model_type, step, config.get_text_config().vocab_size, padding, prompt)).loss
         loss.backward()
         each = {name: float(p.grad.norm()) if p.grad is not None else 0.0 for name, p in named}
         losses.append(loss.item())
@@ -273,7 +279,8 @@ def train(model_type, settings, padding=0):
         first = first or each
         optimizer.step()
         optimizer.zero_grad()
-    return {"config": settings, "batch": BATCH, "seq": SEQ} | ({"padding_tokens": padding} if padding else {}) | {"loss": losses, "grad_norm": norms,
+    cut = {name: number for name, number in (("padding_tokens", padding), ("prompt_tokens", prompt)) if number}
+    return {"config": settings, "batch": BATCH, "seq": SEQ} | cut | {"loss": losses, "grad_norm": norms,
             "first_step_grad_norm_by_parameter": first}
 
 
@@ -291,7 +298,8 @@ def main():
         print(model_type, rows[-1]["loss"][0], rows[-1]["loss"][-1], flush=True)
     write(sys.argv[1], "hf.json", rows)
     of = dict(reversed(FAMILIES))   # the first of each name
-    write(sys.argv[1], "hf_padded.json", [train(name, of[name], padding) for name, padding in PADDED if not wanted or name in wanted])
+    cut = [(name, 0, padding) for name, padding in PADDED] + PROMPTS
+    write(sys.argv[1], "hf_padded.json", [train(name, of[name], padding, prompt) for name, prompt, padding in cut if not wanted or name in wanted])
 
 
 if __name__ == "__main__":

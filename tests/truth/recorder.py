@@ -36,6 +36,7 @@ import lora_kernels
 import models
 import older_torch
 import per_token
+import grpo
 import preferences
 
 
@@ -213,6 +214,7 @@ class Births(TorchDispatchMode):
     padded = 0      # tokens of the batch that are padding, by its mask and by its labels
     lacks = ()      # how many of each sequence
     first = 0       # which sequence what is indexed begins with
+    unlabelled = 0  # tokens but each sequence's first that have no label: these, and the prompts'
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if any(issubclass(t, older_torch.WRAPPERS) for t in types):
@@ -228,6 +230,8 @@ class Births(TorchDispatchMode):
             import eight_bits
             self.int8 = eight_bits.RUNNING
             return self.int8.call(self, func, args, kwargs or {})
+        if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype == torch.bool and grpo.ASKING:
+            return False    # whether a number of each sequence is none
         if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype == torch.bool:
             # transformers asks whether masks are all ones and sequences not packed, a trainer whether there is anything to count
             return not self.padded or preferences.asking
@@ -253,8 +257,10 @@ class Births(TorchDispatchMode):
     @staticmethod
     def chosen(mask):
         """How many a mask chooses: of all tokens, or of those of a few sequences, which are one behind the other."""
+        if grpo.ASKING:
+            return mask.numel()
         if mask.dim() < 2 or len(mask) >= len(Births.lacks):
-            return mask.numel() - Births.padded
+            return mask.numel() - Births.unlabelled
         return mask.numel() - sum(Births.lacks[Births.first:Births.first + len(mask)])
 
     @staticmethod
@@ -265,7 +271,7 @@ class Births(TorchDispatchMode):
         if str(func) == "aten.log_sigmoid_forward.default":     # a GPU has no use for the buffer
             return torch.empty_like(args[0]), args[0].new_empty(0)
         if str(func) == "aten.masked_select.default":       # a mask chooses all that there is
-            return args[0].new_empty(args[1].numel() - Births.padded)
+            return args[0].new_empty(args[1].numel() - Births.unlabelled)
         if str(func) == "aten.index.Tensor" and args[1][0] is not None and args[1][0].dtype == torch.bool:
             return args[0].new_empty(Births.chosen(args[1][0]), *args[0].shape[args[1][0].dim():])
         return func(*args, **kwargs)
@@ -273,7 +279,8 @@ class Births(TorchDispatchMode):
     def call(self, func, args, kwargs):
         if func is torch.ops.aten.nonzero.default and isinstance(args[0], FakeTensor):
             found = getattr(sys.modules.get("flash_attention"), "found", 0) if args[0].dim() == 1 else 0
-            return args[0].new_empty((args[0].dim(), found or args[0].numel() - self.padded), dtype=torch.int64).t()  # all of them
+            less = self.padded if args[0].dim() == 1 else Births.unlabelled
+            return args[0].new_empty((args[0].dim(), found or args[0].numel() - less), dtype=torch.int64).t()  # all of them
         return older_torch.results(op_name(func), args, self.of_fakes(func, args, kwargs))
 
 
@@ -380,6 +387,8 @@ def record(config, kind):
         fused_head.prepare(s.get("stage") == 3)
     if s.get("loss") == "dpo":
         preferences.trainer_module()
+    if s.get("loss") == "grpo":
+        grpo.trainer_module()
     if s.get("loss") == "reward":
         classification.trainer_module()
     if s.get("lora_kernels"):
@@ -390,6 +399,7 @@ def record(config, kind):
         flash_attention.found = flash_attention.to_find(m)
     Births.padded = m.get("padding_tokens", 0)
     Births.lacks = (models.padded(m) == 0).sum(1).tolist()
+    Births.unlabelled = Births.padded + m["batch"] * max(m.get("prompt_tokens", 0) - 1, 0)  # of those that are labels, shifted
     gc.collect()
     gc.disable()
     system = kind(m, s)
@@ -397,6 +407,8 @@ def record(config, kind):
         system.loss = fused_head.loss
     if s.get("loss") == "dpo":
         system.compute_loss = preferences.compute_loss
+    if s.get("loss") == "grpo":
+        system.compute_loss = grpo.compute_loss
     if s.get("loss") == "reward":
         system.compute_loss = classification.compute_loss
     Log.current = log = system.log(system.places)

@@ -180,6 +180,14 @@ static void print_preferences(struct sums *sums)
                truth_read_hf, sums);
 }
 
+static void print_policies(struct sums *sums)
+{
+    print_file("grpo_visible.jsonl",
+               "Steps of TRL's trainer of policies, and prompts without labels. Numbers: peaks, "
+               "marks, segments.",
+               false, truth_read_hf, sums);
+}
+
 static void print_classification(struct sums *sums)
 {
     print_file("classification_visible.jsonl",
@@ -202,6 +210,11 @@ static void print_cut(struct sums *sums)
     print_file("dpo_events.jsonl", "Whole event lists of steps of TRL's trainer of preferences.",
                true, truth_read_hf, sums);
     print_preferences(sums);
+    print_file("grpo_events.jsonl",
+               "Whole event lists of steps of TRL's trainer of policies, and prompts without "
+               "labels.",
+               true, truth_read_hf, sums);
+    print_policies(sums);
     print_file("classification_events.jsonl",
                "Whole event lists of models that classify sequences.", true, truth_read_hf, sums);
     print_classification(sums);
@@ -361,6 +374,11 @@ static void print_zero(struct sums *sums)
                    "Whole event lists of steps of TRL's trainer of preferences.", true,
                    truth_read_hf, sums);
     print_preferences(sums);
+    print_file("zero_grpo_events.jsonl",
+               "Whole event lists of steps of TRL's trainer of policies, and prompts without "
+               "labels.",
+               true, truth_read_hf, sums);
+    print_policies(sums);
     if (sums->system != SYSTEM_ZERO1)
         print_file("zero_classification_events.jsonl",
                    "Whole event lists of models that classify sequences.", true, truth_read_hf,
