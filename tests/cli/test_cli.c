@@ -201,10 +201,10 @@ static void fit_json_has_the_keys_that_scripts_read(void **state)
 static void what_the_models_file_says_besides_is_shown_with_every_plan(void **state)
 {
     (void)state;
-    static const char note[] = "the text model of a \"gemma3\" is planned alone";
+    static const char note[] = "a \"gemma3\" is planned with batches of text alone";
     const char *model = "tests/data/configs/gemma-3-4b --gpus 8 --seq 64";
     assert_int_equal(shardplan("fit %s", model), 0);
-    assert_non_null(strstr(program_output(), "note: the text model of a \"gemma3\""));
+    assert_non_null(strstr(program_output(), "note: a \"gemma3\" is planned"));
     assert_int_equal(shell("^/shardplan fit %s --json 2>/dev/null", model), 0);
     json_t *root = program_object();
     const json_t *notes = json_object_get(root, "notes");

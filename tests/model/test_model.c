@@ -292,7 +292,7 @@ static void layers_without_a_window_may_have_heads_of_their_own(void **state)
 /* google/gemma-3-4b-pt has its text model's numbers in an object, but for those that are its
  * class's.
  */
-static void the_text_model_of_a_multimodal_file_is_planned_and_that_is_said(void **state)
+static void a_multimodal_file_is_planned_with_text_and_that_is_said(void **state)
 {
     (void)state;
     struct model_config c;
@@ -303,7 +303,7 @@ static void the_text_model_of_a_multimodal_file_is_planned_and_that_is_said(void
     const struct model_config expected = preset("gemma-3-4b-text");
     assert_same_config(&c, &expected);
     assert_true(model_note(&c, &(struct model_job){.code = CODE_HF}, 0, text, sizeof text));
-    assert_non_null(strstr(text, "the text model of a \"gemma3\" is planned alone"));
+    assert_non_null(strstr(text, "a \"gemma3\" is planned with batches of text alone"));
     assert_false(model_note(&c, &(struct model_job){.code = CODE_HF}, 1, text, sizeof text));
     assert_false(model_note(&expected, &(struct model_job){.code = CODE_HF}, 0, text, sizeof text));
 }
@@ -332,7 +332,7 @@ static void a_text_model_is_read_from_a_flat_file_and_from_a_nested_one(void **s
     assert_same_config(&flat, &qwen2_5);
     assert_same_config(&nested, &qwen3);
     assert_true(model_note(&flat, &(struct model_job){.code = CODE_HF}, 0, text, sizeof text));
-    assert_non_null(strstr(text, "the text model of a \"qwen2_5_vl\" is planned alone"));
+    assert_non_null(strstr(text, "a \"qwen2_5_vl\" is planned with batches of text alone"));
     assert_true(model_note(&nested, &(struct model_job){.code = CODE_HF}, 0, text, sizeof text));
 }
 
@@ -695,7 +695,7 @@ int main(void)
         cmocka_unit_test(null_means_what_the_config_class_makes_of_it),
         cmocka_unit_test(rope_may_be_of_each_type_of_layer),
         cmocka_unit_test(layers_without_a_window_may_have_heads_of_their_own),
-        cmocka_unit_test(the_text_model_of_a_multimodal_file_is_planned_and_that_is_said),
+        cmocka_unit_test(a_multimodal_file_is_planned_with_text_and_that_is_said),
         cmocka_unit_test(a_text_model_is_read_from_a_flat_file_and_from_a_nested_one),
         cmocka_unit_test(what_a_file_says_beside_its_numbers_is_said),
         cmocka_unit_test(newer_files_keep_rope_in_an_object),
