@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { LONGEST = 64 };
 
@@ -111,6 +112,32 @@ bool names_misspelt(const char *text, const char *name)
     const char *dot = strrchr(text, '.');
     const size_t length = strlen(dot ? dot + 1 : text);
     return names_distance(text, name) <= (length > 5 ? 2U : length > 2 ? 1U : 0U);
+}
+
+/* The words of "gradient_accumulation_steps", one after the other; length 0 behind the last. */
+static const char *next_word(const char **at, size_t *length)
+{
+    const char *word = *at + strspn(*at, "_-");
+    *length = strcspn(word, "_-");
+    *at = word + *length;
+    return word;
+}
+
+bool names_lacks_word(const char *text, const char *name)
+{
+    size_t own_length, length;
+    uint32_t words = 0, missing = 0;
+    const char *own = next_word(&text, &own_length), *word = next_word(&name, &length);
+    while (length) {
+        if (own_length == length && strncasecmp(own, word, length) == 0) {
+            words++;
+            own = next_word(&text, &own_length);
+        } else {
+            missing++;
+        }
+        word = next_word(&name, &length);
+    }
+    return own_length == 0 && words > 1 && missing == 1;
 }
 
 const char *names_list(const char *const *names, uint32_t count, char *text, size_t size)

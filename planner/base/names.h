@@ -42,6 +42,10 @@ bool names_nearer(const char *text, const char *name, const char *other);
  * Elasticsearch's fuzziness). */
 bool names_misspelt(const char *text, const char *name);
 
+/* Whether `text`, of two words or more, is `name` but for one word ("gradient_accumulation" of
+ * "gradient_accumulation_steps"). */
+bool names_lacks_word(const char *text, const char *name);
+
 /* Whether one of the comma-separated glob patterns (fnmatch) matches the name. NULL: none does. */
 bool names_match(const char *globs, const char *name);
 

@@ -159,6 +159,19 @@ void answer_show(const struct answer *a)
     print_passed_over(stdout, a);
 }
 
+/* What is to be written, and that nothing is. */
+static enum err_code check_files(const struct settings *settings, struct err *err)
+{
+    static const char *const written[] = {"output", "files"};
+    for (size_t i = 0; settings->no_files && i < sizeof written / sizeof *written; i++) {
+        const struct setting *row = settings_find(settings, written[i], NULL);
+        if (row && settings_is_given(settings, row))
+            return err_set(err, ERR_INVALID, "--no-files with %s: leave one of them out",
+                           row->key ? "-o" : "--files");
+    }
+    return ERR_OK;
+}
+
 int answer_command(enum command command, int argc, char **argv,
                    enum err_code (*run)(struct answer *answer, struct err *err))
 {
@@ -166,8 +179,10 @@ int answer_command(enum command command, int argc, char **argv,
     struct settings_list *list = xmalloc(sizeof *list); /* of some stacks it is most */
     struct err err = {0};
     int status;
-    settings_parse_list(command, argc, argv, import_file, &a.import, list);
-    if (list->count > 1) {
+    settings_parse_list(command, argc, argv, import_files, &a.import, list);
+    if (check_files(&list->of[0], &err) != ERR_OK) {
+        status = report_error(&err);
+    } else if (list->count > 1) {
         status = several_answer(list);
     } else {
         a.settings = list->of[0];

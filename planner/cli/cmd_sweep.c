@@ -110,7 +110,7 @@ int command_sweep(int argc, char **argv)
     struct import import = {.framework = NULL};
     struct arena arena = {0};
     struct err err = {0};
-    settings_parse_from(COMMAND_SWEEP, argc, argv, import_file, &import, &settings);
+    settings_parse_from(COMMAND_SWEEP, argc, argv, import_files, &import, &settings);
     struct progress progress = progress_begin(!settings.quiet);
     enum err_code rc = read_question(&settings, &arena, &question, &err);
     if (rc == ERR_OK)

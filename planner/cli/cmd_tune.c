@@ -138,7 +138,7 @@ int command_tune(int argc, char **argv)
 {
     struct settings settings;
     struct import import = {.framework = NULL};
-    settings_parse_from(COMMAND_TUNE, argc, argv, import_file, &import, &settings);
+    settings_parse_from(COMMAND_TUNE, argc, argv, import_files, &import, &settings);
     if (settings.from && !settings.json && !settings.quiet)
         import_print(stdout, &import);
     const int status = search(&settings);

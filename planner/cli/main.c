@@ -7,6 +7,7 @@
 #include "settings/completion.h"
 #include "settings/help.h"
 #include "settings/manual.h"
+#include "settings/settings.h"
 
 #include <jansson.h>
 #include <malloc.h>
@@ -69,6 +70,19 @@ static enum command find(const char *name)
     return (enum command)i;
 }
 
+/* With the option that was meant, where one is near. */
+static void say_no_option(enum command command, const char *name)
+{
+    struct settings settings;
+    struct err err = {0};
+    const char *title = command_about(command)->title;
+    settings_defaults(&settings, command);
+    const struct setting *row = settings_find(&settings, name + strspn(name, "-"), &err);
+    const char *meant = row ? NULL : strstr(err.text, "; did you mean");
+    fprintf(stderr, "shardplan: `%s` has no option \"%s\"%s%s `%s --help` lists all\n", title, name,
+            meant ? meant : "", meant ? "" : ";", title);
+}
+
 /* `shardplan help [COMMAND [OPTION]]`: what --help says. */
 static int help_of(int argc, char **argv)
 {
@@ -79,8 +93,7 @@ static int help_of(int argc, char **argv)
         return refuse(argv[2]);
     for (int i = 3; i < argc; i++)
         if (!help_write_option(stdout, command, argv[i])) {
-            fprintf(stderr, "shardplan: `%s` has no option \"%s\"; `%s --help` lists all\n",
-                    command_about(command)->title, argv[i], command_about(command)->title);
+            say_no_option(command, argv[i]);
             return EXIT_BAD_INPUT;
         }
     if (argc == 3)

@@ -139,6 +139,10 @@ static enum err_code find_arch(const json_t *root, const char *where, enum arch 
     char near[128];
     if (stated_arch(root, arch))
         return ERR_OK;
+    if (!type && json_object_get(root, "instructions"))
+        return err_set(err, ERR_INVALID,
+                       "%s: it is a plan, no model: `shardplan diff`, `export` and `run` take it",
+                       where);
     if (!type)
         return err_set(err, ERR_INVALID, "%s: \"model_type\" is missing: %s", where, all);
     if (!json_is_string(type))

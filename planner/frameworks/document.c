@@ -132,7 +132,7 @@ bool node_loose_bool(const char *text, const char **out)
 
 bool node_is_true(const struct node *node)
 {
-    const char *text = node ? node->text : NULL;
+    const char *text = node && node->kind != NODE_NULL ? node->text : NULL;
     return text && (!node_loose_bool(text, &text) || strcmp(text, "true") == 0);
 }
 

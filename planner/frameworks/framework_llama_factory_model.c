@@ -172,7 +172,10 @@ static enum err_code take_bits4(struct import *im, const struct key_row *row,
                                 "computed in %s",
                                 compute, gathered, gathered));
     compute = other ? gathered : compute;
+    const char *given = import_given(im, "load-in-4bit");
     TRY(import_set(im, "load-in-4bit", *type ? type : "nf4", row, node, err));
+    if (given && strcmp(given, "none") == 0)
+        return ERR_OK;
     TRY(import_set(im, "bnb-double-quant",
                    says(im, "quant_config.double_quantization", "false") ? "off" : "on", row, NULL,
                    err));

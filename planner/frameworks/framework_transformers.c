@@ -130,6 +130,8 @@ static enum err_code read_dtype(struct import *im, const struct key_row *row,
     const bool bf16 = transformers_is_on(import_node(im, "bf16")),
                fp16 = transformers_is_on(import_node(im, "fp16"));
     const char *dtype = bf16 ? "bf16" : fp16 ? "fp16" : "same";
+    if (im->before && !bf16 && !fp16) /* ACCELERATE_MIXED_PRECISION (training_args.py, 5.) */
+        return ERR_OK;
     if ((1U << im->settings->job.strategy.system) & (DDP | SINGLE)) {
         if (fp16)
             import_list(im, import_node(im, "fp16"), "fp16",
@@ -150,18 +152,39 @@ static enum err_code read_dtype(struct import *im, const struct key_row *row,
         return ERR_OK;
     }
     TRY(import_set(im, "param-dtype", dtype, row, node, err));
-    TRY(import_set(im, "reduce-dtype", dtype, row, node, err));
+    if ((1U << im->settings->job.strategy.system) & FSDP)
+        TRY(import_set(im, "reduce-dtype", dtype, row, node, err));
     if (bf16 || fp16)
         TRY(import_set(im, "store-dtype", "fp32", row, NULL, err));
     return native_amp_set(im, row, bf16 ? "bf16" : "fp16", import_node(im, bf16 ? "bf16" : "fp16"),
                           err);
 }
 
+/* Whether accelerate's file has FSDP checkpoint blocks. */
+static bool is_checkpointed_before(const struct import *im)
+{
+    const struct node *node =
+        im->before ? import_node(im->before, "fsdp_config.fsdp_activation_checkpointing") : NULL;
+    return node_is_true(node) && ((1U << im->settings->job.strategy.system) & FSDP);
+}
+
 static enum err_code read_checkpointing(struct import *im, const struct key_row *row,
                                         const struct node *node, struct err *err)
 {
     const char *blocks = transformers_is_checkpointed(im) ? "full" : "none";
-    return import_set(im, "checkpointing", blocks, row, node, err);
+    const struct node *trainers = import_node(im, "gradient_checkpointing");
+    const bool twice = transformers_is_on(trainers) && !transformers_is_axolotl(im) &&
+                       (transformers_is_on(node) || is_checkpointed_before(im));
+    struct key_row own = *row;
+    if (twice) /* Trainer.create_accelerator_and_postprocess */
+        import_list(im, trainers, "gradient_checkpointing",
+                    "transformers fails where FSDP's activation_checkpointing is on, too: planned "
+                    "as blocks that are checkpointed once");
+    if (!node && transformers_is_on(trainers)) {
+        own.path = trainers->key ? trainers->key : row->path;
+        node = trainers;
+    }
+    return import_set(im, "checkpointing", blocks, &own, node, err);
 }
 
 #define TORCHAO "adamw-torch-" /* 4bit, 8bit */
@@ -264,6 +287,25 @@ static enum err_code read_dp_shards(struct import *im, const struct key_row *row
     return !node
                ? ERR_OK
                : import_set(im, "gpus", import_text(im, "%lld", shards * replicas), row, node, err);
+}
+
+/* axolotl's, of all GPUs: a file has two of three (check_batch_size_fields), and this one alone
+ * beside micro_batch_size changes nothing, as gradient_accumulation_steps has a default. */
+static enum err_code read_batch(struct import *im, const struct key_row *row,
+                                const struct node *node, struct err *err)
+{
+    const struct node *micro = import_node(im, "per_device_train_batch_size"),
+                      *steps = import_node(im, "gradient_accumulation_steps");
+    (void)err;
+    if (node && !transformers_is_axolotl(im))
+        import_unknown(im, node, row->path);
+    else if (node)
+        import_idle(im, node, row->path);
+    if (transformers_is_axolotl(im) && (micro && micro->line) + !!steps + !!node < 2)
+        import_open(im, NULL, row->path,
+                    "axolotl asks for two of micro_batch_size, gradient_accumulation_steps and "
+                    "batch_size: planned with 1 where one of the first two is missing");
+    return ERR_OK;
 }
 
 /* ---- the table ---- */
@@ -476,6 +518,7 @@ static const struct key_row rows[] = {
      .setting = "micro-batch", .initial = "8", .twin = "train_micro_batch_size_per_gpu"},
     {.path = "gradient_accumulation_steps", .kind = KEY_INTEGER, .least = 1,
      .setting = "accumulate", .initial = "1", .twin = "gradient_accumulation_steps"},
+    {.path = "batch_size", .kind = KEY_INTEGER, .least = 1, .read = read_batch},
     {.path = "max_grad_norm", .kind = KEY_REAL, .setting = "clip", .initial = "1.0",
      .words = KEY_WORDS({"0", "off"}, {"0.0", "off"}), .twin = "gradient_clipping"},
     {.path = "optim", .kind = KEY_WORD, .setting = "optimizer", .read = read_optim,
@@ -493,7 +536,7 @@ static const struct key_row rows[] = {
      .words = KEY_WORDS(O("pt"), O("sft"), O("rm"), O("ppo"), O("dpo"), O("kto"))},
     {.path = "rl", .kind = KEY_TEXT, .read = transformers_read_objective},
     {.path = "reward_model", .kind = KEY_ANY, .read = transformers_read_objective},
-    {.path = "loss_type", .kind = KEY_ANY, .read = transformers_read_policy},
+    {.path = "loss_type", .kind = KEY_ANY, .read = transformers_read_loss_type},
     {.path = GRPO_PROMPT, .kind = KEY_ANY, .read = transformers_read_policy},
     {.path = GRPO_COMPLETION, .kind = KEY_ANY, .read = transformers_read_policy},
     IDLE("pref_loss"), IDLE("pref_beta"), IDLE("rl_beta"), ELSEWHERE("precompute_ref_log_probs", KEY_ANY), IDLE("desirable_weight"),
@@ -507,9 +550,11 @@ static const struct key_row rows[] = {
     {.path = "sdp_attention", .kind = KEY_BOOL},
     {.path = "eager_attention", .kind = KEY_BOOL, .setting = "attention",
      .words = KEY_WORDS({"true", "eager"}, O("false"))},
-    {.path = "sample_packing", .kind = KEY_BOOL, .neutral = "false", .why = PACKING},
+    {.path = "sample_packing", .kind = KEY_BOOL, .read = transformers_read_packing, .why = PACKING},
     {.path = "pad_to_sequence_len", .kind = KEY_BOOL, .read = transformers_read_padding},
-    {.path = "packing", .kind = KEY_BOOL, .neutral = "false", .why = PACKING},
+    {.path = "packing", .kind = KEY_BOOL, .read = transformers_read_packing, .why = PACKING},
+    {.path = "neat_packing", .kind = KEY_BOOL, .read = transformers_read_packing, .why = PACKING},
+    {.path = "padding_free", .kind = KEY_BOOL, .read = transformers_read_packing, .why = PACKING},
     OFF("use_unsloth", UNSLOTH),
     {.path = "torch_compile", .kind = KEY_BOOL, .read = read_compile},
     {.path = "torch_compile_backend", .kind = KEY_TEXT, .read = import_elsewhere},

@@ -34,6 +34,10 @@ bool transformers_is_llama_factory(const struct import *import);
 /* Whether the file is axolotl's, by its name of the model. */
 bool transformers_is_axolotl(const struct import *import);
 
+/* Whether it is a trainer's, as it names a model, but no key says whose: it is read as
+ * transformers' own. */
+bool transformers_is_anyones(const struct import *import);
+
 /* Whether blocks are checkpointed, by any of the keys. */
 bool transformers_is_checkpointed(const struct import *import);
 
@@ -82,6 +86,9 @@ key_reader transformers_read_adapter_dtype;
 
 /* `packing`: without it, sequences are padded. */
 key_reader transformers_read_padding;
+/* What joins samples, by any of its names: attention within each is listed, but where a sequence is
+ * attended to whole. */
+key_reader transformers_read_packing;
 
 /* ---- framework_transformers_objective.c ---- */
 
@@ -130,6 +137,8 @@ bool transformers_has_plugin(const struct import *import, const char *name);
 /* The loss of TRL's trainers: TRLS_HEAD is of no file, transformers_others puts it there. */
 #define TRLS_HEAD "TRL's fused LM head"
 key_reader transformers_read_lm_head;
+/* `loss_type` of TRL's trainers: what is not the loss that is planned is listed. */
+key_reader transformers_read_loss_type;
 /* Why it is not planned, beside what the file says; NULL: it is. */
 const char *transformers_lm_head_lacks(const struct import *import);
 /* Whether the model is no recording, not compiled, and under the torch that losses of TRL's

@@ -210,7 +210,10 @@ static enum err_code set_bits4(struct import *im, const struct key_row *row,
     const char *type = said(im, types), *twice = said(im, doubles);
     const char *half = transformers_half(im);
     const bool on = twice ? strcmp(twice, "true") == 0 : !transformers_is_trl(im);
+    const char *given = import_given(im, "load-in-4bit");
     TRY(import_set(im, "load-in-4bit", type ? type : "nf4", row, node, err));
+    if (given && strcmp(given, "none") == 0)
+        return ERR_OK;
     TRY(import_set(im, "bnb-double-quant", on ? "on" : "off", row, node, err));
     TRY(import_set(im, "bnb-compute-dtype", half ? half : "fp32", row, node, err));
     TRY(import_set(im, "bnb-quant-storage", storage_of(im), row, node, err));

@@ -172,16 +172,23 @@ enum err_code transformers_read_liger(struct import *im, const struct key_row *r
     const char *path, *list = "";
     const struct node *on = trainer_node(im, &path), *from = on;
     const bool plugged = transformers_has_plugin(im, "LigerPlugin");
+    const uint32_t before = im->note_count;
+    struct key_row own_row = *row;
+    own_row.path = path; /* what turns them on may be the other trainer's name */
     for (uint32_t i = 0; i < KERNELS; i++) {
         const struct node *own = import_node(im, kernels[i].axolotl);
         if (on && is_applied(im, &kernels[i]))
-            TRY(take_kernel(im, row, path, on, &kernels[i], &list, err));
+            TRY(take_kernel(im, &own_row, path, on, &kernels[i], &list, err));
         else if (!on && plugged && node_is_true(own))
             TRY(take_kernel(im, row, kernels[i].axolotl, from = own, &kernels[i], &list, err));
     }
+    if (*list)
+        TRY(import_set(im, "liger", list, on ? &own_row : row, from, err));
+    if (on && im->note_count == before) /* the family has none of them */
+        import_idle(im, on, path);
     if (!on && node)
         import_idle(im, node, row->path);
-    return *list ? import_set(im, "liger", list, row, from, err) : ERR_OK;
+    return ERR_OK;
 }
 
 /* A key of axolotl's: what it does is done above. */
@@ -190,7 +197,7 @@ enum err_code transformers_read_liger_key(struct import *im, const struct key_ro
 {
     const char *path;
     (void)err;
-    if (!node)
+    if (!node || node == trainer_node(im, &path))
         return ERR_OK;
     const bool counts = node_is_true(node) && !trainer_node(im, &path) &&
                         transformers_has_plugin(im, "LigerPlugin");

@@ -188,15 +188,13 @@ static enum err_code plan_rewards(struct import *im, const struct key_row *row,
 static enum err_code plan_preferences(struct import *im, const struct key_row *row,
                                       const struct node *node, const char *batch, struct err *err)
 {
-    const struct node *loss = import_node(im, "loss_type");
-    const bool another = loss && !(loss->text && strcmp(loss->text, "sigmoid") == 0);
     import_list(im, node, row->path,
                 import_text(im,
-                            "pairs of sequences, %s at once, both with DPO's loss of TRL 1.16%s "
+                            "pairs of sequences, %s at once, both with DPO's loss of TRL 1.16 "
                             "(files of CPO and ORPO have a beta, too: --loss "
                             "eager): every token that is no padding counts as one of the "
                             "completion",
-                            batch, another ? ", of its default type" : ""));
+                            batch));
     if (is_computed_before(im))
         TRY(import_set(im, "precompute-ref-log-probs", "on", row, node, err));
     TRY(set_reference_dtype(im, row, err));
@@ -278,6 +276,11 @@ static const char *of_experts(const struct model_config *config)
 enum err_code transformers_read_lm_head(struct import *im, const struct key_row *row,
                                         const struct node *node, struct err *err)
 {
+    if (!node && transformers_is_anyones(im))
+        import_open(im, NULL, "model_name_or_path",
+                    "whose file it is: no key is TRL's or LLaMA-Factory's alone. Planned as "
+                    "transformers' own Trainer; TRL's checkpoint blocks and have no logits "
+                    "(dataset_name says so), LLaMA-Factory's checkpoint and have adapters (stage)");
     if (!node)
         return ERR_OK;
     const char *lacks = transformers_lm_head_lacks(im);
@@ -295,4 +298,25 @@ enum err_code transformers_read_lm_head(struct import *im, const struct key_row 
         import_open(im, NULL, row->path,
                     "which TRL it is: no logits since 1.16, as planned; before it --loss eager");
     return import_set(im, "loss", "fused-lm-head", row, node, err);
+}
+
+enum err_code transformers_read_loss_type(struct import *im, const struct key_row *row,
+                                          const struct node *node, struct err *err)
+{
+    const struct node *first = node && node->kind == NODE_LIST ? node->first : node;
+    const bool several = first && node->kind == NODE_LIST && first->next;
+    const char *type = first && first->text ? first->text : "", *path;
+    (void)err;
+    if (!node || transformers_has_policies(im)) /* theirs is read with what is beside it */
+        return ERR_OK;
+    if (transformers_has_preferences(im) && (several || strcmp(type, "sigmoid") != 0))
+        import_list(im, node, row->path,
+                    import_text(im, "%s: planned as DPO's default loss, sigmoid",
+                                several ? "a sum of losses" : type));
+    else if (transformers_sequences(im, &path) == 1 && strcmp(type, "dft") == 0)
+        import_list(im, node, row->path,
+                    "a loss of logits and of its own: planned as cross-entropy with TRL's head");
+    else
+        import_idle(im, node, row->path);
+    return ERR_OK;
 }

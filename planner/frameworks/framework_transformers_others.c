@@ -37,14 +37,14 @@ const char *transformers_renamed(const char *path)
     return NULL;
 }
 
-/* "auto" of axolotl: wherever the GPU can. */
+/* "auto" of axolotl: wherever the GPU can and fp16 is not asked for (resolve_dtype). */
 static void settle_bf16(struct document *document)
 {
     struct node *node = document_find(document, "bf16");
     if (node && node->kind == NODE_TEXT && strcmp(node->text, "auto") == 0) {
         node->kind = NODE_BOOL;
         node->said = node->text;
-        node->text = "true";
+        node->text = node_is_true(document_find(document, "fp16")) ? "false" : "true";
     }
 }
 
@@ -88,35 +88,59 @@ static void say_adapter(struct document *document)
         document_say(document, node, "adapter", "finetuning_type", NODE_TEXT, "lora");
 }
 
-/* LLaMA-Factory's, which nobody else's files have. */
-static bool is_llama_factory(const struct document *document)
+/* Keys by which a file is one trainer's: fields of its dataclasses which neither TrainingArguments
+ * nor the others' files have. `dataset_name` and `dtype` are in transformers' example scripts, too,
+ * which read no YAML. */
+/* clang-format off */
+static const char *const llama_factorys[] = { /* hparams */
+    "finetuning_type", "stage", "template", "cutoff_len", "lora_rank", "lora_target", "dataset_dir",
+    "disable_gradient_checkpointing", "dataset", "eval_dataset", "flash_attn",
+    "enable_liger_kernel", "neat_packing", "quantization_bit", "quantization_method",
+    "use_reentrant_gc", "use_unsloth", "use_unsloth_gc", "upcast_layernorm", "pure_bf16",
+    "additional_target", "pref_beta", "pref_loss", "tokenized_path", "train_on_prompt", NULL};
+static const char *const trls[] = { /* ScriptArguments, ModelConfig, its trainers' own */
+    "dataset_name", "dataset_config", "dataset_train_split", "dataset_test_split",
+    "dataset_streaming", "dataset_mixture", "dataset_text_field", "dataset_kwargs",
+    "dataset_num_proc", "dtype", "torch_dtype", "attn_implementation", "model_init_kwargs",
+    "use_peft", "lora_r", "lora_target_modules", "lora_task_type", "lora_modules_to_save",
+    "load_in_4bit", "load_in_8bit", "use_bnb_nested_quant", "max_length", "max_seq_length",
+    "packing", "packing_strategy", "eval_packing", "padding_free", "completion_only_loss",
+    "assistant_only_loss", "activation_offloading", "chat_template_path", "beta",
+    "precompute_ref_log_probs", "center_rewards_coefficient", "num_generations",
+    "max_completion_length", NULL};
+/* clang-format on */
+
+static bool has_any(const struct document *document, const char *const *keys)
 {
-    static const char *const own[] = {
-        "finetuning_type", "stage",       "template",    "cutoff_len",
-        "lora_rank",       "lora_target", "dataset_dir", "disable_gradient_checkpointing"};
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (document_find(document, own[i]))
-            return document_find(document, "model_name_or_path") != NULL;
+    for (; *keys; keys++)
+        if (document_find(document, *keys))
+            return true;
     return false;
 }
 
-/* What nobody's files have but TRL's: ModelConfig, ScriptArguments, SFTConfig, GRPOConfig. */
+static bool is_llama_factory(const struct document *document)
+{
+    return document_find(document, "model_name_or_path") && has_any(document, llama_factorys);
+}
+
 static bool is_trl(const struct document *document)
 {
-    static const char *const own[] = {"use_peft",
-                                      "num_generations",
-                                      "dataset_text_field",
-                                      "dataset_train_split",
-                                      "completion_only_loss",
-                                      "assistant_only_loss",
-                                      "packing_strategy"};
-    if (document->syntax != SYNTAX_YAML || document_find(document, "base_model") ||
-        is_llama_factory(document))
-        return false;
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (document_find(document, own[i]))
-            return true;
-    return false;
+    return document->syntax == SYNTAX_YAML && !document_find(document, "base_model") &&
+           !is_llama_factory(document) && has_any(document, trls);
+}
+
+bool transformers_is_anyones(const struct import *im)
+{
+    return im->document.syntax == SYNTAX_YAML && import_node(im, "model_name_or_path") &&
+           !transformers_is_axolotl(im) && !transformers_is_llama_factory(im) &&
+           !import_node(im, TRLS_HEAD);
+}
+
+static void put_unless(struct document *document, const char *path, enum node_kind kind,
+                       const char *text)
+{
+    if (!document_find(document, path)) /* null is said, too */
+        document_put(document, path, kind, text);
 }
 
 static uint64_t tokens_in(const struct document *document, const char *key)
@@ -148,16 +172,14 @@ static void imply_trl(struct document *document)
         return;
     if (node && node->kind == NODE_BOOL && strcmp(node->text, "true") == 0) {
         document_say(document, node, "use_peft", "finetuning_type", NODE_TEXT, "lora");
-        if (!document_find(document, "lora_r"))
-            document_put(document, "lora_r", NODE_INTEGER, "16");
+        put_unless(document, "lora_r", NODE_INTEGER, "16");
     }
     document_put(document, TRLS_HEAD, NODE_BOOL, "true");
-    if (!document_find(document, "gradient_checkpointing"))
-        document_put(document, "gradient_checkpointing", NODE_BOOL, "true");
+    put_unless(document, "gradient_checkpointing", NODE_BOOL, "true");
     if (!document_find(document, "max_length") && !document_find(document, "max_seq_length"))
         imply_length(document);
-    if (!document_find(document, "bf16") && !(fp16 && strcmp(fp16->text, "true") == 0))
-        document_put(document, "bf16", NODE_BOOL, "true");
+    if (!node_is_true(fp16))
+        put_unless(document, "bf16", NODE_BOOL, "true");
 }
 
 const char *transformers_about(const struct document *document)
@@ -169,15 +191,25 @@ const char *transformers_about(const struct document *document)
                                                          : "TrainingArguments of transformers";
 }
 
-/* What holds in LLaMA-Factory where its file says nothing: finetuning_args.py, model_args.py. */
+/* What holds in LLaMA-Factory where its file says nothing: finetuning_args.py, model_args.py,
+ * data_args.py. */
 static void imply_llama_factory(struct document *document)
 {
     if (!is_llama_factory(document))
         return;
-    if (!document_find(document, "finetuning_type"))
-        document_put(document, "finetuning_type", NODE_TEXT, "lora");
-    if (!document_find(document, "disable_gradient_checkpointing"))
-        document_put(document, "disable_gradient_checkpointing", NODE_BOOL, "false");
+    put_unless(document, "finetuning_type", NODE_TEXT, "lora");
+    put_unless(document, "disable_gradient_checkpointing", NODE_BOOL, "false");
+    put_unless(document, "cutoff_len", NODE_INTEGER, "2048");
+}
+
+/* ... in axolotl: schemas/config.py and training.py. */
+static void imply_axolotl(struct document *document)
+{
+    if (!document_find(document, "base_model"))
+        return;
+    put_unless(document, "micro_batch_size", NODE_INTEGER, "1");
+    put_unless(document, "sequence_len", NODE_INTEGER, "512");
+    put_unless(document, "bf16", NODE_TEXT, "auto");
 }
 
 void transformers_others(struct document *document)
@@ -185,6 +217,7 @@ void transformers_others(struct document *document)
     imply_llama_factory(document);
     if (document->syntax != SYNTAX_YAML)
         return;
+    imply_axolotl(document);
     imply_fsdp(document);
     say_adapter(document);
     imply_trl(document);

@@ -27,6 +27,23 @@ static bool is_joined(const struct import *im)
            is_on(im, "padding_free") || pretrains;
 }
 
+/* LLaMA-Factory's packing alone is a sequence of several that attends to all of itself
+ * (PackedSupervisedDatasetProcessor's mask of ones). */
+enum err_code transformers_read_packing(struct import *im, const struct key_row *row,
+                                        const struct node *node, struct err *err)
+{
+    const char *path;
+    const bool whole = transformers_is_llama_factory(im) && strcmp(row->path, "packing") == 0;
+    (void)err;
+    if (!node)
+        return ERR_OK;
+    if (transformers_is_on(node) && !whole && transformers_sequences(im, &path) <= 1)
+        import_list(im, node, row->path, row->why);
+    else
+        import_idle(im, node, row->path);
+    return ERR_OK;
+}
+
 /* Whether a micro-batch has several sequences, by an option or by the file, of `each` example so
  * many. */
 static bool has_several(const struct import *im, uint32_t each)

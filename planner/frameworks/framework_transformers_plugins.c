@@ -96,6 +96,16 @@ static bool is_cut_planned(const struct import *im)
            strcmp(compiled, "off") == 0;
 }
 
+#define FAILING_CUT                                                                                \
+    "DeepSpeed 0.19.8 fails with it under ZeRO-3, where its backward gathers the head's weight, "  \
+    "which the model has gathered: planned with all logits"
+
+static bool fails_with_cut(const struct import *im)
+{
+    return im->settings->job.strategy.system == SYSTEM_ZERO3 && !import_is_recorded(im) &&
+           import_of_model(im, cut_has);
+}
+
 enum err_code transformers_read_plugins(struct import *im, const struct key_row *row,
                                         const struct node *node, struct err *err)
 {
@@ -106,7 +116,8 @@ enum err_code transformers_read_plugins(struct import *im, const struct key_row 
         else if (!plugin)
             import_unknown(im, n, row->path);
         else if (plugin->why && is_on(im, plugin))
-            import_list(im, n, row->path, plugin->why);
+            import_list(im, n, row->path,
+                        plugin->cuts && fails_with_cut(im) ? FAILING_CUT : plugin->why);
         else
             import_idle(im, n, row->path);
     }

@@ -300,6 +300,7 @@ static void note_unsaid(struct import *im)
     for (const struct script_setting *s = im->framework->script; s && s->setting; s++) {
         const struct setting *row = settings_find(im->settings, s->setting, NULL);
         if (!row || import_has(im, s->setting) || is_in_recording(im, s->setting) ||
+            (im->before && import_has(im->before, s->setting)) ||
             (row->kind == SETTING_TEXT && !row->positional))
             continue;
         const char *value = setting_read(row, im->settings, buffer);
@@ -378,10 +379,18 @@ static enum err_code take_settings(struct import *im, const char *path, struct e
     return ERR_OK;
 }
 
+/* Of a launcher's file that says no more than how many processes there are. */
+static bool is_passed_over(const struct import *im, const struct key_row *row)
+{
+    return im->processes_only && !(row->setting && (strncmp(row->setting, "gpus", 4) == 0 ||
+                                                    strcmp(row->setting, "strategy") == 0));
+}
+
 static enum err_code take_rows(struct import *im, struct err *err)
 {
     for (uint32_t i = 0; i < im->framework->row_count; i++)
-        if (!(im->in_named && im->framework->rows[i].last))
+        if (!(im->in_named && im->framework->rows[i].last) &&
+            !is_passed_over(im, &im->framework->rows[i]))
             TRY(take_row(im, &im->framework->rows[i], err));
     if (im->framework->settings_path)
         return take_settings(im, im->framework->settings_path, err);
@@ -448,10 +457,10 @@ static enum err_code take_named_last(struct import *im, struct err *err)
     if (!im->named.root)
         return ERR_OK;
     swap_named(im, own->named_framework);
-    for (uint32_t i = 0; i < im->framework->row_count && rc == ERR_OK; i++)
+    for (uint32_t i = 0; i < im->framework->row_count && rc == ERR_OK && !im->above; i++)
         if (im->framework->rows[i].last)
             rc = take_row(im, &im->framework->rows[i], err);
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && !im->named_lent)
         note_unread(im, "", im->document.root);
     swap_named(im, own);
     return rc;
@@ -474,12 +483,18 @@ static enum err_code take_all(struct import *im, const struct option_list *own, 
     return ERR_OK;
 }
 
-enum err_code import_document(struct import *im, struct settings *settings,
-                              const struct document *document, const struct setting_given *given,
-                              uint32_t given_count, struct err *err)
+/* Behind those of the launcher's file. */
+static const char *join_lines(struct import *im, const char *before, enum note_kind kind)
+{
+    const char *own = import_lines(im, kind);
+    return before && own ? arena_printf(&im->arena, "%s%s", before, own) : own ? own : before;
+}
+
+enum err_code import_take(struct import *im, struct settings *settings,
+                          const struct setting_given *given, uint32_t given_count, struct err *err)
 {
     struct option_list own = {.count = 0};
-    *im = (struct import){.document = *document, .settings = settings};
+    im->settings = settings;
     im->framework = framework_of(&im->document);
     if (im->framework)
         im->about = im->framework->about_file ? im->framework->about_file(&im->document)
@@ -494,15 +509,23 @@ enum err_code import_document(struct import *im, struct settings *settings,
     TRY(read_options(im, &own, err));
     join_options(im, &own, given, given_count);
     TRY(take_all(im, &own, err));
-    settings->unplanned = import_lines(im, NOTE_UNPLANNED);
-    settings->misspelt = import_lines(im, NOTE_MISSPELT);
+    settings->unplanned = join_lines(im, settings->unplanned, NOTE_UNPLANNED);
+    settings->misspelt = join_lines(im, settings->misspelt, NOTE_MISSPELT);
     return ERR_OK;
 }
 
-enum err_code import_file(void *context, struct settings *settings, const char *path,
+enum err_code import_document(struct import *im, struct settings *settings,
+                              const struct document *document, const struct setting_given *given,
+                              uint32_t given_count, struct err *err)
+{
+    *im = (struct import){.document = *document};
+    settings->unplanned = settings->misspelt = NULL;
+    return import_take(im, settings, given, given_count, err);
+}
+
+enum err_code import_file(struct import *im, struct settings *settings, const char *path,
                           const struct setting_given *given, uint32_t given_count, struct err *err)
 {
-    struct import *im = context;
     struct document document;
     *im = (struct import){.framework = NULL};
     const enum err_code rc = document_read(path, &document, err);
@@ -516,7 +539,11 @@ enum err_code import_file(void *context, struct settings *settings, const char *
 void import_free(struct import *im)
 {
     document_free(&im->document);
-    document_free(&im->named);
+    if (!im->named_lent)
+        document_free(&im->named);
+    if (im->before)
+        import_free(im->before);
+    free(im->before);
     arena_free(&im->arena);
     free(im->notes);
     *im = (struct import){.framework = NULL};

@@ -2,6 +2,9 @@
  *
  *     file --document_read--> keys --the framework's rows--> settings, and what is listed
  *
+ * Of a job that has two, the launcher's and its trainer's, the second is read over the first
+ * (import_files).
+ *
  * Nothing of the file is passed over in silence: what became a setting, what shardplan cannot plan,
  * what it does not know, what has no effect on a step, what an option overrides and what the file
  * leaves open are notes. */
@@ -50,14 +53,27 @@ struct import { /* zero-initialise; import_free */
     struct note *notes;                /* owned */
     uint32_t note_count, note_cap;
     uint64_t set[SETTINGS_ROW_WORDS]; /* a bit a row: by a key */
+    struct import
+        *before;         /* the launcher's file, which has been read: owned; NULL: there is none */
+    bool named_lent;     /* `named` is that one's */
+    const char *above;   /* of the launcher's: the path of the file that is read over it; NULL */
+    bool processes_only; /* ... which says the system, and this one how many processes */
 };
 
 /* Sets what a file says, except what `given` (the command line) says: then that is listed. Texts in
  * *settings live as long as *import. ERR_INVALID: it cannot be read, or file, line, key, value and
- * what is allowed. On any return the caller owns *import: import_free. Is a `settings_source`, with
- * the import as its context. */
-enum err_code import_file(void *import, struct settings *settings, const char *path,
+ * what is allowed. On any return the caller owns *import: import_free. */
+enum err_code import_file(struct import *import, struct settings *settings, const char *path,
                           const struct setting_given *given, uint32_t given_count, struct err *err);
+
+/* The same of one file or of several of a job, in any order: accelerate's or DeepSpeed's beside
+ * that of what it starts (TRL, axolotl, LLaMA-Factory, TrainingArguments). What the launcher's says
+ * holds where the other leaves it open; where both say it, the other's holds, which is listed, or
+ * is refused as transformers does. ERR_INVALID, too: they are not of one job. Is a
+ * `settings_source`, with the import as its context. */
+enum err_code import_files(void *import, struct settings *settings, const char *const *paths,
+                           uint32_t path_count, const struct setting_given *given,
+                           uint32_t given_count, struct err *err);
 
 /* The same of a document, which the import takes. */
 enum err_code import_document(struct import *import, struct settings *settings,

@@ -20,6 +20,8 @@ void import_note(struct import *im, enum note_kind kind, const char *key, const 
                  const char *text)
 {
     const char *value = NULL;
+    if (im->above && kind == NOTE_UNSAID)
+        return; /* the file above says it, or leaves it open, too */
     if (node && node->said)
         value = node->said;
     else if (node && !(node->was && node->kind == NODE_LIST)) /* that one holds something else */
@@ -199,6 +201,55 @@ static bool exists(const struct import *im, const char *setting)
     return false;
 }
 
+/* ---- over the launcher's file ---- */
+
+/* Where that one says the setting with a key of its own; NULL: it does not. */
+static struct note *said_before(const struct import *im, const char *setting)
+{
+    const size_t length = strlen(setting);
+    for (uint32_t i = 0; im->before && i < im->before->note_count; i++) {
+        struct note *note = &im->before->notes[i];
+        if (note->kind == NOTE_TAKEN && note->line &&
+            strncmp(note->text + 2, setting, length) == 0 && note->text[2 + length] == ' ')
+            return note;
+    }
+    return NULL;
+}
+
+/* Whether the launcher's holds: against what another key's default makes of this one, but not what
+ * Trainer holds DeepSpeed's values to. */
+static bool holds_before(const struct import *im, const struct setting *target,
+                         const struct key_row *row, const struct node *node)
+{
+    const bool own = !row || (row->setting && strcmp(row->setting, target->name) == 0);
+    const bool matched = row && row->twin && system_zero_stage(im->settings->job.strategy.system);
+    return im->before && import_is_set(im->before, target) && own && !node && !matched;
+}
+
+/* What both say, this file otherwise. */
+static enum err_code override_before(const struct import *im, const struct setting *target,
+                                     const char *value, const struct key_row *row,
+                                     const struct node *node, struct err *err)
+{
+    struct note *note = said_before(im, target->name);
+    const char *theirs = note ? note->text + 2 + strlen(target->name) + 1 : NULL;
+    const char *path = row ? row->path : im->framework->name;
+    const bool matched = row && row->twin && system_zero_stage(im->settings->job.strategy.system);
+    if (!theirs || strcmp(theirs, value) == 0)
+        return ERR_OK;
+    if (strcmp(target->name, "strategy") == 0)
+        return import_refuse(im, path, node, err,
+                             "%s:%u says another system, %s: leave one of them out",
+                             im->before->document.path, note->line, theirs);
+    if (matched)
+        return import_refuse(im, path, node, err,
+                             "%s:%u says %s; transformers refuses what differs",
+                             im->before->document.path, note->line, theirs);
+    note->kind = NOTE_OVERRIDDEN;
+    note->text = import_text(im->before, "%s says --%s %s", im->document.path, target->name, value);
+    return ERR_OK;
+}
+
 enum err_code import_set(struct import *im, const char *setting, const char *value,
                          const struct key_row *row, const struct node *node, struct err *err)
 {
@@ -228,6 +279,15 @@ enum err_code import_set(struct import *im, const char *setting, const char *val
                         import_text(im, "--%s %s", setting, given));
         return ERR_OK;
     }
+    if (holds_before(im, target, row, node))
+        return ERR_OK;
+    if (im->processes_only && strncmp(setting, "gpus", 4) != 0) {
+        if (node)
+            import_note(im, NOTE_OVERRIDDEN, path, node,
+                        import_text(im, "%s says the system", im->above));
+        return ERR_OK;
+    }
+    TRY(override_before(im, target, value, row, node, err));
     if (settings_set(im->settings, setting, arena_strdup(&im->arena, value), err) != ERR_OK) {
         if (node)
             return err_context(err, "%s:%u: %s %.60s", im->document.path, node->line,

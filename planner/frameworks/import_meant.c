@@ -24,6 +24,26 @@ static const char *misspelt(const struct import *im, const char *path)
     return nearest;
 }
 
+static void keep_longer(const char *path, const char *name, const char **nearest)
+{
+    if (names_lacks_word(path, name) && names_nearer(path, name, *nearest))
+        *nearest = name;
+}
+
+/* The key of this version, of those that are settings, which has one word more; NULL: none. */
+static const char *lacks_word(const struct import *im, const char *path)
+{
+    const char *nearest = NULL, *other;
+    for (uint32_t i = 0; i < im->framework->row_count; i++) {
+        const struct key_row *row = &im->framework->rows[i];
+        if (row->setting && (!row->syntaxes || row->syntaxes >> im->document.syntax & 1U))
+            keep_longer(path, row->path, &nearest);
+    }
+    for (uint32_t i = 0; im->framework->other_name && (other = im->framework->other_name(i)); i++)
+        keep_longer(path, other, &nearest);
+    return nearest && !import_node(im, nearest) ? nearest : NULL;
+}
+
 static const char *last_part(const char *path)
 {
     const char *dot = strrchr(path, '.');
@@ -51,5 +71,7 @@ static const char *in_another_section(const struct import *im, const char *path)
 const char *import_meant(const struct import *im, const char *path)
 {
     const char *slip = misspelt(im, path);
+    if (!slip)
+        slip = lacks_word(im, path);
     return slip ? slip : in_another_section(im, path);
 }

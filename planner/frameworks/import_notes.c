@@ -109,9 +109,11 @@ void import_print(FILE *file, const struct import *im)
 {
     if (!im->framework)
         return;
+    const char *named = im->named.root && !im->named_lent ? im->named.path : NULL;
+    if (im->before)
+        import_print(file, im->before);
     fprintf(file, "\n  from %s, %s%s%s: %u settings\n", im->document.path, im->about,
-            im->named.root ? ", and " : "", im->named.root ? im->named.path : "",
-            count_of(im, NOTE_TAKEN));
+            named ? ", and " : "", named ? named : "", count_of(im, NOTE_TAKEN));
     print_kind(file, im, NOTE_UNKNOWN);
     print_kind(file, im, NOTE_OVERRIDDEN);
     print_kind(file, im, NOTE_UNSAID);
@@ -134,6 +136,8 @@ json_t *import_json(const struct import *im)
     set_text(out, "framework", im->framework->name);
     if (im->named.root)
         set_text(out, "named", im->named.path);
+    if (im->before)
+        json_object_set_new(out, "before", import_json(im->before));
     for (int kind = 0; kind < NOTE_KINDS; kind++)
         json_object_set_new(out, kinds[kind].member, json_array());
     for (uint32_t i = 0; i < im->note_count; i++) {

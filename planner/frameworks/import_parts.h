@@ -4,6 +4,11 @@
 
 #include "frameworks/framework.h"
 
+/* Sets what the document of *im says, of which the members before `arena` and what it is read over
+ * are there. */
+enum err_code import_take(struct import *im, struct settings *settings,
+                          const struct setting_given *given, uint32_t given_count, struct err *err);
+
 /* Lists a key, with the value that the file has for it; node NULL: it is a default's. */
 void import_note(struct import *im, enum note_kind kind, const char *key, const struct node *node,
                  const char *text);

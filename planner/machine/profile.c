@@ -68,9 +68,28 @@ enum profile_key profile_key_named(const char *name, struct err *err)
     return PROFILE_KEYS;
 }
 
+/* Rates that hardware has: 1 MB/s is less than Ethernet of 10 Mbit/s, 100 TB/s five times what the
+ * caches of the largest GPU are read at. 0 stands for none. What is far beside them was meant in
+ * another unit ("12.5" GB/s). */
+static const double LEAST_RATE = 1e6, MOST_RATE = 1e14;
+
+static enum err_code check_rate(const char *where, const char *key, double value, struct err *err)
+{
+    static const char unit[] = "_bytes_per_s";
+    const size_t length = strlen(key), tail = sizeof unit - 1;
+    if (length < tail || strcmp(key + length - tail, unit) != 0 || value == 0 ||
+        (value >= LEAST_RATE && value <= MOST_RATE))
+        return ERR_OK;
+    return err_set(err, ERR_INVALID,
+                   "%s%s%s %g: expected bytes a second, of which hardware has %g ... %g (12.5 GB/s "
+                   "are 12.5e9)",
+                   where, *where ? ": " : "", key, value, LEAST_RATE, MOST_RATE);
+}
+
 enum err_code profile_set_number(struct profile *profile, enum profile_key key, double value,
                                  struct err *err)
 {
+    TRY(check_rate("", keys[key].name, value, err));
     if (!(value >= keys[key].least) || !(value <= keys[key].most))
         return err_set(err, ERR_INVALID, "%s %g: allowed are numbers %g ... %g", keys[key].name,
                        value, keys[key].least, keys[key].most);
@@ -109,7 +128,7 @@ static enum err_code read_number(const char *where, const char *key, const json_
         return err_set(err, ERR_INVALID, "%s: \"%s\": expected a number %g ... %g", where, key,
                        least, most);
     *out = json_number_value(value);
-    return ERR_OK;
+    return check_rate(where, key, *out, err);
 }
 
 /* A number, or {"value", "spread", "source"}. A bare number says nothing of how sure it is: it

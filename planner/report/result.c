@@ -1,10 +1,12 @@
 /* result.c - see result.h. Bytes in JSON, GiB with two decimals in tables. */
 #include "report/result.h"
+#include "report/adapter_notes.h"
 
 #include "families/families.h"
 #include "job/policies.h"
 #include "plan/modules.h"
 #include "plan/repeat.h"
+#include "report/adapter_notes.h"
 #include "report/model_notes.h"
 #include "report/palette.h"
 #include "report/style.h"
@@ -223,6 +225,7 @@ json_t *result_json(const struct settings *settings, const struct job *job,
     json_object_set_new(root, "shardplan", json_string(SHARDPLAN_VERSION));
     json_object_set_new(root, "model", model_json(&job->config, p->parameters));
     model_notes_set(root, job);
+    adapter_notes_set(root, job, p->plan);
     const struct job there = on_machine(job, machine);
     version_notes_set(root, &there);
     if (idle_note(job))
@@ -425,15 +428,16 @@ static void print_title(FILE *file, const struct style *s, const struct settings
     fputc('\n', file);
 }
 
-static void print_notes(FILE *file, const struct job *job, bool all)
+static void print_notes(FILE *file, const struct job *job, const struct plan *plan, bool all)
 {
     char first[2];
     const bool other = version_notes_any(job);
     const char *idle = idle_note(job), *near = approximated(job), *before = policies_note(job);
     if (!model_note(&job->config, &job->model, 0, first, sizeof first) && !other && !idle &&
-        !near && !before)
+        !near && !before && !adapter_notes_any(job, plan))
         return;
     model_notes_print(file, "", job);
+    adapter_notes_print(file, job, plan);
     version_notes_print(file, job, all);
     if (idle)
         fprintf(file, "%s\n", idle);
@@ -759,7 +763,7 @@ void result_print(FILE *file, const struct settings *settings, const struct job 
     const struct style s = style_of(file);
     print_title(file, &s, settings, job, machine, p);
     const struct job there = on_machine(job, machine);
-    print_notes(file, &there, settings->explain);
+    print_notes(file, &there, p->plan, settings->explain);
     print_categories(file, &s, job, p);
     print_host(file, &s, machine, p);
     fputc('\n', file);

@@ -24,7 +24,12 @@ static const struct setting *find_row(const struct settings *base, const char *n
         if (system_is_planned((enum system_kind)i))
             row = settings_find(&other, name, NULL);
     }
-    return row ? row : settings_find(base, name, err);
+    if (!row)
+        settings_find(base, name, err);
+    char *near = !row && err ? strstr(err->text, "; did you mean --from?") : NULL;
+    if (near)
+        *near = '\0'; /* which is no axis */
+    return row;
 }
 
 static enum err_code find_name(const struct settings *base, const char *name, struct arena *arena,

@@ -95,6 +95,8 @@ struct setting {
     uint32_t commands, systems; /* bits by enum command, enum system_kind */
     const char *lacks;          /* "shards no parameters": why a system in `lacking` refuses it */
     uint32_t lacking;
+    const char *with; /* says nothing where that setting is at its default: then, of a command line,
+                         it is refused; a file may have it. NULL: there is none */
     bool numerics;    /* a change of it alone changes what is trained, not only how */
     const char *axis; /* values worth a search, by commas; AXIS_WORDS: its words; NULL: none */
     const char *wide; /* more of these, for a search that was allowed the setting by name; of a

@@ -25,7 +25,8 @@ static const struct setting rows[] = {
     {.name = "from", .kind = SETTING_TEXT, .group = GROUP_MODEL, .arg = "FILE",
      .help = "A configuration of torchtitan (TOML, Python), accelerate (YAML), DeepSpeed (JSON), "
              "axolotl, LLaMA-Factory or TRL (YAML), transformers' TrainingArguments (JSON, YAML), "
-             "or what `shardplan export` wrote; options override it",
+             "or what `shardplan export` wrote; options override it. Twice: accelerate's or DeepSpeed's and that of "
+             "what it starts",
      .brief = "the settings of a framework's configuration file", .field = FIELD(from),
      .commands = FOR_MODEL},
     /* the system comes before what belongs to a system: settings_arguments keeps this order */
@@ -385,12 +386,13 @@ static const struct setting rows[] = {
     {.name = "bnb-quant-storage", .group = GROUP_STRATEGY, .arg = "DTYPE",
      .help = "bnb_4bit_quant_storage: dtype of the tensors that weights in 4 bits are packed in; under fsdp2 "
              "it has to be that of --param-dtype", .initial = "uint8", .field = FIELD(job.model.bits4.storage),
+     .with = "load-in-4bit",
      .words = WORDS(WORD("uint8", DTYPE_UINT8), STORED_DTYPES), .commands = FOR_JOB,
      .systems = WHOLE | SYSTEM(FSDP2), .numerics = true},
     {.name = "bnb-compute-dtype", .group = GROUP_STRATEGY, .arg = "DTYPE",
      .help = "bnb_4bit_compute_dtype: dtype that layers in 4 bits cast their input to and compute in "
              "(BitsAndBytesConfig's own default is fp32)", .initial = "bf16", .words = WORDS(STORED_DTYPES),
-     .field = FIELD(job.model.bits4.compute), .commands = FOR_JOB, .systems = WHOLE | SYSTEM(FSDP2), .numerics = true},
+     .with = "load-in-4bit", .field = FIELD(job.model.bits4.compute), .commands = FOR_JOB, .systems = WHOLE | SYSTEM(FSDP2), .numerics = true},
     {.name = "float8", .group = GROUP_STRATEGY, .arg = "RECIPE",
      .help = "torchao's Float8Linear in the place of linear layers, all but the head, as torchtitan converts them: "
              "one scale a tensor, one a row, or one a row with the weight's gradient in --param-dtype",

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_KEY = 1000, HELP_KEY = '?', BRIEF_KEY = 'h', MOST_POSITIONAL = 4 };
+enum { FIRST_KEY = 1000, HELP_KEY = '?', BRIEF_KEY = 'h', MOST_POSITIONAL = 4, MOST_SOURCES = 3 };
 
 static const char SYSTEM_SETTING[] = "strategy", SOURCE_SETTING[] = "from";
 
@@ -123,6 +123,22 @@ static bool wants_next(enum command command, const char *letters)
     return false;
 }
 
+/* argp says that it "requires an argument" and not which. */
+static void refuse_empty(const struct parse *parse, const char *name)
+{
+    const enum command command = parse->settings->command;
+    char allowed[800];
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    for (uint32_t i = 0; i < count; i++)
+        if (setting_is_of(&rows[i], command) && rows[i].arg &&
+            strncmp(rows[i].name, name, strlen(name)) == 0)
+            refuse(parse, rows[i].name, "--%s: its value is missing; %s%s%s", rows[i].name,
+                   rows[i].words ? "allowed are " : rows[i].arg, rows[i].words ? "" : ": ",
+                   rows[i].words ? setting_allowed(&rows[i], allowed, sizeof allowed)
+                                 : rows[i].help);
+}
+
 /* argp says "unrecognized option" and no more; here the message names what was meant. */
 static void check_names(const struct parse *parse, const struct argp_state *state)
 {
@@ -141,6 +157,8 @@ static void check_names(const struct parse *parse, const struct argp_state *stat
             continue;
         }
         if (is_option(command, arg + 2, length - 2, &takes_value)) {
+            if (takes_value && !arg[length] && i + 1 == state->argc)
+                refuse_empty(parse, arg + 2);
             i += takes_value && !arg[length];
             continue;
         }
@@ -162,6 +180,16 @@ static void take(struct parse *parse, const char *name, const char *text)
     parse->given[parse->given_count++].text = text;
 }
 
+/* What an option was given, the last time; NULL: it was not. */
+static const char *given_text(const struct parse *parse, const char *name)
+{
+    const char *text = NULL;
+    for (uint32_t i = 0; i < parse->given_count; i++)
+        if (strcmp(parse->given[i].name, name) == 0)
+            text = parse->given[i].text;
+    return text;
+}
+
 /* "one PLAN.json and one TRACE.json": what there must be, each after `word`. */
 static const char *list_positional(const struct parse *parse, const char *word, const char *between,
                                    char *text, size_t size)
@@ -174,11 +202,26 @@ static const char *list_positional(const struct parse *parse, const char *word, 
     return text;
 }
 
+/* Of `diff`: what is changed is one argument. */
+static void refuse_more(const struct parse *parse, const char *arg)
+{
+    const struct setting *last = parse->positional[parse->positional_count - 1];
+    const char *text = given_text(parse, last->name);
+    const bool changed = text && strchr(text, '=');
+    if (strchr(arg, '=') && (changed || strcmp(last->name, "b") == 0))
+        refuse(parse, NULL,
+               "\"%s\" is too much: changes are one argument, joined by commas%s%s%s%s", arg,
+               changed ? ": " : "", changed ? text : "", changed ? "," : "",
+               changed ? arg : "; B is that or another model or plan");
+}
+
 static void take_positional(struct parse *parse, const char *arg)
 {
     char names[256];
     if (parse->positional_count == 0)
         refuse(parse, NULL, "\"%s\": it takes no arguments but options", arg);
+    if (parse->positional_given == parse->positional_count)
+        refuse_more(parse, arg);
     if (parse->positional_given == parse->positional_count)
         refuse(parse, NULL, "%s only: \"%s\" is too much",
                list_positional(parse, "one ", " and ", names, sizeof names), arg);
@@ -201,14 +244,18 @@ static void require_positional(const struct parse *parse)
            list_positional(parse, "", " and ", names, sizeof names), helps);
 }
 
-/* What an option was given, the last time; NULL: it was not. */
-static const char *given_text(const struct parse *parse, const char *name)
+/* All values of --from, in their order. */
+static uint32_t list_sources(const struct parse *parse, const char *paths[MOST_SOURCES])
 {
-    const char *text = NULL;
-    for (uint32_t i = 0; i < parse->given_count; i++)
-        if (strcmp(parse->given[i].name, name) == 0)
-            text = parse->given[i].text;
-    return text;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < parse->given_count; i++) {
+        if (strcmp(parse->given[i].name, SOURCE_SETTING) != 0)
+            continue;
+        if (count == MOST_SOURCES)
+            refuse(parse, SOURCE_SETTING, "--from: at most %d files of a job", MOST_SOURCES);
+        paths[count++] = parse->given[i].text;
+    }
+    return count;
 }
 
 static const char *source_path(const struct parse *parse)
@@ -217,11 +264,13 @@ static const char *source_path(const struct parse *parse)
 }
 
 /* A file's errors are not about usage: no hint at --help follows. */
-static void set_source(const struct parse *parse, const char *path)
+static void set_source(const struct parse *parse)
 {
     struct err err = {0};
-    if (parse->source(parse->context, parse->settings, path, parse->given, parse->given_count,
-                      &err) == ERR_OK)
+    const char *paths[MOST_SOURCES];
+    const uint32_t count = list_sources(parse, paths);
+    if (parse->source(parse->context, parse->settings, paths, count, parse->given,
+                      parse->given_count, &err) == ERR_OK)
         return;
     fprintf(stderr, "%s: %s\n", command_about(parse->settings->command)->title, err.text);
     exit(argp_err_exit_status);
@@ -236,6 +285,21 @@ static void set_all(const struct parse *parse)
                 settings_set(parse->settings, parse->given[i].name, parse->given[i].text, &err) !=
                     ERR_OK)
                 refuse(parse, parse->given[i].name, "%s", err.text);
+}
+
+/* Options that are of another one, which is not there. What is searched or changed may bring it. */
+static void check_alone(const struct parse *parse)
+{
+    const struct settings *settings = parse->settings;
+    for (uint32_t i = 0; i < parse->given_count; i++) {
+        char buffer[NUMBER_TEXT];
+        const struct setting *row = settings_find(settings, parse->given[i].name, NULL);
+        const struct setting *with =
+            row && row->with ? settings_find(settings, row->with, NULL) : NULL;
+        const char *value = with ? setting_read(with, settings, buffer) : NULL;
+        if (value && with->initial && strcmp(value, with->initial) == 0)
+            refuse(parse, row->name, "--%s: of --%s", row->name, with->name);
+    }
 }
 
 /* ---- several systems ---- */
@@ -383,8 +447,10 @@ static void set_given(struct parse *parse)
         return;
     }
     if (source_path(parse) && parse->source)
-        set_source(parse, source_path(parse));
+        set_source(parse);
     set_all(parse);
+    if (parse->settings->command == COMMAND_FIT || parse->settings->command == COMMAND_PLAN)
+        check_alone(parse);
     if (parse->settings->model || !parse->source || !source_path(parse))
         return;
     if (parse->settings->no_preset)

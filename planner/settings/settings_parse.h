@@ -8,10 +8,11 @@ struct setting_given { /* lent */
     const char *name, *text;
 };
 
-/* Where settings may come from before the options: the value of --from, which a folder above this
- * one reads. It sets what the source says and leaves out what `given` (the options, as typed) says;
+/* Where settings may come from before the options: the values of --from, which a folder above this
+ * one reads. It sets what the sources say and leaves out what `given` (the options, as typed) says;
  * the system in `given` is the one that will hold. */
-typedef enum err_code settings_source(void *context, struct settings *settings, const char *path,
+typedef enum err_code settings_source(void *context, struct settings *settings,
+                                      const char *const *paths, uint32_t path_count,
                                       const struct setting_given *given, uint32_t count,
                                       struct err *err);
 

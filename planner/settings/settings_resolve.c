@@ -88,12 +88,12 @@ static enum err_code resolve_zero(const struct settings *settings, uint32_t hidd
     return ERR_OK;
 }
 
-/* What only transformers' code is asked: what peft wraps, TRL's trainer of rewards calls, collators
- * pad; and its trainer of policies. */
+/* What only transformers' code is asked: what peft wraps, TRL's trainers of rewards, preferences
+ * and policies call, collators pad. */
 static bool is_of_transformers(const struct model_job *job)
 {
     return job->lora || job->task || job->padding_tokens || job->loss == CROSS_ENTROPY_REWARD ||
-           job->loss == CROSS_ENTROPY_GRPO;
+           job->loss == CROSS_ENTROPY_DPO || job->loss == CROSS_ENTROPY_GRPO;
 }
 
 enum err_code settings_job(const struct settings *settings, const struct model_config *config,

@@ -77,6 +77,12 @@ static void a_slip_is_nearer_than_a_name_of_its_own(void **state)
     assert_true(names_misspelt("bf1", "bf16"));
     assert_false(names_misspelt("fp8", "bf16"));
     assert_false(names_misspelt("tp", "pp"));
+    assert_true(names_lacks_word("gradient_accumulation", "gradient_accumulation_steps"));
+    assert_true(names_lacks_word("per_device_batch_size", "per_device_train_batch_size"));
+    assert_false(names_lacks_word("batch_size", "per_device_train_batch_size")); /* two */
+    assert_false(names_lacks_word("steps", "max_steps")); /* a word of its own */
+    assert_false(names_lacks_word("size_batch", "micro_batch_size"));
+    assert_false(names_lacks_word("batch_size", "batch_size"));
     assert_false(names_misspelt("hub_strategy", "save_strategy"));
     assert_false(names_misspelt("training.mystery", "training.steps"));
 }

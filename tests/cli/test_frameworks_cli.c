@@ -334,6 +334,49 @@ static void a_recorded_model_goes_with_a_file(void **state)
     }
 }
 
+/* accelerate's and what it starts, in any order. */
+static void a_job_may_have_two_files(void **state)
+{
+    static const char first[] = DATA "accelerate_fsdp2.yaml", second[] = DATA "trl_sft.yaml";
+    (void)state;
+    for (int swapped = 0; swapped < 2; swapped++) {
+        assert_int_equal(shardplan("fit --from %s --from %s", swapped ? second : first,
+                                   swapped ? first : second),
+                         0);
+        prints("fsdp2 on 8 x NVIDIA H100");
+        prints("micro-batch 2 x 1024 tokens x 2, bf16 compute, bf16 reduce, fp32 stored");
+        prints("from " DATA "accelerate_fsdp2.yaml, a configuration of accelerate: ");
+        prints("from " DATA "trl_sft.yaml, a configuration of TRL: ");
+        assert_null(strstr(program_output(), "(--gpus)"));
+    }
+    assert_int_equal(shardplan("fit --from %s --from %s --gpus 16 --json", first, second), 0);
+    json_t *json = json_loads(program_output(), 0, NULL);
+    const json_t *from = json_object_get(json, "from");
+    assert_string_equal(json_string_value(json_object_get(from, "file")), second);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(from, "before"), "file")),
+                        first);
+    json_decref(json);
+    assert_int_equal(shardplan("fit --from %s --from %s", second, second), 2);
+    prints("as another one is");
+}
+
+/* peft passes over names that no layer has; a plan is no model. */
+static void what_would_be_passed_over_is_said(void **state)
+{
+    (void)state;
+    assert_int_equal(shardplan("fit llama-3.2-1b --gpus 2 --seq 128 --lora 8,q_proj,vproj"), 0);
+    prints("note: --lora: no layer is called vproj, which peft passes over; did you mean v_proj?");
+    assert_int_equal(shardplan("fit llama-3.2-1b --gpus 2 --seq 128 --lora 8,q_proj --json"), 0);
+    assert_null(strstr(program_output(), "adapters_passed_over"));
+    assert_int_equal(shardplan("plan " TOY " --gpus 2 --seq 128 --files plan -q -o %s", plans[0]),
+                     0);
+    assert_int_equal(shardplan("fit %s", file_in(plans[0], "plan.json")), 2);
+    prints("it is a plan, no model: `shardplan diff`, `export` and `run` take it");
+    assert_int_equal(shardplan("fit llama-3.2-1b --gpus 2 --seq 128 --micro-batch 2 --loss dpo"),
+                     0);
+    prints("as hf writes it");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -349,6 +392,8 @@ int main(void)
         cmocka_unit_test(an_exported_plan_comes_back_whole),
         cmocka_unit_test(an_export_says_what_it_cannot),
         cmocka_unit_test(a_recorded_model_goes_with_a_file),
+        cmocka_unit_test(a_job_may_have_two_files),
+        cmocka_unit_test(what_would_be_passed_over_is_said),
     };
     return cmocka_run_group_tests_name("frameworks (command line)", tests, make_folders,
                                        drop_folders);

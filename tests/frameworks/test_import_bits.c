@@ -21,7 +21,7 @@ static void weights_in_few_bits_are_the_trainers_own(void **state)
          "  bnb_4bit_use_double_quant: false\n  bnb_4bit_quant_type: fp4\n",
          "load-in-4bit fp4, bnb-double-quant off", NULL},
         {"base_model: Qwen/Qwen3-8B\nadapter: qlora\nload_in_4bit: true\nlora_r: 32\n"
-         "lora_target_linear: true\n",
+         "bf16: false\nlora_target_linear: true\n",
          "load-in-4bit nf4, bnb-compute-dtype fp32, frozen-dtype store", NULL},
         {"base_model: Qwen/Qwen3-8B\nadapter: qlora\nload_in_4bit: true\nbf16: true\nlora_r: 32\n"
          "lora_target_linear: true\nfsdp_version: 2\nfsdp_config:\n"

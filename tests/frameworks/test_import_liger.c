@@ -2,7 +2,7 @@
 #include "tests/frameworks/import_fixture.h"
 
 #define PLUGIN "plugins: [axolotl.integrations.liger.LigerPlugin]\n"
-#define AXOLOTL "base_model: Qwen/Qwen3-8B\n"
+#define AXOLOTL "base_model: Qwen/Qwen3-8B\nbf16: false\n"
 
 struct expected {
     const char *text, *kernels, *loss; /* kernels NULL: none */
@@ -38,8 +38,9 @@ static void axolotls_keys_are_settings(void **state)
         {AXOLOTL PLUGIN, NULL, "eager"},
         {AXOLOTL "liger_rope: true\nliger_fused_linear_cross_entropy: true\n", NULL, "eager"},
         /* which Liger patches to no effect */
-        {"base_model: mistralai/Mistral-7B-v0.1\n" PLUGIN "liger_cross_entropy: true\n", NULL,
-         "eager"},
+        {"base_model: mistralai/Mistral-7B-v0.1\nbf16: false\n" PLUGIN
+         "liger_cross_entropy: true\n",
+         NULL, "eager"},
     };
     (void)state;
     expect_all(cases, COUNT(cases));
@@ -58,7 +59,7 @@ static void trainers_take_what_is_there(void **state)
                  "  fused_linear_cross_entropy: false\n  cross_entropy: true\n",
          "rms_norm,glu", "liger-cross-entropy"},
         /* no family of Liger's */
-        {"base_model: openai-community/gpt2\nuse_liger_kernel: true\n", NULL, "eager"},
+        {"base_model: openai-community/gpt2\nbf16: false\nuse_liger_kernel: true\n", NULL, "eager"},
     };
     (void)state;
     expect_all(cases, COUNT(cases));

@@ -26,7 +26,7 @@ static void pairs_are_two_sequences_at_once(void **state)
         {"beta: 0.1\nuse_peft: true", "beta", "loss dpo, micro-batch 6",
          "every token that is no padding counts"},
         {"beta: 0.1\nuse_peft: true\nloss_type: hinge", "beta", "loss dpo, micro-batch 6",
-         "of its default type"},
+         "with DPO's loss of TRL 1.16"},
         {"beta: 0.1\nuse_peft: true\nlabel_smoothing_factor: 0.1", "beta", "micro-batch 6",
          "less its adapters"},
         {"center_rewards_coefficient: 0.0", "center_rewards_coefficient",

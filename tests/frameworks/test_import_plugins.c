@@ -90,6 +90,8 @@ static void cut_cross_entropy_is_a_loss(void **state)
         {AXOLOTL CUT "cut_cross_entropy: false\n", "eager", false},
         {AXOLOTL "plugins:\n  - " OF("liger.LigerPlugin") "\n", "eager", false},
         {"base_model: openai-community/gpt2\n" CUT, "eager", true},
+        {AXOLOTL CUT "micro_batch_size: 2\ndeepspeed: tests/data/frameworks/deepspeed_zero3.json\n",
+         "eager", true},
     };
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -101,6 +103,8 @@ static void cut_cross_entropy_is_a_loss(void **state)
             find_entry(&f, NOTE_UNPLANNED, OF("cut_cross_entropy.CutCrossEntropyPlugin")) != NULL;
         if (strcmp(loss, cases[i].loss) != 0 || listed != cases[i].listed)
             fail_msg("%s: --loss %s", cases[i].text, loss);
+        if (strstr(cases[i].text, "deepspeed:"))
+            assert_non_null(strstr(f.settings.unplanned, "DeepSpeed 0.19.8 fails with it"));
         import_free(&f.import);
     }
 }
@@ -120,7 +124,8 @@ static void axolotl_loads_in_bf16(void **state)
         {"bf16: true\nplugins:\n  - axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin\n",
          "bf16", false},
         {"fp16: true\nattn_implementation: flash_attention_2\n", "fp32", false},
-        {"attn_implementation: flash_attention_2\n", "fp32", false},
+        {"attn_implementation: flash_attention_2\n", "bf16", false},
+        {"bf16: false\nattn_implementation: flash_attention_2\n", "fp32", false},
         {"bf16: true\nattn_implementation: flash_attention_2\nfsdp_version: 2\nfsdp_config:\n  "
          "reshard_after_forward: true\n",
          "fp32", false},

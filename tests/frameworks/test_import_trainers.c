@@ -518,7 +518,7 @@ static void what_is_not_planned_goes_with_the_settings(void **state)
                         "    fp16 = true (line 3): autocast to this dtype: planned in fp32\n"
                         "    tensor_parallel_size = 8 (line 2): tensor parallelism\n");
     import_free(&f.import);
-    take_text(&f, SYNTAX_YAML, "base_model: Qwen/Qwen3-8B\nfp16: false\n");
+    take_text(&f, SYNTAX_YAML, "base_model: Qwen/Qwen3-8B\nfp16: false\nbf16: false\n");
     assert_null(f.settings.unplanned);
     import_free(&f.import);
 }

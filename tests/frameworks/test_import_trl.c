@@ -28,8 +28,9 @@ static void a_model_is_trained_as_it_is_loaded(void **state)
     take_text(&f, SYNTAX_YAML, "base_model: Qwen/Qwen3-8B\nbf16: true\ntorch_dtype: bfloat16\n");
     expect(&f, "store-dtype bf16"); /* axolotl's goes by bf16 */
     import_free(&f.import);
-    take_text(&f, SYNTAX_YAML,
-              "model_name_or_path: Qwen/Qwen3-8B\ndtype: bfloat16\nfsdp: full_shard\n");
+    take_text(
+        &f, SYNTAX_YAML,
+        "model_name_or_path: Qwen/Qwen3-8B\ndtype: bfloat16\nbf16: false\nfsdp: full_shard\n");
     expect(&f, "store-dtype bf16");
     import_free(&f.import);
 }
@@ -79,10 +80,11 @@ static void checkpoints_are_as_reentrant_as_the_trainer_has_them(void **state)
 static void what_nodes_save_waits_on_the_host(void **state)
 {
     static const char *const cases[][3] = {
-        {"model_name_or_path: a\nactivation_offloading: true\n", "on", "none"},
+        {"model_name_or_path: a\nactivation_offloading: true\ngradient_checkpointing: false\n",
+         "on", "none"},
         {"model_name_or_path: a\nactivation_offloading: true\ngradient_checkpointing: true\n", "on",
          "full"},
-        {"model_name_or_path: a\nactivation_offloading: false\n", "off", "none"},
+        {"model_name_or_path: a\nactivation_offloading: false\n", "off", "full"},
         {AXOLOTL "activation_offloading: true\n", "on", "full"},
         {AXOLOTL "activation_offloading: legacy\n", "legacy", "full"},
         {AXOLOTL "activation_offloading: disk\n", "off", "full"},

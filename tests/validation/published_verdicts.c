@@ -72,7 +72,7 @@ static void ask(const struct csv *csv, size_t i, const char *more, struct asked 
             fail(name, "too many words");
         a->words[count++] = word;
     }
-    settings_parse_from(COMMAND_FIT, count, a->words, import_file, &a->import, &a->settings);
+    settings_parse_from(COMMAND_FIT, count, a->words, import_files, &a->import, &a->settings);
     if (settings_resolve(&a->settings, &a->job, &a->machine, &err) != ERR_OK ||
         predict(&a->job, &a->machine, &a->prediction, &err) != ERR_OK)
         fail(name, err.text);
