@@ -5,12 +5,12 @@
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/several.h"
-#include "job/clocked.h"
 #include "plan/repeat.h"
 #include "report/explain_result.h"
 #include "report/result.h"
 #include "report/start_up_result.h"
 #include "report/time_result.h"
+#include "report/verdict.h"
 #include "report/version_notes.h"
 #include "settings/settings_resolve.h"
 
@@ -20,7 +20,6 @@ static enum err_code make_time(struct answer *a, struct err *err)
 {
     TRY(step_time(&a->prediction, &a->job, &a->machine, STEP_TIME_DRAWS, &a->time, err));
     a->is_timed = true;
-    TRY(clocked_reserved(&a->prediction, &a->machine, &a->time, &a->time.clocked_bytes, err));
     if (a->settings.goodput)
         TRY(long_run(a->prediction.plan, &a->machine, &a->time, &a->run, err));
     if (a->settings.explain)
@@ -53,6 +52,7 @@ enum err_code answer_make(struct answer *a, bool timed, struct err *err)
     TRY((whole   ? predict(&a->job, &a->machine, &a->prediction, err)
          : timed ? predict_written(a, err)
                  : predict_few(&a->job, &a->machine, &a->prediction, err)));
+    TRY(predict_clocked(&a->prediction, &a->machine, err));
     if (s->start_up)
         TRY(start_up(&a->prediction, &a->job, &a->machine, &a->start_up, err));
     return timed || s->time || s->explain || s->goodput ? make_time(a, err) : ERR_OK;
@@ -103,12 +103,22 @@ static json_t *show_start_up(const struct answer *a)
     return object;
 }
 
+/* With what the allocator reserves by the clock, of which this is a part. */
+static json_t *show_time(const struct answer *a)
+{
+    json_t *object = time_json(&a->time);
+    if (a->prediction.clocked_bytes)
+        json_object_set_new(object, "reserved_bytes",
+                            json_integer((json_int_t)a->prediction.clocked_bytes));
+    return object;
+}
+
 static void show_json(const struct answer *a, const struct remedy *remedies, uint32_t count)
 {
     json_t *root = result_json(&a->settings, &a->job, &a->machine, &a->prediction, remedies, count);
     result_json_causes(root, &a->settings, &a->job, &a->machine, &a->prediction);
     if (a->is_timed)
-        json_object_set_new(root, "time", time_json(&a->time));
+        json_object_set_new(root, "time", show_time(a));
     if (a->settings.explain)
         json_object_set_new(root, "explain", explanation_json(&a->explanation));
     if (a->settings.goodput)
@@ -142,7 +152,7 @@ void answer_show(const struct answer *a)
     if (!p->fits)
         result_print_remedies(stdout, &a->settings, remedies, count);
     result_print_causes(stdout, &a->settings, &a->job, &a->machine, p);
-    result_print_late(stdout, p, a->time.clocked_bytes);
+    verdict_print_late(stdout, p);
     if (a->is_timed && !p->fits)
         fputs("\n  if it fitted:", stdout); /* a line by itself: what follows begins one */
     if (a->is_timed)

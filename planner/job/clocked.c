@@ -2,6 +2,8 @@
 #include "job/clocked.h"
 
 #include "base/arena.h"
+#include "cost/cost.h"
+#include "job/ranks.h"
 
 #include <stdlib.h>
 
@@ -45,12 +47,10 @@ static double done_s(struct clocking *c, const struct plan_instruction *in)
     return most;
 }
 
-/* Returns whether anything is freed late. */
-static bool fill(struct clocking *c)
+static void fill(struct clocking *c)
 {
     const uint32_t tasks = simulation_tasks(c->simulation);
     uint32_t task = 0;
-    bool any = false;
     for (uint32_t i = 0; i < c->plan->instruction_count; i++) {
         const struct plan_instruction *in = &c->plan->instructions[i];
         for (; task < tasks && simulation_instruction(c->simulation, task) <= i; task++)
@@ -58,41 +58,52 @@ static bool fill(struct clocking *c)
         c->host_s[i] = c->host;
         if (in->op == PLAN_USE)
             c->used[in->arg] |= UINT64_C(1) << in->lane;
-        if (in->op == PLAN_FREE && plan_free_is_deferred(c->plan, in)) {
+        if (in->op == PLAN_FREE && plan_free_is_deferred(c->plan, in))
             c->done_s[i] = done_s(c, in);
-            any = true;
-        }
     }
-    return any;
 }
 
-enum err_code clocked_reserved(const struct prediction *prediction, const struct machine *machine,
-                               const struct step_time *time, uint64_t *bytes, struct err *err)
+bool clocked_any(const struct plan *plan)
 {
-    const struct plan *plan = prediction->plan;
-    *bytes = 0;
-    if (plan->repeats)
-        return ERR_OK;
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        const struct plan_instruction *in = &plan->instructions[i];
+        if (in->op == PLAN_FREE && plan_free_is_deferred(plan, in) &&
+            plan->buffers[in->arg].pool != LANE_HOST)
+            return true;
+    }
+    return false;
+}
+
+enum err_code clocked_moments(const struct plan *plan, const struct machine *machine,
+                              struct deferred_clock *out, struct err *err)
+{
+    struct costs costs;
+    double periods_s[2]; /* which nobody asks for */
+    *out = (struct deferred_clock){NULL, NULL};
+    TRY(costs_of_plan(plan, &machine->profile, machine->gpus_per_node, &costs, err));
+    struct simulation *simulation = simulation_new(plan, NULL, 0);
+    struct timeline timeline = timeline_new(simulation);
+    (void)ranks_mean(simulation, &costs, 0, &timeline, periods_s);
     struct clocking *c = xcalloc(1, sizeof *c);
     c->plan = plan;
-    c->simulation = time->simulation;
-    c->timeline = &time->timeline;
+    c->simulation = simulation;
+    c->timeline = &timeline;
     c->host_s = xcalloc(plan->instruction_count + 1, sizeof *c->host_s);
     c->done_s = xcalloc(plan->instruction_count + 1, sizeof *c->done_s);
     c->used = xcalloc(plan->buffer_count + 1, sizeof *c->used);
-    enum err_code rc = ERR_OK;
-    if (fill(c)) {
-        const struct deferred_clock clock = {c->host_s, c->done_s};
-        struct memory_options options = machine_memory(machine);
-        struct memory memory;
-        options.clock = &clock;
-        rc = memory_replay(plan, &options, NULL, NULL, &memory, err);
-        if (rc == ERR_OK && !memory.out_of_memory)
-            *bytes = memory.reserved_bytes;
-    }
+    fill(c);
+    *out = (struct deferred_clock){c->host_s, c->done_s};
     free(c->used);
-    free(c->done_s);
-    free(c->host_s);
     free(c);
-    return rc;
+    timeline_free(&timeline);
+    simulation_free(simulation);
+    costs_free(&costs);
+    return ERR_OK;
+}
+
+void clocked_free(struct deferred_clock *clock)
+{
+    free(clock->host_s);
+    free(clock->done_s);
+    *clock = (struct deferred_clock){NULL, NULL};
 }

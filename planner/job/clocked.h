@@ -1,4 +1,4 @@
-/* clocked.h - what a job's allocator reserves where late frees come back by a machine's clock.
+/* clocked.h - a machine's clock, by which late frees come back.
  *
  *     host    | kernel k issued | free b | ...        | alloc c: k has ended by now?
  *     lane L        |=========== k ===========|
@@ -11,16 +11,21 @@
 #ifndef SHARDPLAN_CLOCKED_H
 #define SHARDPLAN_CLOCKED_H
 
-#include "job/step_time.h"
+#include "machine/machine.h"
+#include "memory/deferred.h"
 
 /* stackoverflow.com/questions/53970187: of 10,000 short kernels about a thousand are launched at
  * once, on each stream; each further launch takes as long as a kernel. */
 enum { LAUNCHES_AHEAD = 1024 };
 
-/* Peak of the allocator's segments in bytes, on a GPU without an end, by the moments of the
- * prediction's simulated step; 0: nothing is freed late, or few micro-batches stand for many, whose
- * moments are not there. Errors as memory_replay. */
-enum err_code clocked_reserved(const struct prediction *prediction, const struct machine *machine,
-                               const struct step_time *time, uint64_t *bytes, struct err *err);
+/* Whether the plan frees anything of the device's so. */
+bool clocked_any(const struct plan *plan);
+
+/* The moments of a step in which nothing is given back to the driver, of the mean rank beside the
+ * slowest (ranks.h); of a plan with repeats (plan/repeat.h), of the micro-batches that are there.
+ * On ERR_OK the caller owns what is in *out: clocked_free. Errors as costs_of_plan. */
+enum err_code clocked_moments(const struct plan *plan, const struct machine *machine,
+                              struct deferred_clock *out, struct err *err);
+void clocked_free(struct deferred_clock *clock);
 
 #endif

@@ -25,6 +25,11 @@ struct memory_options machine_memory(const struct machine *machine)
     };
 }
 
+static const struct deferred_clock *clock_of(const struct prediction *prediction)
+{
+    return prediction->clock.host_s ? &prediction->clock : NULL;
+}
+
 struct memory_options prediction_memory(const struct prediction *prediction,
                                         const struct machine *machine)
 {
@@ -34,6 +39,7 @@ struct memory_options prediction_memory(const struct prediction *prediction,
                                            prediction->outside_bytes - page_over(machine);
         options.steps_before = STEPS_TO_SETTLE;
     }
+    options.clock = clock_of(prediction);
     return options;
 }
 
@@ -233,25 +239,42 @@ enum err_code predict_few(const struct job *job, const struct machine *machine,
     return predict(job, machine, out, err);
 }
 
-static enum err_code predict_gpu(const struct machine *machine, struct prediction *out,
-                                 struct err *err)
+/* ---- blocks that another stream uses ---- */
+
+/* By the machine's clock, on a device without end. On ERR_OK the moments are in p->clock. */
+static enum err_code replay_clocked(struct prediction *p, const struct machine *machine,
+                                    struct memory *out, struct err *err)
 {
-    struct plan *plan = out->plan;
     struct memory_options options = machine_memory(machine);
-    enum err_code rc = costs_check(plan, &machine->profile, machine->gpus_per_node, err);
-    if (rc == ERR_OK)
-        rc = memory_replay(out->plan, &options, NULL, NULL, &out->memory, err);
-    if (rc != ERR_OK) {
-        prediction_free(out);
-        return rc;
-    }
-    if (out->memory.out_of_memory)
-        rc = count_only(out, err);
-    if (rc != ERR_OK) {
-        prediction_free(out);
-        return rc;
-    }
-    const uint64_t capacity = profile_bytes(&machine->profile, PROFILE_CAPACITY);
+    TRY(clocked_moments(p->plan, machine, &p->clock, err));
+    options.clock = &p->clock;
+    const enum err_code rc = memory_replay(p->plan, &options, NULL, NULL, out, err);
+    if (rc == ERR_OK && !out->out_of_memory)
+        p->clocked_bytes = out->reserved_bytes;
+    return rc;
+}
+
+bool prediction_frees_late(const struct prediction *p)
+{
+    const uint64_t allocated = p->memory.allocated.bytes;
+    return clocked_any(p->plan) && p->memory.reserved_bytes - allocated > allocated / 10;
+}
+
+enum err_code predict_clocked(struct prediction *p, const struct machine *machine, struct err *err)
+{
+    struct memory clocked;
+    if (p->clocked_bytes || !p->fits_gpu || !prediction_frees_late(p))
+        return ERR_OK;
+    const enum err_code rc = replay_clocked(p, machine, &clocked, err);
+    clocked_free(&p->clock);
+    return rc;
+}
+
+/* ---- the verdict of the GPU ---- */
+
+static void note_sums(struct prediction *out, const struct machine *machine)
+{
+    const struct memory_options options = machine_memory(machine);
     out->context_bytes = profile_bytes(&machine->profile, PROFILE_CONTEXT);
     out->nccl_bytes = communicators_bytes(out->plan, machine);
     out->outside_bytes = out->context_bytes + out->nccl_bytes;
@@ -259,44 +282,114 @@ static enum err_code predict_gpu(const struct machine *machine, struct predictio
     out->device_bytes = out->memory.reserved_bytes + out->outside_bytes;
     out->least_bytes = out->memory.allocated.bytes + out->outside_bytes;
     out->unconstrained_bytes = out->device_bytes;
-    out->fits_gpu = out->device_bytes <= capacity && !out->memory.out_of_memory;
-    out->tight =
-        out->fits_gpu && (double)(capacity - out->device_bytes) < RESERVED_ERROR * (double)capacity;
-    if (out->fits_gpu || out->memory.out_of_memory ||
-        out->least_bytes + page_over(machine) > capacity)
-        return ERR_OK;
+}
 
-    struct memory capped;
-    struct call_counter counter = {.out = out};
-    options.allocator.on_action = count_call;
-    options.allocator.action_context = &counter;
-    options.before = note_instruction;
-    options.hook_context = &counter;
-    options.allocator.capacity_bytes = capacity - out->outside_bytes - page_over(machine);
-    options.steps_before = STEPS_TO_SETTLE;
-    rc = memory_replay(out->plan, &options, NULL, NULL, &capped, err);
-    if (rc != ERR_OK) {
-        prediction_free(out);
-        return rc;
-    }
-    capped.repeats &= out->memory.repeats;
-    if (capped.out_of_memory) {
-        out->call_count = 0; /* of a step that never ended */
-        out->memory.repeats = capped.repeats;
-        out->memory.out_of_memory = true;
-        out->memory.failure = capped.failure;
-        return ERR_OK;
-    }
+/* Of what fits, whether there is less free than predictions have been off by. */
+static bool is_tight(const struct prediction *out, uint64_t capacity)
+{
+    return (double)(capacity - out->device_bytes) < RESERVED_ERROR * (double)capacity;
+}
+
+static void count_settling(struct prediction *out)
+{
     for (uint32_t i = 0; i < out->call_count; i++) {
         const uint32_t times = plan_times(out->plan, out->calls[i].instruction);
         out->settling_frees -= times * out->calls[i].frees;
         out->settling_mallocs -= times * out->calls[i].mallocs;
     }
-    out->memory = capped;
-    out->device_bytes = capped.reserved_bytes + out->outside_bytes;
-    assert(out->device_bytes <= capacity);
-    out->fits_gpu = out->after_release = out->tight = true;
+}
+
+/* The step under the device's capacity: PyTorch gives segments back before it gives up. */
+static enum err_code replay_capped(struct prediction *out, const struct machine *machine,
+                                   struct memory *capped, struct err *err)
+{
+    struct call_counter counter = {.out = out};
+    struct memory_options options = machine_memory(machine);
+    options.clock = clock_of(out);
+    options.allocator.on_action = count_call;
+    options.allocator.action_context = &counter;
+    options.before = note_instruction;
+    options.hook_context = &counter;
+    options.allocator.capacity_bytes = profile_bytes(&machine->profile, PROFILE_CAPACITY) -
+                                       out->outside_bytes - page_over(machine);
+    options.steps_before = STEPS_TO_SETTLE;
+    TRY(memory_replay(out->plan, &options, NULL, NULL, capped, err));
+    capped->repeats &= out->memory.repeats;
+    if (capped->out_of_memory)
+        out->call_count = 0; /* of a step that never ended */
+    else
+        count_settling(out);
     return ERR_OK;
+}
+
+static void take_clocked(struct prediction *out, const struct memory *clocked, uint64_t capacity)
+{
+    const bool repeats =
+        out->memory.repeats; /* few micro-batches, and their moments, stand for all */
+    out->memory = *clocked;
+    out->memory.repeats = repeats;
+    out->device_bytes = clocked->reserved_bytes + out->outside_bytes;
+    out->fits_gpu = out->by_clock = true;
+    out->tight = is_tight(out, capacity);
+}
+
+static void take_capped(struct prediction *out, const struct memory *capped)
+{
+    if (capped->out_of_memory) {
+        out->memory.repeats = capped->repeats;
+        out->memory.out_of_memory = true;
+        out->memory.failure = capped->failure;
+        return;
+    }
+    out->memory = *capped;
+    out->device_bytes = capped->reserved_bytes + out->outside_bytes;
+    out->fits_gpu = out->after_release = out->tight = true;
+}
+
+/* What waits alone show to be free leaves too much held. */
+static enum err_code judge_held(const struct machine *machine, struct prediction *out,
+                                struct err *err)
+{
+    const uint64_t capacity = profile_bytes(&machine->profile, PROFILE_CAPACITY);
+    struct memory memory;
+    if (clocked_any(out->plan))
+        TRY(replay_clocked(out, machine, &memory, err));
+    if (out->clocked_bytes &&
+        out->clocked_bytes + out->outside_bytes + page_over(machine) <= capacity) {
+        take_clocked(out, &memory, capacity);
+    } else {
+        TRY(replay_capped(out, machine, &memory, err));
+        take_capped(out, &memory);
+    }
+    assert(!out->fits_gpu || out->device_bytes <= capacity);
+    return ERR_OK;
+}
+
+static enum err_code judge_gpu(const struct machine *machine, struct prediction *out,
+                               struct err *err)
+{
+    const struct memory_options options = machine_memory(machine);
+    const uint64_t capacity = profile_bytes(&machine->profile, PROFILE_CAPACITY);
+    TRY(costs_check(out->plan, &machine->profile, machine->gpus_per_node, err));
+    TRY(memory_replay(out->plan, &options, NULL, NULL, &out->memory, err));
+    if (out->memory.out_of_memory)
+        TRY(count_only(out, err));
+    note_sums(out, machine);
+    out->fits_gpu = out->device_bytes <= capacity && !out->memory.out_of_memory;
+    out->tight = out->fits_gpu && is_tight(out, capacity);
+    if (out->fits_gpu || out->memory.out_of_memory ||
+        out->least_bytes + page_over(machine) > capacity)
+        return ERR_OK;
+    return judge_held(machine, out, err);
+}
+
+static enum err_code predict_gpu(const struct machine *machine, struct prediction *out,
+                                 struct err *err)
+{
+    const enum err_code rc = judge_gpu(machine, out, err);
+    if (rc != ERR_OK)
+        prediction_free(out);
+    return rc;
 }
 
 static uint64_t paged_bytes_of(const struct plan *plan)
@@ -343,6 +436,7 @@ void prediction_free(struct prediction *prediction)
 {
     plan_free(prediction->plan);
     free(prediction->calls);
+    clocked_free(&prediction->clock);
     prediction->plan = NULL;
     prediction->calls = NULL;
 }

@@ -2,6 +2,7 @@
 #ifndef SHARDPLAN_PREDICT_H
 #define SHARDPLAN_PREDICT_H
 
+#include "job/clocked.h"
 #include "job/job.h"
 #include "machine/machine.h"
 #include "memory/replay.h"
@@ -35,11 +36,18 @@ struct prediction {
     /* Managed memory (buffer.paged), and how much of it finds no room on the device beside what
      * PyTorch reserves: that is on the host. */
     uint64_t paged_bytes, paged_out_bytes;
-    bool fits;                /* both of: */
-    bool fits_gpu, fits_host; /* the second also where the capacity is not known */
+    /* Where blocks that another stream uses come back by the machine's clock (clocked.h), what the
+     * allocator would reserve of a device without end; 0: there are none, or nobody asked
+     * (predict_clocked): predict does where it decides. */
+    uint64_t clocked_bytes;
+    struct deferred_clock clock; /* memory is by these moments: owned; NULLs: by waits */
+    bool fits;                   /* both of: */
+    bool fits_gpu, fits_host;    /* the second also where the capacity is not known */
     bool tight; /* fits, with less free than predictions of reserved memory have been off by */
     bool after_release; /* fits the GPU only because cached segments are given back and asked for
                            anew */
+    bool by_clock; /* fits the GPU without that, as blocks come back by its clock: more would be
+                      held if they did where a wait shows it alone */
     struct segment_calls
         *calls; /* (call_count) then, in a step that is like the one before: owned */
     uint32_t call_count;
@@ -64,10 +72,19 @@ enum err_code job_on_machine(const struct job *job, const struct machine *machin
  * torchtitan on 8 and 128 H100s, -1.6 and -1.2 %). */
 #define RESERVED_ERROR 0.016
 
-/* Plans and replays. What has no step time on that machine has no memory either (ERR_INVALID of
- * costs_check): no command says of a job that it fits where another refuses it. With the whole
- * demand known, a job whose segments exceed the device is replayed once more under the device's
- * capacity: PyTorch releases cached segments before it gives up. */
+/* Plans and replays.
+ *
+ *     blocks come back where waits show it (deferred.h): does that fit?      yes: it fits
+ *     by the machine's clock, as PyTorch takes them back: does that?         yes: by_clock
+ *     by the clock, and given back to the driver before it runs out?         yes: after_release
+ *
+ * The first needs no clock; where it is too much, and there are such blocks, the clock decides,
+ * since it is what the allocator goes by. Its moments are those of a step in which nothing is given
+ * back: the waits that giving back costs would let more events pass, and excuse themselves. What
+ * has no step time on that machine has no memory either (ERR_INVALID of costs_check): no command
+ * says of a job that it fits where another refuses it. With the whole demand known, a job whose
+ * segments exceed the device is replayed once more under the device's capacity: PyTorch releases
+ * cached segments before it gives up. */
 enum err_code predict(const struct job *job, const struct machine *machine, struct prediction *out,
                       struct err *err);
 /* The same for those who ask for sums alone: where micro-batches repeat and find memory alike, of a
@@ -79,6 +96,14 @@ enum err_code predict_few(const struct job *job, const struct machine *machine,
 enum err_code predict_plan(struct plan *plan, const struct machine *machine, struct prediction *out,
                            struct err *err);
 void prediction_free(struct prediction *prediction);
+
+/* Whether memory that another stream uses makes reserved more than it need be (memory/deferred.h):
+ * by a tenth of what is allocated. */
+bool prediction_frees_late(const struct prediction *prediction);
+
+/* Of what fits so, fills in clocked_bytes where predict needed none. Errors as costs_of_plan. */
+enum err_code predict_clocked(struct prediction *prediction, const struct machine *machine,
+                              struct err *err);
 
 /* cudaMallocs and cudaFrees of the step that is reported, those of repeats counted each time. */
 void prediction_calls(const struct prediction *prediction, uint32_t *mallocs, uint32_t *frees);
@@ -96,8 +121,8 @@ uint64_t communicators_bytes(const struct plan *plan, const struct machine *mach
 /* The allocator and workspaces that a machine stands for. */
 struct memory_options machine_memory(const struct machine *machine);
 
-/* The same as the prediction was replayed with: under the device's capacity where it fits only so.
- */
+/* The same as the prediction was replayed with: under the device's capacity where it fits only so,
+ * and by its clock, which is lent, where that decides. */
 struct memory_options prediction_memory(const struct prediction *prediction,
                                         const struct machine *machine);
 

@@ -1,6 +1,7 @@
 /* step_time.c - see step_time.h. */
 #include "job/step_time.h"
 
+#include "job/ranks.h"
 #include "simulate/joined.h"
 
 #include <assert.h>
@@ -11,13 +12,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-/* Multiplies times of arithmetic by what a slower rank takes longer. */
-static void slow_down(double scale[COST_CLASSES], double factor)
-{
-    for (int k = 0; k < COST_CLASSES; k++)
-        scale[k] *= cost_class_is_arithmetic((enum cost_class)k) ? factor : 1;
-}
 
 /* Of a step that is simulated as few micro-batches: what repeats, so many times. Where it has not
  * come to a period yet, twice as often is tried, and all at last. */
@@ -108,7 +102,7 @@ static void draw_steps(const struct simulation *simulation, struct passes *passe
             luck = gsl_ran_ugaussian(random);
             truth = gsl_ran_ugaussian(random);
         }
-        slow_down(scale, slowest_draw(&costs->slowest, sign * luck, sign * truth));
+        ranks_slow_down(scale, slowest_draw(&costs->slowest, sign * luck, sign * truth));
         simulate(joined.simulation, &joined.costs, scale, &timeline);
         steps_s[i] = repeated_step(passes, joined.simulation, costs, scale, &timeline);
     }
@@ -124,45 +118,6 @@ void step_draws(const struct plan *plan, const struct costs *costs, uint32_t dra
     draw_steps(simulation, &passes, costs, draws, steps_s);
     simulation_free(simulation);
     passes_free(&passes);
-}
-
-/* The timeline of the slowest rank: the job's step. The caller owns it. */
-static struct timeline simulate_slowest(const struct simulation *simulation,
-                                        const struct costs *costs)
-{
-    double scale[COST_CLASSES];
-    for (int k = 0; k < COST_CLASSES; k++)
-        scale[k] = 1;
-    slow_down(scale, costs->slowest.factor);
-    struct timeline slowest = timeline_new(simulation);
-    simulate(simulation, costs, scale, &slowest);
-    return slowest;
-}
-
-/* A rank that waits for the slowest ends with it, to a rounding. */
-#define ENDS_WITH_IT (1 + 1e-9)
-
-/* With it, that of the mean one, beside the slowest if that has got `delay_s` further behind before
- * the last micro-batch. The periods of both, if they have come to one, go to period_s.
- *
- * The mean rank meets its collectives at other moments, and where its own kernels on their stream
- * (FSDP1's divisions) share the memory with other ones than the slowest's do, it may end some
- * microseconds later than that. Nobody waits for the slowest then, whose timeline it is. */
-static bool simulate_job(const struct simulation *simulation, const struct costs *costs,
-                         double delay_s, struct timeline *mean, double period_s[2])
-{
-    struct timeline slowest = simulate_slowest(simulation, costs);
-    const bool steady = simulation_is_steady(simulation, &slowest, &period_s[0]);
-    simulation_delay(simulation, delay_s, &slowest);
-    simulate_beside(simulation, costs, NULL, &slowest, mean);
-    const bool both = steady && simulation_is_steady(simulation, mean, &period_s[1]);
-    if (mean->step_s > slowest.step_s * ENDS_WITH_IT) {
-        timeline_free(mean);
-        *mean = slowest;
-    } else {
-        timeline_free(&slowest);
-    }
-    return both;
 }
 
 /* The sums of a timeline and `more` times what they are beyond those of a shorter one. */
@@ -199,8 +154,8 @@ static void add_repeats(struct timeline *sums, const struct passes *p, uint32_t 
     struct timeline timeline = timeline_new(shorter);
     const double more = all_passes(p) - times, ahead_s = fmax(period_s[0] - period_s[1], 0);
     double ignored[2];
-    simulate_job(simulation, costs, more * ahead_s, sums, ignored);
-    simulate_job(shorter, costs, (more + 1) * ahead_s, &timeline, ignored);
+    ranks_mean(simulation, costs, more * ahead_s, sums, ignored);
+    ranks_mean(shorter, costs, (more + 1) * ahead_s, &timeline, ignored);
     add_sums(sums, &timeline, more);
     timeline_free(&timeline);
     simulation_free(shorter);
@@ -212,7 +167,7 @@ static bool try_passes(const struct passes *p, uint32_t times, const struct simu
                        const struct costs *costs, struct timeline *sums)
 {
     double period_s[2];
-    const bool steady = simulate_job(simulation, costs, 0, sums, period_s);
+    const bool steady = ranks_mean(simulation, costs, 0, sums, period_s);
     if (times == all_passes(p))
         return true;
     if (steady)
@@ -301,7 +256,7 @@ enum err_code step_time_with(const struct prediction *prediction, const struct p
     struct passes passes = passes_of(prediction, profile);
     struct simulation *simulation =
         simulation_new(prediction->plan, passes.stalls, passes.stall_count);
-    struct timeline slowest = simulate_slowest(simulation, costs);
+    struct timeline slowest = ranks_slowest(simulation, costs);
     *step_s = slowest.step_s;
     timeline_free(&slowest);
     simulation_free(simulation);

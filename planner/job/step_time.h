@@ -21,7 +21,6 @@ struct step_time {
                                  is computed again */
     double overlapped;        /* share of the communication that compute hides; NAN: there is
                                  none */
-    uint64_t clocked_bytes;   /* clocked_reserved (clocked.h), for who asked for it; else 0 */
     char profile[64];         /* name of what it was simulated on */
     enum spent bound;         /* what most of the step is spent on */
 };

@@ -34,8 +34,8 @@ struct deferred; /* opaque; fields in deferred.c */
 
 /* Seconds from a step's start, one for each instruction of the plan. */
 struct deferred_clock {
-    const double *host_s; /* the host is there */
-    const double *done_s; /* of a deferred free: its lanes are done with what they had before it */
+    double *host_s; /* the host is there */
+    double *done_s; /* of a deferred free: its lanes are done with what they had before it */
 };
 
 /* No block waits. The plan, which plan_verify accepts, the allocator and the clock (NULL: there is

@@ -15,6 +15,7 @@
 #include "report/time_result.h"
 #include "report/title.h"
 #include "report/units_result.h"
+#include "report/verdict.h"
 #include "search/step_spans.h"
 
 #include <math.h>
@@ -280,7 +281,7 @@ static void put_tables(FILE *to, const void *context)
     const struct report *r = context;
     result_print(to, r->settings, r->job, r->machine, r->prediction);
     result_print_causes(to, r->settings, r->job, r->machine, r->prediction);
-    result_print_late(to, r->prediction, r->time->clocked_bytes);
+    verdict_print_late(to, r->prediction);
     time_print(to, r->time);
     units_print(to, &r->job->strategy, r->prediction->plan);
 }

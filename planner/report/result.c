@@ -11,6 +11,7 @@
 #include "report/palette.h"
 #include "report/style.h"
 #include "report/units_result.h"
+#include "report/verdict.h"
 #include "report/version_notes.h"
 #include "search/padding.h"
 #include "search/saved_views.h"
@@ -239,6 +240,7 @@ json_t *result_json(const struct settings *settings, const struct job *job,
     json_object_set_new(root, "tight", json_boolean(p->tight));
     json_object_set_new(root, "fits_after_releasing_cached_segments",
                         json_boolean(p->fits && p->after_release));
+    json_object_set_new(root, "fits_by_clock", json_boolean(p->fits && p->by_clock));
     json_object_set_new(root, "fits_gpu", json_boolean(p->fits_gpu));
     json_object_set_new(root, "fits_host", fits_host_json(p));
     if (p->after_release)
@@ -262,9 +264,12 @@ json_t *result_json(const struct settings *settings, const struct job *job,
                                   "nccl_bytes", (json_int_t)p->nccl_bytes, "nccl_source",
                                   machine->profile.of[PROFILE_NCCL_INIT].source));
     json_object_set_new(root, "host_bytes", bytes_json(m->host_bytes));
-    json_object_set_new(root, "device",
-                        place_json(&m->device, m->device_categories, CATEGORY_WORKSPACE,
-                                   p->least_bytes, p->unconstrained_bytes));
+    json_t *device = place_json(&m->device, m->device_categories, CATEGORY_WORKSPACE,
+                                p->least_bytes, p->unconstrained_bytes);
+    json_object_set_new(device, "clocked_bytes",
+                        p->clocked_bytes ? bytes_json(p->clocked_bytes + p->outside_bytes)
+                                         : json_null());
+    json_object_set_new(root, "device", device);
     json_t *host = place_json(&m->host, m->host_categories, CATEGORY_WORKSPACE + 1, m->host.bytes,
                               m->host.bytes);
     json_object_set_new(host, "pinned_bytes", bytes_json(m->host_pinned_bytes));
@@ -523,59 +528,6 @@ static void print_host(FILE *file, const struct style *s, const struct machine *
           file);
 }
 
-/* What that costs a step beyond the calls is not simulated: see step_time.h, RELEASING_LONGER. That
- * not all such jobs fit is what reports/validation/verdicts.md found. */
-static void print_calls(FILE *file, const struct prediction *p)
-{
-    uint32_t mallocs, frees;
-    prediction_calls(p, &mallocs, &frees);
-    fprintf(file,
-            "        only by giving cached memory back: tensors take %.2f GiB, and what the "
-            "allocator keeps for\n        later %.2f on a larger GPU; here it runs full, ",
-            gib(p->least_bytes), gib(p->unconstrained_bytes));
-    if (mallocs + frees)
-        fprintf(file, "%u cudaFree and %u cudaMalloc a step.\n", frees, mallocs);
-    else
-        fprintf(file, "%u cudaFree and %u cudaMalloc in the first steps, none later.\n",
-                p->settling_frees, p->settling_mallocs);
-    fputs("        A risk: of 12 published runs like it 6 took 16 to 36 % longer than predicted, "
-          "of 9 "
-          "more\n        reports of such jobs 4 are of running out of memory\n",
-          file);
-}
-
-static void print_host_verdict(FILE *file, const struct style *s, const struct prediction *p)
-{
-    const double needed = gib(p->host_needed_bytes), there = gib(p->host_capacity_bytes);
-    fprintf(file,
-            "  %sdoes not fit the host%s: %.2f GiB needed by %u ranks, %.2f there, %.2f too much\n",
-            s->bad, s->off, needed, p->host_ranks, there, needed - there);
-}
-
-static void print_verdict(FILE *file, const struct style *s, const struct machine *machine,
-                          const struct prediction *p)
-{
-    const double capacity = gib(profile_bytes(&machine->profile, PROFILE_CAPACITY));
-    const double device = gib(p->device_bytes), least = gib(p->least_bytes);
-    if (!p->fits_host)
-        print_host_verdict(file, s, p);
-    if (!p->fits_gpu && least > capacity)
-        fprintf(file,
-                "  %sdoes not fit%s: %.2f GiB with nothing cached, %.2f there, %.2f too much\n",
-                s->bad, s->off, least, capacity, least - capacity);
-    else if (!p->fits_gpu)
-        fprintf(file,
-                "  %sdoes not fit%s: %.2f of %.2f GiB with nothing cached, but fragmentation "
-                "needs more (%.2f on a larger GPU)\n",
-                s->bad, s->off, least, capacity, gib(p->unconstrained_bytes));
-    else
-        fprintf(file, "  %s%s%s%s: %.2f of %.2f GiB, %.2f free\n", p->fits ? s->good : "",
-                p->fits ? "fits" : "the GPU", p->fits ? s->off : "", p->tight ? ", tight" : "",
-                device, capacity, capacity - device);
-    if (p->after_release)
-        print_calls(file, p);
-}
-
 void result_print_unplanned(FILE *file, const struct settings *settings)
 {
     const struct style s = style_of(file);
@@ -703,20 +655,6 @@ static void saved_views_print(FILE *file, const struct saved_views *v, uint64_t 
         fprintf(file, "\n  --checkpointing full: %s\n", v->refusal.text);
 }
 
-/* Whether memory that another stream uses makes reserved more than it need be (memory/deferred.h):
- * by a tenth of what is allocated. */
-static bool frees_late(const struct prediction *p)
-{
-    bool late = false;
-    for (uint32_t i = 0; i < p->plan->instruction_count && !late; i++) {
-        const struct plan_instruction *instruction = &p->plan->instructions[i];
-        late = instruction->op == PLAN_FREE && plan_free_is_deferred(p->plan, instruction) &&
-               p->plan->buffers[instruction->arg].pool != LANE_HOST;
-    }
-    const uint64_t allocated = p->memory.allocated.bytes;
-    return late && p->memory.reserved_bytes - allocated > allocated / 10;
-}
-
 void result_json_causes(json_t *root, const struct settings *settings, const struct job *job,
                         const struct machine *machine, const struct prediction *prediction)
 {
@@ -726,7 +664,7 @@ void result_json_causes(json_t *root, const struct settings *settings, const str
         json_object_set_new(root, "padding", padding_json(&padding));
     if (saved_views_find(settings, job, machine, prediction, &views))
         json_object_set_new(root, "saved_views", saved_views_json(&views));
-    json_object_set_new(root, "frees_late", json_boolean(frees_late(prediction)));
+    json_object_set_new(root, "frees_late", json_boolean(prediction_frees_late(prediction)));
 }
 
 void result_print_causes(FILE *file, const struct settings *settings, const struct job *job,
@@ -740,23 +678,6 @@ void result_print_causes(FILE *file, const struct settings *settings, const stru
         saved_views_print(file, &views, prediction->device_bytes);
 }
 
-void result_print_late(FILE *file, const struct prediction *p, uint64_t clocked_bytes)
-{
-    if (!frees_late(p))
-        return;
-    fprintf(
-        file,
-        "\n  late frees: blocks that another stream uses (record_stream) are counted until a wait "
-        "shows that\n  it is done with them; a GPU has them back as soon as it is: reserved is "
-        "%.2f "
-        "GiB there at the least",
-        gib(p->memory.allocated.bytes));
-    if (clocked_bytes)
-        fprintf(file, ",\n  %.2f by this machine's clock\n", gib(clocked_bytes));
-    else
-        fprintf(file, "\n");
-}
-
 void result_print(FILE *file, const struct settings *settings, const struct job *job,
                   const struct machine *machine, const struct prediction *p)
 {
@@ -767,7 +688,7 @@ void result_print(FILE *file, const struct settings *settings, const struct job 
     print_categories(file, &s, job, p);
     print_host(file, &s, machine, p);
     fputc('\n', file);
-    print_verdict(file, &s, machine, p);
+    verdict_print(file, &s, machine, p);
     result_print_unplanned(file, settings);
     print_peak(file, p);
     units_print_line(file, &job->strategy, p->plan);

@@ -39,10 +39,6 @@ void result_json_causes(json_t *root, const struct settings *settings, const str
 void result_print_causes(FILE *file, const struct settings *settings, const struct job *job,
                          const struct machine *machine, const struct prediction *prediction);
 
-/* Where blocks come back late (memory/deferred.h): between which bounds that is, and with
- * `clocked_bytes`, which are not 0, what a machine's clock makes of it (job/clocked.h). */
-void result_print_late(FILE *file, const struct prediction *prediction, uint64_t clocked_bytes);
-
 /* What is being allocated at an instruction, in words: "_log_softmax_backward_data [8192, 128256]
  * float32, in bwd". Writes into text and returns it. */
 const char *result_what(const struct plan *plan, uint32_t instruction, char *text, size_t size);

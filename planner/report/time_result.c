@@ -23,9 +23,6 @@ json_t *time_json(const struct step_time *time)
         spent_name(time->bound), "spent_s", spent, "slowest_rank", "ranks", (int)slowest->ranks,
         "arithmetic", slowest->factor, "deviation", slowest->sigma, "range", "quantiles",
         STEP_TIME_LOW_PERCENT / 100.0, STEP_TIME_HIGH_PERCENT / 100.0);
-    if (time->clocked_bytes)
-        json_object_set_new(object, "reserved_bytes",
-                            json_integer((json_int_t)time->clocked_bytes));
     return object;
 }
 

@@ -42,12 +42,11 @@ static struct job job_of(enum system_kind system)
     return job;
 }
 
-static uint64_t clocked(const struct planned *p)
+static uint64_t clocked(struct planned *p)
 {
     struct err err = {0};
-    uint64_t bytes;
-    assert_int_equal(clocked_reserved(&p->prediction, &p->machine, &p->time, &bytes, &err), ERR_OK);
-    return bytes;
+    assert_int_equal(predict_clocked(&p->prediction, &p->machine, &err), ERR_OK);
+    return p->prediction.clocked_bytes;
 }
 
 /* Reserved where each block is back at the next alloc: `done_s` of zeros. */
@@ -96,11 +95,73 @@ static void what_frees_nothing_late_has_none(void **state)
     }
 }
 
+/* ---- the verdict ---- */
+
+/* Of a device of `capacity` bytes: the caller calls prediction_free. */
+static struct prediction judged(const struct job *job, struct machine *machine, uint64_t capacity)
+{
+    struct prediction p;
+    struct err err = {0};
+    machine->profile.of[PROFILE_CAPACITY].value = (double)capacity;
+    if (predict_few(job, machine, &p, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+    return p;
+}
+
+/* Whoever replays the prediction gets what it says. */
+static void check_replay(const struct prediction *p, const struct machine *machine)
+{
+    const struct memory_options options = prediction_memory(p, machine);
+    struct memory memory;
+    struct err err = {0};
+    assert_non_null(options.clock);
+    assert_int_equal(memory_replay(p->plan, &options, NULL, NULL, &memory, &err), ERR_OK);
+    assert_int_equal(memory.reserved_bytes, p->memory.reserved_bytes);
+    assert_false(memory.out_of_memory);
+}
+
+/* Between what waits show and what the clock says: by the clock, whether all micro-batches are
+ * there or few stand for them. Below that, too, segments are given back by it; above, nobody needs
+ * it. */
+static void the_clock_decides_where_waits_are_too_much(void **state)
+{
+    static const uint32_t micro_batches[] = {1, 8};
+    (void)state;
+    for (size_t i = 0; i < sizeof micro_batches / sizeof *micro_batches; i++) {
+        struct job job = job_of(SYSTEM_ZERO3);
+        struct planned p;
+        job.strategy.accumulate = micro_batches[i];
+        plan_on(&job, 0, &p);
+        const uint64_t by_clock = clocked(&p) + p.prediction.outside_bytes;
+        const uint64_t by_waits = p.prediction.unconstrained_bytes;
+        assert_in_range(by_clock, p.prediction.least_bytes, by_waits - (64 << 20));
+
+        struct prediction between = judged(&job, &p.machine, (by_clock + by_waits) / 2);
+        assert_true(between.fits && between.by_clock && !between.after_release);
+        assert_int_equal(between.device_bytes, by_clock);
+        assert_int_equal(between.unconstrained_bytes, by_waits);
+        check_replay(&between, &p.machine);
+
+        struct prediction below =
+            judged(&job, &p.machine, (3 * by_clock + p.prediction.least_bytes) / 4);
+        assert_true(below.fits && below.after_release && !below.by_clock);
+        check_replay(&below, &p.machine);
+
+        struct prediction above = judged(&job, &p.machine, by_waits);
+        assert_true(above.fits && !above.by_clock && !above.clocked_bytes);
+        prediction_free(&above);
+        prediction_free(&below);
+        prediction_free(&between);
+        planned_free(&p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slow_host_holds_nothing),
         cmocka_unit_test(what_frees_nothing_late_has_none),
+        cmocka_unit_test(the_clock_decides_where_waits_are_too_much),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,6 +40,7 @@ static enum fit_answer answer_of(const struct prediction *p)
 {
     return !p->fits_gpu       ? ANSWER_NO
            : p->after_release ? ANSWER_RELEASING
+           : p->by_clock      ? ANSWER_BY_CLOCK
            : p->tight         ? ANSWER_TIGHT
                               : ANSWER_FITS;
 }

@@ -13,6 +13,7 @@
 enum fit_answer {
     ANSWER_FITS,
     ANSWER_TIGHT,     /* with less free than predictions have been off by */
+    ANSWER_BY_CLOCK,  /* as blocks that another stream uses come back by the machine's clock */
     ANSWER_RELEASING, /* only by giving cached memory back in every step */
     ANSWER_NO,
     ANSWERS

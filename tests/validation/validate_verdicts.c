@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const answer_texts[ANSWERS] = {"fits", "fits, tight",
+static const char *const answer_texts[ANSWERS] = {"fits", "fits, tight", "fits by the clock",
                                                   "fits by giving segments back", "does not fit"};
 static const char *const figure_texts[FIGURES] = {"allocated", "reserved", "device"};
 
