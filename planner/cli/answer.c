@@ -142,14 +142,15 @@ void answer_show(const struct answer *a)
     }
     struct progress progress = progress_begin(!a->settings.quiet);
     const struct remedy_progress watch = {progress_name, &progress};
+    const bool searches = !p->fits && !a->settings.no_remedies;
     const uint32_t count =
-        p->fits ? 0 : remedies_find(&a->settings, &a->job.config, &a->machine, watch, remedies);
+        searches ? remedies_find(&a->settings, &a->job.config, &a->machine, watch, remedies) : 0;
     progress_end(&progress);
     if (a->settings.json) {
         show_json(a, remedies, count);
         return;
     }
-    if (!p->fits)
+    if (searches)
         result_print_remedies(stdout, &a->settings, remedies, count);
     result_print_causes(stdout, &a->settings, &a->job, &a->machine, p);
     verdict_print_late(stdout, p);

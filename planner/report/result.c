@@ -13,6 +13,7 @@
 #include "report/units_result.h"
 #include "report/verdict.h"
 #include "report/version_notes.h"
+#include "search/losses.h"
 #include "search/padding.h"
 #include "search/saved_views.h"
 
@@ -131,10 +132,10 @@ json_t *remedies_json(const struct remedy *remedies, uint32_t count)
     for (uint32_t i = 0; i < count; i++)
         json_array_append_new(
             array,
-            json_pack("{s:s, s:s, s:b, s:b, s:I, s:I, s:f, s:f}", "change", remedies[i].change,
+            json_pack("{s:s, s:s, s:b, s:b, s:b, s:I, s:I, s:f, s:f}", "change", remedies[i].change,
                       "cost", remedies[i].cost, "changes_numerics", remedies[i].changes_numerics,
-                      "tight", remedies[i].tight, "device_bytes",
-                      (json_int_t)remedies[i].device_bytes, "host_needed_bytes",
+                      "tight", remedies[i].tight, "after_release", remedies[i].after_release,
+                      "device_bytes", (json_int_t)remedies[i].device_bytes, "host_needed_bytes",
                       (json_int_t)remedies[i].host_needed_bytes, "step_s", remedies[i].step_s,
                       "tokens_per_s_per_gpu", remedies[i].tokens_per_s));
     return array;
@@ -286,7 +287,7 @@ json_t *result_json(const struct settings *settings, const struct job *job,
                         json_string(machine->profile.of[PROFILE_HOST_CAPACITY].source));
     json_object_set_new(root, "host", host);
     json_object_set_new(root, "units", units_json(p->plan));
-    if (!p->fits)
+    if (!p->fits && !settings->no_remedies)
         json_object_set_new(root, "remedies", remedies_json(remedies, remedy_count));
     return root;
 }
@@ -372,6 +373,9 @@ static void print_assumed(FILE *file, const struct style *s, const struct settin
     static const char *const names[] = {"seq", "checkpointing"};
     bool any = false;
     char text[NUMBER_TEXT];
+    const struct setting *autocast = settings_find(settings, "autocast", NULL);
+    const bool wide = autocast && !settings_is_given(settings, autocast) && !job->model.autocast &&
+                      job->strategy.compute == DTYPE_FP32;
     if (job->config.recording)
         return; /* which says what it is of */
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -382,7 +386,10 @@ static void print_assumed(FILE *file, const struct style *s, const struct settin
                 settings_get(settings, names[i], text), s->off);
         any = true;
     }
-    if (any)
+    if (wide)
+        fprintf(file, "%s%s--autocast none (fp32 compute)%s", s->dim,
+                any ? " " : "assumed: ", s->off);
+    if (any || wide)
         fputc('\n', file);
 }
 
@@ -579,11 +586,17 @@ static void remedy_print(FILE *file, const struct style *s, const struct remedy 
 void remedies_print(FILE *file, const struct style *s, const char *title,
                     const struct remedy *remedies, uint32_t count)
 {
+    static const char *const how[] = {
+        [REMEDY_SAME] = ", same training",
+        [REMEDY_OTHER_LOSS] = ", by another loss of the same function (rounded otherwise)",
+        [REMEDY_OTHERWISE] = ", but trains otherwise",
+        [REMEDY_BY_RELEASING] = " only by giving cached memory back (a risk, and slow)",
+    };
     for (uint32_t i = 0; i < count; i++) {
-        const bool otherwise = remedies[i].changes_numerics;
-        if (i == 0 || otherwise != remedies[i - 1].changes_numerics)
-            fprintf(file, "\n  %s, %s, fastest first (of two within 1 %% the simpler):\n", title,
-                    otherwise ? "but trains otherwise" : "same training");
+        const enum remedy_group group = remedy_group(&remedies[i]);
+        if (i == 0 || group != remedy_group(&remedies[i - 1]))
+            fprintf(file, "\n  %s%s, fastest first (of two within 1 %% the simpler):\n", title,
+                    how[group]);
         remedy_print(file, s, &remedies[i]);
     }
 }
@@ -655,11 +668,48 @@ static void saved_views_print(FILE *file, const struct saved_views *v, uint64_t 
         fprintf(file, "\n  --checkpointing full: %s\n", v->refusal.text);
 }
 
+static json_t *losses_json(const struct other_loss *losses, uint32_t count)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(array, json_pack("{s:s*, s:s, s:I}", "code", losses[i].code, "loss",
+                                               losses[i].loss, "device_bytes",
+                                               (json_int_t)losses[i].device_bytes));
+    return array;
+}
+
+/* Of what fits nobody asks, nor for what saves less than a quarter. */
+static uint32_t losses_worth(const struct settings *settings, const struct job *job,
+                             const struct machine *machine, const struct prediction *prediction,
+                             struct other_loss losses[LOSSES_MOST])
+{
+    const uint32_t count =
+        prediction->fits ? 0 : losses_find(settings, job, machine, prediction, losses);
+    const uint64_t asked = prediction->device_bytes;
+    return count && losses[0].device_bytes <= asked - asked / 4 ? count : 0;
+}
+
+static void losses_print(FILE *file, const struct other_loss *losses, uint32_t count,
+                         uint64_t device_bytes)
+{
+    fputs(
+        "\n  the peak is in the loss; the same function by other kernels, nothing else changed:\n",
+        file);
+    for (uint32_t i = 0; i < count; i++)
+        fprintf(file, "  %7.2f GiB, not %.2f  %s%s%s--loss %s\n", gib(losses[i].device_bytes),
+                gib(device_bytes), losses[i].code ? "--code " : "",
+                losses[i].code ? losses[i].code : "", losses[i].code ? " " : "", losses[i].loss);
+}
+
 void result_json_causes(json_t *root, const struct settings *settings, const struct job *job,
                         const struct machine *machine, const struct prediction *prediction)
 {
     struct padding padding;
     struct saved_views views;
+    struct other_loss losses[LOSSES_MOST];
+    const uint32_t count = losses_worth(settings, job, machine, prediction, losses);
+    if (count)
+        json_object_set_new(root, "other_losses", losses_json(losses, count));
     if (padding_find(settings, job, machine, prediction, &padding))
         json_object_set_new(root, "padding", padding_json(&padding));
     if (saved_views_find(settings, job, machine, prediction, &views))
@@ -672,6 +722,10 @@ void result_print_causes(FILE *file, const struct settings *settings, const stru
 {
     struct padding padding;
     struct saved_views views;
+    struct other_loss losses[LOSSES_MOST];
+    const uint32_t count = losses_worth(settings, job, machine, prediction, losses);
+    if (count)
+        losses_print(file, losses, count, prediction->device_bytes);
     if (padding_find(settings, job, machine, prediction, &padding))
         padding_print(file, &padding, prediction->device_bytes);
     if (saved_views_find(settings, job, machine, prediction, &views))
@@ -698,7 +752,7 @@ void result_print_remedies(FILE *file, const struct settings *settings,
                            const struct remedy *remedies, uint32_t remedy_count)
 {
     const struct style s = style_of(file);
-    if (!remedy_count) {
+    if (!remedy_count || remedies[0].after_release) {
         fprintf(file,
                 "\n  no change of up to %d of the settings searched makes it fit without giving "
                 "cached memory back\n",

@@ -24,6 +24,25 @@ bool loss_is_plain(enum cross_entropy loss)
     }
 }
 
+const char *loss_how(enum cross_entropy loss)
+{
+    switch (loss) {
+    case CROSS_ENTROPY_FUSED:
+    case CROSS_ENTROPY_LIGER_LOGITS:
+        return "the same loss, its gradient written over the logits";
+    case CROSS_ENTROPY_CHUNKED:
+    case CROSS_ENTROPY_LIGER:
+        return "the same loss, in chunks of tokens";
+    case CROSS_ENTROPY_COMPILED:
+        return "the same loss, compiled";
+    case CROSS_ENTROPY_CUT:
+    case CROSS_ENTROPY_LM_HEAD:
+        return "the same loss, a tile of logits at a time";
+    default:
+        return "the same loss, by PyTorch's operators";
+    }
+}
+
 bool losses_have_peak(const struct job *job, const struct prediction *prediction)
 {
     const enum step_part part = prediction->memory.device.part;
@@ -50,7 +69,7 @@ static void keep_least(struct other_loss out[LOSSES_MOST], uint32_t *count,
         out[at] = *one;
 }
 
-/* As the code of the settings has them; `known`: what is there in the code that was asked for. */
+/* As the code of the settings has them, which is told as `code`. */
 static void try_all(const struct settings *settings, const struct job *job,
                     const struct machine *machine, uint64_t below, const char *code,
                     struct other_loss out[LOSSES_MOST], uint32_t *count)
@@ -60,13 +79,14 @@ static void try_all(const struct settings *settings, const struct job *job,
         struct settings changed = *settings;
         struct err refusal = {0};
         struct other_loss one = {.code = code, .loss = word->text};
+        bool after_release;
         if (!loss_is_plain((enum cross_entropy)word->value) ||
             (enum cross_entropy)word->value == job->model.loss)
             continue;
         changed.job.model.loss = (enum cross_entropy)word->value;
         one.device_bytes =
-            changed_device_bytes(&changed, &job->config, machine, &one.after_release, &refusal);
-        if (one.device_bytes && one.device_bytes < below)
+            changed_device_bytes(&changed, &job->config, machine, &after_release, &refusal);
+        if (one.device_bytes && one.device_bytes < below && !after_release)
             keep_least(out, count, &one);
     }
 }

@@ -13,6 +13,10 @@
 /* Whether it is cross-entropy of logits in fp32, averaged over tokens, by whatever kernels. */
 bool loss_is_plain(enum cross_entropy loss);
 
+/* In words what such a loss does otherwise than the others: "the same loss, in chunks of tokens".
+ */
+const char *loss_how(enum cross_entropy loss);
+
 /* Whether the peak is in a loss that has others: then what is said here is worth saying. */
 bool losses_have_peak(const struct job *job, const struct prediction *prediction);
 
@@ -27,11 +31,11 @@ struct other_loss {
     const char *code; /* where it takes another one; else NULL */
     const char *loss;
     uint64_t device_bytes;
-    bool after_release; /* only by giving cached segments back */
 };
 
 /* Those that take least of a device, the least first, and less than the prediction; plans each.
- * Returns their number, 0 where losses_have_peak says no. */
+ * What fits only by giving cached memory back takes all there is, and is none. Returns their
+ * number, 0 where losses_have_peak says no. */
 uint32_t losses_find(const struct settings *settings, const struct job *job,
                      const struct machine *machine, const struct prediction *prediction,
                      struct other_loss out[LOSSES_MOST]);

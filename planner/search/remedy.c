@@ -2,6 +2,8 @@
 #include "search/remedy.h"
 
 #include "job/step_time.h"
+#include "search/judged.h"
+#include "search/losses.h"
 #include "search/numerics.h"
 #include "search/search.h"
 #include "settings/settings_resolve.h"
@@ -25,7 +27,7 @@
 enum { MOST_SEARCHES = 8, MOST_FOUND = MOST_SEARCHES * (REMEDY_CHANGES + 1) };
 
 /* Of each kind so many are told at most. */
-enum kind { ON_THESE_GPUS, IN_OTHER_DTYPES, ON_MORE_GPUS, KINDS };
+enum kind { ON_THESE_GPUS, BY_OTHER_LOSSES, IN_OTHER_DTYPES, ON_MORE_GPUS, BY_RELEASING, KINDS };
 
 struct finder {
     const struct settings *settings;
@@ -35,7 +37,9 @@ struct finder {
     struct space_options options;
     struct pool *pool;
     struct class_store *store;
-    bool dtypes_alone; /* settings that change numerics are searched, and no others */
+    const struct settings *base; /* searched instead of `settings`; NULL: those */
+    bool dtypes_alone;           /* settings that change numerics are searched, and no others */
+    bool losses_alone; /* what has another loss of the same function is, and nothing else */
     bool on_gpu_alone; /* what offloads is not searched */
     uint32_t searched; /* the most GPUs on which something was looked for */
     double least_tokens_per_s;
@@ -105,14 +109,27 @@ static void describe_host(const struct finder *f, const struct job *job, uint64_
         snprintf(text, 96, "%.2f GiB of a host, if it has them", (double)needed / gib);
 }
 
-/* `host_bytes`: of a rank; `wanted`: tokens of a step as they were asked for. */
-static void add(struct finder *f, const struct settings *changed, const struct found *found,
-                uint64_t host_bytes, double wanted)
+/* In words what a change trains otherwise; whether it is another loss of the same function alone.
+ */
+static bool describe_numerics(const struct finder *f, const struct settings *changed,
+                              const struct job *job, char text[NUMERICS_TEXT])
+{
+    struct numerics numerics;
+    numerics_compare(f->settings, changed, f->config, &numerics);
+    const bool loss = numerics.count == 1 && strcmp(numerics.settings[0], "loss") == 0 &&
+                      loss_is_plain(job->model.loss) && loss_is_plain(f->settings->job.model.loss);
+    snprintf(text, NUMERICS_TEXT, "%s", loss ? loss_how(job->model.loss) : numerics.text);
+    return loss;
+}
+
+/* `host_bytes`: of a rank; `wanted`: tokens of a step as they were asked for. NULL: no room. */
+static struct remedy *add(struct finder *f, const struct settings *changed,
+                          const struct found *found, uint64_t host_bytes, double wanted)
 {
     struct job job;
     char numerics[NUMERICS_TEXT], gpus[96], host[96];
     if (f->count == MOST_FOUND || settings_job(changed, f->config, &job, NULL) != ERR_OK)
-        return;
+        return NULL;
     const double batch = tokens_a_step(&job) / wanted;
     struct remedy *remedy = &f->found[f->count++];
     const uint32_t host_ranks =
@@ -123,7 +140,7 @@ static void add(struct finder *f, const struct settings *changed, const struct f
                               .step_s = found->step_s,
                               .tokens_per_s = tokens(&job) / found->step_s};
     settings_difference(f->settings, changed, remedy->change, sizeof remedy->change);
-    numerics_difference(f->settings, changed, f->config, numerics);
+    remedy->other_loss = describe_numerics(f, changed, &job, numerics);
     describe_gpus((double)job.strategy.world / gpus_asked(f), batch, gpus);
     remedy->changes = count_options(remedy->change);
     remedy->tight = is_tight(f, found->device_bytes);
@@ -133,6 +150,7 @@ static void add(struct finder *f, const struct settings *changed, const struct f
     describe_host(f, &job, remedy->host_needed_bytes, host);
     snprintf(remedy->cost, sizeof remedy->cost, "%s%s%s%s%s", host, host[0] && gpus[0] ? ", " : "",
              gpus, (host[0] || gpus[0]) && numerics[0] ? ", " : "", numerics);
+    return remedy;
 }
 
 /* ---- searches ---- */
@@ -167,7 +185,7 @@ static void add_front(struct finder *f, const struct candidates *c, const struct
             continue;
         least_s = found->step_s;
         grid_settings(&c->space->grids[c->at[found->candidate].grid], found->point, &changed);
-        add(f, &changed, found, c->frames[c->at[found->candidate].frame]->host, wanted);
+        (void)add(f, &changed, found, c->frames[c->at[found->candidate].frame]->host, wanted);
     }
 }
 
@@ -184,6 +202,24 @@ static bool stays_on_gpu(const void *context, const struct settings *settings)
     (void)context;
     return !strategy_offloads(&settings->job.strategy);
 }
+
+static bool has_other_loss(const void *context, const struct settings *settings)
+{
+    const struct finder *f = context;
+    return loss_is_plain(settings->job.model.loss) &&
+           settings->job.model.loss != f->settings->job.model.loss;
+}
+
+/* What the search opens by itself, beside what is searched always. */
+static void open_losses(struct settings *base)
+{
+    struct text_list *allow = &base->tune.allow;
+    if (allow->count < SETTINGS_MOST_FILES)
+        allow->at[allow->count++] = "loss,activation-offloading";
+}
+
+/* Beside another loss so few changes are looked for: of very many losses, little else. */
+enum { CHANGES_BESIDE_A_LOSS = 2 };
 
 struct stretch { /* of a search: `from` and `to` of the whole */
     const struct finder *finder;
@@ -204,6 +240,31 @@ static void show_part(void *context, double share)
     f->progress.show(f->progress.context, what, p->from + share * (p->to - p->from));
 }
 
+/* ---- what fits all the same ---- */
+
+/* Returns whether something fits without giving memory back: by a machine's clock. Below a limit of
+ * one's own the machine is another one, whose verdict `fit` does not give. */
+static bool try_as_fit(struct finder *f, const struct candidates *c)
+{
+    const double wanted = tokens_wanted(f);
+    if (f->limit_bytes != profile_bytes(&f->machine->profile, PROFILE_CAPACITY) || wanted == 0)
+        return false;
+    struct judged *judged = xmalloc(JUDGED * sizeof *judged);
+    const uint32_t count = judge_nearest(c, f->limit_bytes, f->pool, judged);
+    bool any = false;
+    for (uint32_t i = 0; i < count; i++) {
+        const bool told = judged[i].fits && !(f->losses_alone && judged[i].after_release);
+        struct remedy *remedy =
+            told ? add(f, &judged[i].settings, &judged[i].found, judged[i].host_bytes, wanted)
+                 : NULL;
+        if (remedy)
+            remedy->after_release = judged[i].after_release;
+        any |= remedy && !remedy->after_release;
+    }
+    free(judged);
+    return any;
+}
+
 /* Of one number of GPUs: together more than a stack need have. */
 struct tried {
     struct settings base;
@@ -212,6 +273,25 @@ struct tried {
     struct search search;
 };
 
+static struct candidates_options narrowed(const struct finder *f, uint32_t gpus,
+                                          struct stretch *bounding)
+{
+    const uint32_t most =
+        f->losses_alone ? 1 + CHANGES_BESIDE_A_LOSS : REMEDY_CHANGES - (gpus != gpus_asked(f));
+    return (struct candidates_options){.most_changes = most,
+                                       .limit_bytes = f->limit_bytes,
+                                       .beyond = BEYOND_LEFT_OUT,
+                                       .least_tokens_per_s = f->least_tokens_per_s,
+                                       .wanted = f->losses_alone   ? has_other_loss
+                                                 : f->dtypes_alone ? changes_numerics
+                                                 : f->on_gpu_alone ? stays_on_gpu
+                                                                   : NULL,
+                                       .wanted_context = f,
+                                       .store = f->store,
+                                       .progress = show_part,
+                                       .context = bounding};
+}
+
 /* All settings on so many GPUs, which share the tokens of a step where these can be split; where
  * not, each GPU has as many as before. Returns whether something fits. */
 static bool search_on(struct finder *f, uint32_t gpus)
@@ -219,49 +299,54 @@ static bool search_on(struct finder *f, uint32_t gpus)
     struct tried *tried = xmalloc(sizeof *tried);
     struct space_options options = f->options;
     struct stretch bounding = {f, gpus, 0, 0.8}, searching = {f, gpus, 0.8, 1}; /* of the time */
-    const struct candidates_options narrow = {.most_changes =
-                                                  REMEDY_CHANGES - (gpus != gpus_asked(f)),
-                                              .limit_bytes = f->limit_bytes,
-                                              .beyond = BEYOND_LEFT_OUT,
-                                              .least_tokens_per_s = f->least_tokens_per_s,
-                                              .wanted = f->dtypes_alone   ? changes_numerics
-                                                        : f->on_gpu_alone ? stays_on_gpu
-                                                                          : NULL,
-                                              .wanted_context = f,
-                                              .store = f->store,
-                                              .progress = show_part,
-                                              .context = &bounding};
+    const struct candidates_options narrow = narrowed(f, gpus, &bounding);
     const struct search_options by_changes = {.measure = SEARCH_CHANGES,
                                               .limit_bytes = f->limit_bytes,
                                               .progress = show_part,
                                               .context = &searching};
     const uint32_t before = f->count;
+    bool found = false;
     f->searched = gpus > f->searched ? gpus : f->searched;
     if (!options.global_batch && gpus > 0 && sequences(f) * gpus_asked(f) % gpus == 0)
         options.global_batch = sequences(f) * gpus_asked(f);
-    tried->base = *f->settings;
+    tried->base = f->base ? *f->base : *f->settings;
     tried->base.job.strategy.world = gpus;
+    if (f->losses_alone)
+        open_losses(&tried->base);
     if (space_new(&tried->base, &options, &tried->space, NULL) == ERR_OK) {
         if (candidates_new(&tried->space, f->config, f->machine, &narrow, f->pool,
                            &tried->candidates, NULL) == ERR_OK) {
             search_run(&tried->candidates, &by_changes, f->pool, &tried->search);
             add_front(f, &tried->candidates, &tried->search);
+            found = f->count > before;
+            if (!found && gpus == gpus_asked(f) && !f->options.numerics)
+                found = try_as_fit(f, &tried->candidates);
             search_free(&tried->search);
             candidates_free(&tried->candidates);
         }
         space_free(&tried->space);
     }
     free(tried);
-    return f->count > before;
+    return found;
 }
 
 /* ---- which of them are told ---- */
 
+enum remedy_group remedy_group(const struct remedy *remedy)
+{
+    return remedy->after_release      ? REMEDY_BY_RELEASING
+           : remedy->other_loss       ? REMEDY_OTHER_LOSS
+           : remedy->changes_numerics ? REMEDY_OTHERWISE
+                                      : REMEDY_SAME;
+}
+
 static enum kind kind_of(const struct finder *f, const struct remedy *remedy)
 {
-    return remedy->gpus > gpus_asked(f) ? ON_MORE_GPUS
-           : remedy->changes_numerics   ? IN_OTHER_DTYPES
-                                        : ON_THESE_GPUS;
+    return remedy->after_release          ? BY_RELEASING
+           : remedy->gpus > gpus_asked(f) ? ON_MORE_GPUS
+           : remedy->other_loss           ? BY_OTHER_LOSSES
+           : remedy->changes_numerics     ? IN_OTHER_DTYPES
+                                          : ON_THESE_GPUS;
 }
 
 static int by_tokens(const void *x, const void *y)
@@ -350,11 +435,11 @@ static void arrange(struct finder *f)
     for (uint32_t at = 0; at < f->count; at++) {
         uint32_t fastest = at, next;
         for (uint32_t i = at; i < f->count; i++)
-            if (f->found[i].changes_numerics < f->found[fastest].changes_numerics)
+            if (remedy_group(&f->found[i]) < remedy_group(&f->found[fastest]))
                 fastest = i;
         next = fastest;
         for (uint32_t i = at; i < f->count; i++)
-            if (f->found[i].changes_numerics == f->found[fastest].changes_numerics &&
+            if (remedy_group(&f->found[i]) == remedy_group(&f->found[fastest]) &&
                 f->found[i].tokens_per_s >= AS_FAST * f->found[fastest].tokens_per_s &&
                 is_simpler(&f->found[i], &f->found[next]))
                 next = i;
@@ -387,7 +472,7 @@ static double fastest(const struct finder *f, uint32_t from)
 {
     double most = 0;
     for (uint32_t i = from; i < f->count; i++)
-        if (f->found[i].gpus == gpus_asked(f))
+        if (f->found[i].gpus == gpus_asked(f) && !f->found[i].after_release)
             most = fmax(most, f->found[i].tokens_per_s);
     return most;
 }
@@ -408,6 +493,53 @@ static void search_other_dtypes(struct finder *f)
             remove_at(f, i);
 }
 
+static bool can_say(const struct finder *f, const struct settings *settings)
+{
+    uint64_t rows[SETTINGS_ROW_WORDS], idle[SETTINGS_ROW_WORDS];
+    char list[256]; /* of each in `rows` */
+    return !f->options.refuses || (f->options.refuses(f->options.context, settings, rows, idle,
+                                                      list, sizeof list, NULL) == ERR_OK &&
+                                   !list[0]);
+}
+
+/* Of the job as it was asked for. */
+static bool has_peak_in_loss(const struct finder *f)
+{
+    struct job job;
+    struct prediction p;
+    if (settings_job(f->settings, f->config, &job, NULL) != ERR_OK ||
+        predict_few(&job, f->machine, &p, NULL) != ERR_OK)
+        return false;
+    const bool has = losses_have_peak(&job, &p);
+    prediction_free(&p);
+    return has;
+}
+
+/* Whether something trains the same and gives nothing back, on however many GPUs. */
+static bool fits_any(const struct finder *f)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < f->count; i++)
+        any |= !f->found[i].after_release && !f->found[i].other_loss;
+    return any;
+}
+
+/* Where the peak is in the loss and nothing helps here that leaves it alone: other ways to compute
+ * it, in the code that was asked for and in transformers', which has more of them. */
+static void search_losses(struct finder *f)
+{
+    struct settings *other = xmalloc(sizeof *other);
+    f->losses_alone = true;
+    (void)search_on(f, gpus_asked(f));
+    if (losses_in_transformers(f->settings, f->config, other) && can_say(f, other)) {
+        f->base = other;
+        (void)search_on(f, gpus_asked(f));
+        f->base = NULL;
+    }
+    f->losses_alone = false;
+    free(other);
+}
+
 /* What trains the same, tokens of a step aside, on the GPU alone: on the fewest GPUs, the fastest;
  * NULL: none. */
 static struct remedy *fewest_gpus(struct finder *f)
@@ -415,7 +547,7 @@ static struct remedy *fewest_gpus(struct finder *f)
     struct remedy *best = NULL;
     for (uint32_t i = 0; i < f->count; i++) {
         struct remedy *one = &f->found[i];
-        if (!one->offloads && !one->recasts &&
+        if (!one->offloads && !one->recasts && !one->after_release &&
             (!best || one->gpus < best->gpus ||
              (one->gpus == best->gpus && one->tokens_per_s > best->tokens_per_s)))
             best = one;
@@ -482,76 +614,84 @@ static void search_without_offload(struct finder *f)
         fewest->asked_for = true;
 }
 
-/* ---- what footnotes propose ---- */
+/* ---- what is proposed by name ---- */
 
-static bool can_say(const struct finder *f, const struct settings *settings)
-{
-    uint64_t rows[SETTINGS_ROW_WORDS], idle[SETTINGS_ROW_WORDS];
-    char list[256]; /* of each in `rows` */
-    return !f->options.refuses || (f->options.refuses(f->options.context, settings, rows, idle,
-                                                      list, sizeof list, NULL) == ERR_OK &&
-                                   !list[0]);
-}
+/* Settings by name, with their values: NULL ends the list. Without those that the system has not.
+ */
+struct proposal {
+    const char *name, *value;
+};
 
-/* Its step and bytes, as `fit` judges it; false: it does not fit, or not without giving memory
- * back. */
-static bool predict_proposed(const struct finder *f, const struct settings *changed,
-                             struct found *out, uint64_t *host_bytes)
+static void propose(struct finder *f, const struct proposal *changes)
 {
-    struct job job;
-    struct prediction p;
-    struct step_time time;
-    bool fits = false;
-    if (settings_job(changed, f->config, &job, NULL) != ERR_OK ||
-        predict_few(&job, f->machine, &p, NULL) != ERR_OK)
-        return false;
-    if (p.fits && !p.after_release && p.device_bytes <= f->limit_bytes &&
-        step_time(&p, &job, f->machine, 0, &time, NULL) == ERR_OK) {
-        *out = (struct found){.device_bytes = p.device_bytes, .step_s = time.timeline.step_s};
-        *host_bytes = p.host_needed_bytes / (p.host_ranks ? p.host_ranks : 1);
-        step_time_free(&time);
-        fits = true;
-    }
-    prediction_free(&p);
-    return fits;
-}
-
-static void propose(struct finder *f, const char *name, const char *value)
-{
-    struct settings changed = *f->settings;
-    struct found found;
+    struct judged j = {.settings = *f->settings};
     char change[sizeof f->found[0].change];
-    uint64_t host_bytes;
-    if (!settings_find(&changed, name, NULL) ||
-        settings_set(&changed, name, value, NULL) != ERR_OK || !can_say(f, &changed))
+    bool any = false;
+    for (; changes->name; changes++) {
+        const struct setting *row = settings_find(&j.settings, changes->name, NULL);
+        if (row && settings_set(&j.settings, changes->name, changes->value, NULL) == ERR_OK)
+            any = true;
+    }
+    if (!any || !can_say(f, &j.settings))
         return;
-    settings_difference(f->settings, &changed, change, sizeof change);
+    settings_difference(f->settings, &j.settings, change, sizeof change);
     for (uint32_t i = 0; i < f->count; i++)
         if (strcmp(f->found[i].change, change) == 0) {
             f->found[i].asked_for = true;
             return;
         }
-    if (!change[0] || f->count == MOST_FOUND || !predict_proposed(f, &changed, &found, &host_bytes))
+    if (!change[0] || f->count == MOST_FOUND)
         return;
-    const uint32_t at = f->count;
-    add(f, &changed, &found, host_bytes, tokens_wanted(f));
-    if (f->count > at)
-        f->found[at].asked_for = true;
+    judge(&j, f->config, f->machine, f->limit_bytes);
+    struct remedy *remedy = j.fits && !j.after_release
+                                ? add(f, &j.settings, &j.found, j.host_bytes, tokens_wanted(f))
+                                : NULL;
+    if (remedy)
+        remedy->asked_for = true;
+}
+
+/* What nobody chose and few mean: fp32 throughout, in a system that casts by autocast alone. What
+ * is frozen needs no fp32 to be updated in. */
+static void propose_autocast(struct finder *f)
+{
+    static const struct proposal cast[] = {{"autocast", "bf16"}, {NULL, NULL}},
+                                 cast_frozen[] = {
+                                     {"frozen-dtype", "bf16"}, {"autocast", "bf16"}, {NULL, NULL}};
+    struct job job;
+    if (settings_job(f->settings, f->config, &job, NULL) != ERR_OK || job.model.autocast ||
+        job.strategy.compute != DTYPE_FP32 || !settings_find(f->settings, "autocast", NULL))
+        return;
+    propose(f, job.model.frozen || job.model.lora ? cast_frozen : cast);
+}
+
+static void propose_what_notes_do(struct finder *f)
+{
+    static const struct proposal columns[] = {{"placement", "columns"},
+                                              {NULL, NULL}},        /* padding.h */
+        checkpointed[] = {{"checkpointing", "full"}, {NULL, NULL}}; /* saved_views.h */
+    propose(f, columns);
+    propose(f, checkpointed);
 }
 
 static uint32_t find(struct finder *f, struct remedy told[REMEDIES])
 {
-    static const uint32_t most[] = {[ON_THESE_GPUS] = 3, [IN_OTHER_DTYPES] = 1, [ON_MORE_GPUS] = 2};
+    static const uint32_t most[] = {[ON_THESE_GPUS] = 3,
+                                    [BY_OTHER_LOSSES] = 2,
+                                    [IN_OTHER_DTYPES] = 1,
+                                    [ON_MORE_GPUS] = 2,
+                                    [BY_RELEASING] = 2};
     search_all(f);
-    if (f->count == 0) {
+    if (fastest(f, 0) == 0 && has_peak_in_loss(f))
+        search_losses(f);
+    if (!fits_any(f)) {
         f->options.numerics = f->options.rest = true;
         search_all(f);
     } else {
         search_other_dtypes(f);
     }
     search_without_offload(f);
-    propose(f, "placement", "columns");  /* padding.h */
-    propose(f, "checkpointing", "full"); /* saved_views.h */
+    propose_what_notes_do(f);
+    propose_autocast(f);
     if (f->count)
         qsort(f->found, f->count, sizeof *f->found, by_tokens);
     drop_dominated(f);

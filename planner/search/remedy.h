@@ -14,7 +14,7 @@
 #include "settings/settings.h"
 
 enum {
-    REMEDIES = 8,
+    REMEDIES = 12,
     REMEDY_CHANGES = 5,         /* a remedy changes so many settings at most */
     REMEDY_TIMES = 8,           /* and is on so many times the GPUs at most */
     REMEDY_TIMES_ON_GPU = 1024, /* ... or, of what does not offload where nothing else does */
@@ -27,6 +27,8 @@ struct remedy {
     char cost[400];        /* in words what else it changes; empty: nothing */
     bool changes_numerics; /* that among it, or the tokens of a step: it trains otherwise */
     bool recasts;          /* that, tokens of a step aside */
+    bool other_loss;       /* that, and nothing but how the same loss is computed (losses.h) */
+    bool after_release;    /* fits only by giving cached segments back (predict.h) */
     bool offloads;         /* what is of the GPU otherwise lies in the host */
     bool asked_for;        /* told, whatever else there is */
     bool tight;            /* fits with less free than predictions have been off by (predict.h) */
@@ -36,6 +38,11 @@ struct remedy {
     double step_s;
     double tokens_per_s; /* of one GPU */
 };
+
+/* In the order in which they are told. */
+enum remedy_group { REMEDY_SAME, REMEDY_OTHER_LOSS, REMEDY_OTHERWISE, REMEDY_BY_RELEASING };
+
+enum remedy_group remedy_group(const struct remedy *remedy);
 
 struct remedy_progress { /* of a search: says where it looks, and how much of that is done */
     void (*show)(void *context, const char *what, double share); /* NULL: nobody asks */
@@ -54,14 +61,17 @@ struct remedy_progress { /* of a search: says where it looks, and how much of th
  * nothing did. So on what is told something fits, and on one step less nothing was found. A step is
  * a node, within one as many GPUs as were asked for; but a 32nd of what is halved, in whole steps,
  * where that is more. Still fewer may do where memory does not fall with every step. What fits only
- * by giving cached memory back does not count, here as everywhere: `fit` may say of fewer GPUs that
- * it fits so.
+ * by giving cached memory back does not count here: `fit` may say of fewer GPUs that it fits so.
  *
- * Writes up to REMEDIES of those that fit without giving memory back and returns their number: some
- * on as many GPUs, one in other dtypes, two on more, and what footnotes propose (padding.h,
- * saved_views.h). Those that train the same come first, of each kind most tokens a second and GPU,
- * but of two that are as fast to a hundredth the one with fewer changes. `config` is the model's.
- */
+ * Where nothing on these GPUs trains the same and fits: what does by giving memory back, of the
+ * fewest changes, apart from the rest (judged.h); and where the peak is in the loss, other ways to
+ * compute it, with what else is needed (losses.h).
+ *
+ * Writes up to REMEDIES of those and returns their number: some
+ * on as many GPUs, one in other dtypes, two on more, what footnotes propose (padding.h,
+ * saved_views.h), and autocast where everything is computed in fp32. They come by their groups, of
+ * each most tokens a second and GPU, but of two that are as fast to a hundredth the one with fewer
+ * changes. `config` is the model's. */
 uint32_t remedies_find(const struct settings *settings, const struct model_config *config,
                        const struct machine *machine, struct remedy_progress progress,
                        struct remedy found[REMEDIES]);

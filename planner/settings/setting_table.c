@@ -264,7 +264,7 @@ static const struct setting rows[] = {
      .initial = "off",
      .brief = "saved activations on the host: on, legacy", .field = FIELD(job.tape.saved_on),
      .words = setting_saved_words, .commands = FOR_JOB, .systems = SYSTEM(FSDP2) | WHOLE,
-     .lacks = "is not planned with it", .lacking = SYSTEM(FSDP1) | ZERO},
+     .lacks = "is not planned with it", .lacking = SYSTEM(FSDP1) | ZERO, .wide = "off,on"},
     {.name = "compile", .group = GROUP_STRATEGY, .arg = "WHETHER",
      .help = "torch.compile. on: each block by itself, with fullgraph and inside its wrapper, as "
              "torchtitan does; model: the model as a whole, which the hooks of fsdp2 and fsdp1 "

@@ -141,6 +141,7 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
     enum export_target to;    /* of `export`, `tune` */
     const char *events, *output;
     bool time, explain; /* of `fit` and `plan` */
+    bool no_remedies;   /* of what does not fit, nothing is searched */
     bool no_files;      /* of `plan`, as the next */
     bool plan_alone;    /* of the files plan.json, and other ranks' */
     bool goodput, start_up, json, quiet;

@@ -263,15 +263,13 @@ static void padding_is_done_without(void **state)
     assert_proposed(found, count, "--placement columns", capacity);
 }
 
-/* Bytes of what a remedy's words say, on so many GPUs; UINT64_MAX: it does not fit without giving
- * memory back, or cannot be. */
-static uint64_t bytes_of(const struct settings *asked, const struct remedy *r, uint32_t gpus,
-                         uint64_t capacity)
+/* Bytes of what a remedy's words say, on so many GPUs, as `fit` has them; 0: it cannot be. */
+static uint64_t judged_bytes(const struct settings *asked, const struct remedy *r, uint32_t gpus,
+                             bool *after_release)
 {
     struct settings s = *asked;
     struct job job;
     struct machine machine;
-    bool after_release = true;
     char change[sizeof r->change], number[16];
     struct err err = {0};
     memcpy(change, r->change, sizeof change);
@@ -280,8 +278,18 @@ static uint64_t bytes_of(const struct settings *asked, const struct remedy *r, u
     snprintf(number, sizeof number, "%u", gpus);
     set(&s, "gpus", number);
     assert_int_equal(settings_resolve(&s, &job, &machine, &err), ERR_OK);
-    const uint64_t bytes = changed_device_bytes(&s, &job.config, &machine, &after_release, &err);
+    const uint64_t bytes = changed_device_bytes(&s, &job.config, &machine, after_release, &err);
     settings_release(&job, &machine);
+    return bytes;
+}
+
+/* Bytes of what a remedy's words say, on so many GPUs; UINT64_MAX: it does not fit without giving
+ * memory back, or cannot be. */
+static uint64_t bytes_of(const struct settings *asked, const struct remedy *r, uint32_t gpus,
+                         uint64_t capacity)
+{
+    bool after_release;
+    const uint64_t bytes = judged_bytes(asked, r, gpus, &after_release);
     return bytes && bytes <= capacity && !after_release ? bytes : UINT64_MAX;
 }
 
@@ -461,6 +469,74 @@ static void zeros_own_offloading_is_a_remedy(void **state)
     assert_true(offloaded > 0);
 }
 
+/* ---- where nothing that trains the same fits ---- */
+
+/* Told in groups, and each as `fit` judges it. */
+static void check_groups(const struct settings *s, const struct remedy *found, uint32_t count,
+                         uint32_t of[REMEDY_BY_RELEASING + 1])
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const enum remedy_group group = remedy_group(&found[i]);
+        bool after_release;
+        assert_true(i == 0 || group >= remedy_group(&found[i - 1]));
+        assert_int_equal(judged_bytes(s, &found[i], found[i].gpus, &after_release),
+                         found[i].device_bytes);
+        assert_int_equal(after_release, found[i].after_release);
+        of[group]++;
+    }
+}
+
+/* Half of what is asked for are logits, and the rest fits by giving memory back. */
+static void losses_and_giving_back_are_told_apart(void **state)
+{
+    struct remedy found[REMEDIES];
+    struct settings s = settings_of("fsdp2");
+    uint32_t of[REMEDY_BY_RELEASING + 1] = {0};
+    uint64_t capacity;
+    (void)state;
+    set(&s, "model", WIDE);
+    set(&s, "gpus", "2");
+    set(&s, "gpu", "a100-40gb");
+    set(&s, "seq", "16384");
+    const uint32_t count = find(&s, NULL, found, &capacity);
+    check_groups(&s, found, count, of);
+    assert_true(of[REMEDY_OTHER_LOSS] > 0 && of[REMEDY_BY_RELEASING] > 0);
+    for (uint32_t i = 0; i < count; i++) {
+        if (remedy_group(&found[i]) != REMEDY_OTHER_LOSS)
+            continue;
+        assert_non_null(strstr(found[i].change, "--loss "));
+        assert_non_null(strstr(found[i].cost, "the same loss, "));
+        assert_true(found[i].changes_numerics && !found[i].after_release);
+    }
+}
+
+/* Nobody chose fp32: QLoRA as everybody runs it is a line of its own, beside what trains the same.
+ */
+static void autocast_is_proposed_where_nobody_chose_fp32(void **state)
+{
+    struct remedy found[REMEDIES];
+    struct settings s = settings_of("single");
+    uint32_t of[REMEDY_BY_RELEASING + 1] = {0};
+    uint64_t capacity;
+    (void)state;
+    set(&s, "model", WIDE);
+    set(&s, "code", "hf");
+    set(&s, "gpus", "1");
+    set(&s, "gpu", "rtx-4090");
+    set(&s, "load-in-4bit", "nf4");
+    set(&s, "lora", "16");
+    set(&s, "seq", "2048");
+    uint32_t count = find(&s, NULL, found, &capacity);
+    check_groups(&s, found, count, of);
+    const struct remedy *cast = remedy_of(found, count, "--frozen-dtype bf16 --autocast bf16");
+    assert_true(cast && cast->changes_numerics && cast->device_bytes <= capacity);
+    assert_non_null(strstr(cast->cost, "computes in bf16"));
+    set(&s, "autocast", "bf16"); /* then there is nothing to propose */
+    count = find(&s, NULL, found, &capacity);
+    for (uint32_t i = 0; i < count; i++)
+        assert_null(strstr(found[i].change, "--autocast"));
+}
+
 /* ---- what fits ---- */
 
 /* Candidates of a space that changes a few settings, also those that change what is trained. */
@@ -551,6 +627,8 @@ int main(void)
         cmocka_unit_test(what_is_refused_fits_in_no_way),
         cmocka_unit_test(remedies_are_in_words_that_are_known),
         cmocka_unit_test(zeros_own_offloading_is_a_remedy),
+        cmocka_unit_test(losses_and_giving_back_are_told_apart),
+        cmocka_unit_test(autocast_is_proposed_where_nobody_chose_fp32),
         cmocka_unit_test(what_fits_is_found_whatever_becomes_of_the_rest),
     };
     return cmocka_run_group_tests_name("remedy", tests, NULL, NULL);
