@@ -614,6 +614,10 @@ static void print_tight(FILE *file, const struct tuned *t, const struct style *s
     fprintf(file, "\n  %sfits, tight%s: %.2f of %.2f GiB: %s%s%s\n", s->good, s->off,
             gib(tight->device_bytes), gib(t->most_bytes), change_of(t, &tight->found, change),
             numerics[0] ? "; " : "", numerics);
+    if (tight->by_clock)
+        fprintf(file,
+                "        by this machine's clock, as blocks that another stream uses come back "
+                "once it is done with them\n");
     if (!tight->after_release)
         return;
     fprintf(file, "        only by giving cached memory back, slower steps");

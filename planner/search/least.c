@@ -180,6 +180,7 @@ static void try_one(void *context, uint32_t i, uint32_t thread)
         return;
     at->fits = p.prediction.fits;
     at->after_release = p.prediction.after_release;
+    at->by_clock = p.prediction.by_clock;
     at->device_bytes = p.prediction.device_bytes;
     at->step_s = p.time.timeline.step_s;
     prediction_calls(&p.prediction, &at->mallocs, &at->frees);

@@ -18,6 +18,7 @@ struct tight_fit { /* of a configuration as `fit` judges it */
     struct found found;
     bool fits;
     bool after_release; /* only by giving cached segments back */
+    bool by_clock;      /* as blocks come back by the machine's clock (predict.h) */
     uint64_t device_bytes;
     uint32_t mallocs, frees; /* a step, once it has settled */
     double step_s;

@@ -158,7 +158,9 @@ static void what_does_not_fit_is_told_apart(void **state)
     assert_true(same && columns && other && dtype && time);
     assert_true(same < columns && columns < other && other < dtype && dtype < time);
     /* a note that proposes what is not among them says why */
-    assert_int_equal(shardplan("fit mixtral-8x7b --gpus 32 --seq 1024 --strategy zero3"), 1);
+    assert_int_equal(shardplan("fit mixtral-8x7b --gpus 32 --seq 1024 --gpu a100-40gb --strategy "
+                               "zero3"),
+                     1);
     assert_non_null(strstr(program_output(), ", only by giving cached memory back\n"));
     assert_int_equal(shardplan("fit gpt2 --gpus 8 --seq 1024 --time"), 0);
     assert_non_null(strstr(program_output(), "\n  step "));
