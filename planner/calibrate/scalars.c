@@ -272,6 +272,7 @@ static void fill_cpu(struct calibration *c)
         {PROFILE_INDEX, 1, "not measured: no such kernel in the suite"},
         {PROFILE_HOST_MEMORY, 1e10, "not measured: 10 GB/s assumed"},
         {PROFILE_HOST_GPUS, 0, "one machine"},
+        {PROFILE_NODE_GPUS, 8, "one machine: not asked"},
         {PROFILE_PCIE, 1e10, "not measured: 10 GB/s assumed"},
         {PROFILE_HOST_MALLOC, 0, "not measured: the arena is mapped once"},
         {PROFILE_HOST_FREE, 0, "not measured: the arena is mapped once"},

@@ -583,6 +583,18 @@ enum err_code profile_set_node(const char *name, struct profile *profile, struct
     return apply_builtin(builtin_nodes(), "node type", name, profile, err);
 }
 
+uint32_t profile_node_gpus(const char *gpu, const char *node)
+{
+    struct profile p;
+    uint32_t gpus = 0;
+    if (profile_find(gpu, &p, NULL) != ERR_OK)
+        return 0;
+    if (!node || profile_set_node(node, &p, NULL) == ERR_OK)
+        gpus = (uint32_t)profile_value(&p, PROFILE_NODE_GPUS);
+    profile_free(&p);
+    return gpus;
+}
+
 enum err_code profile_read(const char *path, struct profile *profile, struct err *err)
 {
     struct err found = {0};

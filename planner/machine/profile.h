@@ -93,6 +93,7 @@
     X(HOST_MEMORY, "host_bytes_per_s", 1e6, 1e13, "a host's memory, for optimizers on the CPU")    \
     X(HOST_CAPACITY, "host_capacity_bytes", 0, 0x1p50, "memory of one host; 0: not known")         \
     X(HOST_GPUS, "host_gpus", 0, 1024, "GPUs of one host; 0: all of a node")                       \
+    X(NODE_GPUS, "node_gpus", 1, 1024, "GPUs of a node, whose links join them all")                \
     X(PCIE, "pcie_bytes_per_s", 1e6, 1e13, "between host and device, pinned, each direction")      \
     X(NICS, "nics", 0, 1024, "network ports a node")                                               \
     X(NIC, "nic_bytes_per_s", 0, 1e13, "each, each direction")                                     \
@@ -175,6 +176,9 @@ struct profile { /* filled by profile_find or profile_read; the strings live as 
 /* Looks a built-in GPU up by any of its names (machine/builtin.h). ERR_INVALID lists the known
  * names and says which is nearest. On ERR_OK the caller owns what is in *out: profile_free. */
 enum err_code profile_find(const char *name, struct profile *out, struct err *err);
+
+/* GPUs of a node type, or where it is NULL of a GPU's usual node; 0: no such name. */
+uint32_t profile_node_gpus(const char *gpu, const char *node);
 
 /* Puts the keys of a node type on top of a profile. ERR_INVALID as profile_find's. */
 enum err_code profile_set_node(const char *name, struct profile *profile, struct err *err);

@@ -120,8 +120,9 @@ static const struct setting rows[] = {
     {.name = "gpu", .kind = SETTING_NAME, .group = GROUP_CLUSTER, .arg = "NAME",
      .help = "A GPU that `shardplan gpus` lists", .brief = "a GPU of `shardplan gpus`",
      .initial = "h100-sxm", .field = FIELD(gpu), .names = &setting_gpus, .commands = FOR_JOB},
-    {.name = "gpus-per-node", .group = GROUP_CLUSTER, .arg = "N", .help = "GPUs in a node",
-     .initial = "8", .numbers = {INTEGER(gpus_per_node, 1, 1024)}, .commands = FOR_JOB},
+    {.name = "gpus-per-node", .group = GROUP_CLUSTER, .arg = "N",
+     .help = "GPUs in a node, or in a rack whose links join them all: of nvl72, the usual node of gb200 "
+             "and gb300, 64 or 72 where it is not given", .initial = "8", .numbers = {INTEGER(gpus_per_node, 1, 1024)}, .commands = FOR_JOB},
     {.name = "node", .kind = SETTING_NAME, .group = GROUP_CLUSTER, .arg = "NAME",
      .help = "A node type that `shardplan gpus` lists: links, NICs, host memory",
      .absent = "the usual one of the GPU", .field = FIELD(node), .names = &setting_nodes,

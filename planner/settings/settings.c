@@ -2,6 +2,7 @@
 #include "settings/settings.h"
 
 #include "base/names.h"
+#include "machine/profile.h"
 #include "settings/elsewhere.h"
 
 #include <stdio.h>
@@ -196,6 +197,41 @@ static void begin_system(struct settings *settings)
         settings->job.strategy.world = 1;
 }
 
+/* Of a rack a job takes as many GPUs of each as make its own come out even: 64 of an NVL72's 72 for
+ * numbers that are powers of two. */
+static uint32_t part_of_node(uint32_t node, uint32_t world)
+{
+    enum { USUAL_PART = 64 };
+    uint32_t part = node;
+    if (node <= USUAL_PART || world % node == 0)
+        return node;
+    if (world <= USUAL_PART || world % USUAL_PART == 0)
+        return USUAL_PART;
+    while (world > node && world % part != 0)
+        part--;
+    return part;
+}
+
+/* How many GPUs a node has that nobody gave follows from what kind it is. */
+static void begin_node(struct settings *settings)
+{
+    const struct setting *row = settings_find(settings, "gpus-per-node", NULL);
+    const uint32_t node = settings->gpu ? profile_node_gpus(settings->gpu, settings->node) : 0;
+    if (row && node && !settings_is_given(settings, row))
+        settings->gpus_per_node = part_of_node(node, settings->job.strategy.world);
+}
+
+/* What follows from a setting, where it was not given itself. */
+static void begin_what_follows(struct settings *settings, const struct setting *row)
+{
+    static const char *const of_nodes[] = {"gpu", "node", "gpus", "strategy"};
+    if (strcmp(row->name, "strategy") == 0)
+        begin_system(settings);
+    for (size_t i = 0; i < sizeof of_nodes / sizeof *of_nodes; i++)
+        if (strcmp(row->name, of_nodes[i]) == 0)
+            begin_node(settings);
+}
+
 enum err_code settings_set(struct settings *settings, const char *name, const char *text,
                            struct err *err)
 {
@@ -204,8 +240,7 @@ enum err_code settings_set(struct settings *settings, const char *name, const ch
         return err_recorded(err);
     TRY(setting_write(row, settings, text, err));
     mark_given(settings, row);
-    if (strcmp(row->name, "strategy") == 0)
-        begin_system(settings);
+    begin_what_follows(settings, row);
     return ERR_OK;
 }
 

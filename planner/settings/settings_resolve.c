@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -149,6 +150,16 @@ static enum err_code read_profile(const struct settings *settings, struct profil
     return ERR_OK;
 }
 
+/* Ports of a rack are its hosts': of a part of it so many less. */
+static void share_ports(struct profile *profile, uint32_t gpus_per_node)
+{
+    struct quantity *nics = &profile->of[PROFILE_NICS];
+    const double rack = profile_value(profile, PROFILE_NODE_GPUS);
+    const double host = profile_value(profile, PROFILE_HOST_GPUS);
+    if (host > 0 && host < rack && gpus_per_node < rack)
+        nics->value = fmax(1, floor(nics->value * gpus_per_node / rack));
+}
+
 enum err_code settings_machine(const struct settings *settings, struct machine *out,
                                struct err *err)
 {
@@ -160,6 +171,8 @@ enum err_code settings_machine(const struct settings *settings, struct machine *
     TRY(profile_find(settings->gpu, &out->profile, err));
     if (settings->node)
         rc = profile_set_node(settings->node, &out->profile, err);
+    if (rc == ERR_OK)
+        share_ports(&out->profile, settings->gpus_per_node);
     if (rc == ERR_OK && settings->profile)
         rc = read_profile(settings, &out->profile, err);
     if (settings->host_memory)
