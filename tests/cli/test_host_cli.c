@@ -211,6 +211,40 @@ static void start_up_is_judged(void **state)
     assert_null(strstr(program_output(), "does not fit the host"));
 }
 
+/* What nobody gave of nodes follows from the GPU, or the node, and the number of GPUs: racks of 72
+ * lend 64 to powers of two, and ports are their hosts'. */
+static void nodes_are_the_usual_ones(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *cluster;
+        int gpus_per_node;
+    } usual[] = {
+        {"--gpus 16", 8},
+        {"--gpus 16 --gpu gb200", 64},
+        {"--gpu gb200 --gpus 144", 72},
+        {"--gpus 256 --gpu gb300", 64},
+        {"--gpus 16 --gpu gb200 --gpus-per-node 8", 8},
+        {"--gpus 16 --gpus-per-node 4 --gpu gb200", 4},
+        {"--gpus 16 --gpu gb200 --node p6-b200", 8},
+        {"--gpus 16 --gpu h200 --node nvl72", 64},
+        {"--gpus 16 --gpu b300", 8},
+        {"--gpus 16 --gpu mi300x", 8},
+    };
+    double seconds[sizeof usual / sizeof *usual];
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+        assert_int_equal(shardplan("fit llama-3.2-1b --time --json %s", usual[i].cluster), 0);
+        json_t *fit = program_object();
+        const json_t *settings = json_object_get(fit, "settings");
+        assert_int_equal(json_integer_value(json_object_get(settings, "gpus_per_node")),
+                         usual[i].gpus_per_node);
+        seconds[i] = json_number_value(json_object_get(json_object_get(fit, "time"), "step_s"));
+        json_decref(fit);
+    }
+    assert_true(seconds[1] < 0.9 * seconds[4]); /* links, where eight a node have a network */
+    assert_true(seconds[4] <= seconds[5]);      /* a host's ports, whatever a node is */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +256,7 @@ int main(void)
         cmocka_unit_test(searches_heed_the_host),
         cmocka_unit_test(remedies_heed_the_host),
         cmocka_unit_test(start_up_is_judged),
+        cmocka_unit_test(nodes_are_the_usual_ones),
     };
     return cmocka_run_group_tests(tests, folder_set_up(folder), folder_tear_down);
 }

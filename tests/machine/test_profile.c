@@ -56,6 +56,7 @@ static void built_in_profiles_agree_with_datasheets(void **state)
         {"h200", 989e12, 4.8e12, 450e9},
         {"b200", 2250e12, 7.7e12, 900e9},
         {"gb200", 2500e12, 8e12, 900e9},
+        {"b300", 2250e12, 8e12, 900e9},
         {"mi300x", 1307e12, 5.3e12, 448e9},
     };
     for (size_t i = 0; i < sizeof sheets / sizeof sheets[0]; i++) {
@@ -70,7 +71,7 @@ static void built_in_profiles_agree_with_datasheets(void **state)
 static bool is_of_node(int key)
 {
     return key == PROFILE_NICS || key == PROFILE_NIC || key == PROFILE_NIC_LATENCY ||
-           key == PROFILE_HOST_CAPACITY || key == PROFILE_HOST_GPUS;
+           key == PROFILE_HOST_CAPACITY || key == PROFILE_HOST_GPUS || key == PROFILE_NODE_GPUS;
 }
 
 static void node_types_change_links_and_hosts_alone(void **state)
