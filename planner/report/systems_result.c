@@ -6,6 +6,7 @@
 #include "report/point_json.h"
 #include "report/result.h"
 #include "report/style.h"
+#include "search/numerics.h"
 #include "search/sweep.h"
 
 #include <inttypes.h>
@@ -267,12 +268,18 @@ static bool same_dtypes(const struct system_point *a, const struct system_point 
            a->autocast == b->autocast;
 }
 
-/* The fastest that fits of those that train in the same dtypes as the i-th. */
+static bool same_training(const struct system_point *a, const struct system_point *b)
+{
+    return numerics_same_training(&a->settings, &b->settings);
+}
+
+/* The fastest that fits of those that train the same as the i-th, in the same dtypes. */
 static uint32_t best_alike(const struct systems *s, uint32_t i)
 {
     uint32_t best = i;
     for (uint32_t k = 0; k < s->count; k++)
         if (s->of[k].point.verdict == POINT_FITS && same_dtypes(&s->of[k], &s->of[i]) &&
+            same_training(&s->of[k], &s->of[i]) &&
             s->of[k].point.tokens_per_s > s->of[best].point.tokens_per_s)
             best = k;
     return best;
@@ -299,10 +306,14 @@ static void put_best(const struct table *t)
     if (fits < 2)
         return;
     put_one(t, "fastest that fits: ", &s->of[s->best]);
-    for (uint32_t i = 0; i < s->count; i++)
-        if (s->of[i].point.verdict == POINT_FITS && best_alike(s, i) == i &&
-            !same_dtypes(&s->of[i], &s->of[s->best]))
+    for (uint32_t i = 0; i < s->count; i++) {
+        if (s->of[i].point.verdict != POINT_FITS || best_alike(s, i) != i || i == s->best)
+            continue;
+        if (!same_training(&s->of[i], &s->of[s->best]))
+            put_one(t, "trains otherwise:  ", &s->of[i]);
+        else if (!same_dtypes(&s->of[i], &s->of[s->best]))
             put_one(t, "in other dtypes:   ", &s->of[i]);
+    }
 }
 
 /* The first system behind those that a line has room for: one at the least. */

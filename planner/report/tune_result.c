@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHANGE = 512, ROWS_SHOWN = 12 };
+enum { CHANGE = 512, ROWS_SHOWN = 12, DEPARTURES = 80 };
 
 static_assert((int)TUNE_RUNNERS <= (int)ROWS_SHOWN, "a table has room for the next fastest");
 
@@ -350,7 +350,7 @@ static void print_proof(FILE *file, const struct tuned *t)
     const struct search *s = &t->search;
     const uint64_t repeated = t->space.points - t->candidates.impossible - s->configurations;
     fprintf(file, "  %s over %s configurations: %s excluded by bounds, %s simulated, in %.2f s\n",
-            !s->interrupted      ? "optimal"
+            !s->interrupted      ? s->front_count > 0 ? "optimal" : "none fits"
             : s->front_count > 0 ? "interrupted (the fastest is proven, the front is not complete)"
                                  : "interrupted before anything was found",
             style_grouped(s->configurations, a), style_grouped(s->excluded, b),
@@ -387,6 +387,21 @@ static const char *units_of(const struct tuned *t, const struct tuned_setting *r
     return text;
 }
 
+/* A smaller micro-batch that takes more has more of them, and what is kept from one to the next. */
+static void print_too_much(FILE *file, const struct tuned *t, const struct tuned_setting *r,
+                           const char *usual)
+{
+    fprintf(file, "necessary: with %s it takes %.2f of %.2f GiB%s", usual, gib(r->device_bytes),
+            gib(t->most_bytes),
+            r->device_bytes <= t->most_bytes ? ", more than the headroom leaves" : "");
+    if (r->holds_whole && strcmp(r->name, "micro-batch") == 0)
+        fprintf(file,
+                ": gradients of %u micro-batches are\n%41swhole on each GPU until the last "
+                "(--accumulate-sync last)",
+                r->holds_whole, "");
+    fputc('\n', file);
+}
+
 static void print_why(FILE *file, const struct tuned *t)
 {
     char units[64];
@@ -408,9 +423,7 @@ static void print_why(FILE *file, const struct tuned *t)
             fprintf(file, "necessary: with %s it takes %.2f of %.2f GiB of the host\n", usual,
                     gib(r->host_needed_bytes), gib(t->host_capacity_bytes));
         else if (!r->fits)
-            fprintf(file, "necessary: with %s it takes %.2f of %.2f GiB%s\n", usual,
-                    gib(r->device_bytes), gib(t->most_bytes),
-                    r->device_bytes <= t->most_bytes ? ", more than the headroom leaves" : "");
+            print_too_much(file, t, r, usual);
         else
             fprintf(file, "%+.1f %% step, %+.2f GiB%s\n", 100 * (t->chosen.step_s / r->step_s - 1),
                     gib(t->chosen.device_bytes) - gib(r->device_bytes), units_of(t, r, units));
@@ -536,9 +549,21 @@ static void print_simpler(FILE *file, const struct tuned *t)
     arena_free(&arena);
 }
 
+/* How many settings it has off their defaults, beside the choice; into `text`. */
+static const char *than_chosen(const struct tuned *t, const struct found *other,
+                               char text[DEPARTURES])
+{
+    if (other->weight == t->chosen.weight)
+        snprintf(text, DEPARTURES, "as many settings off their defaults");
+    else
+        snprintf(text, DEPARTURES, "%u settings off their defaults instead of %u", other->weight,
+                 t->chosen.weight);
+    return text;
+}
+
 static void print_choice(FILE *file, const struct tuned *t, const struct style *s)
 {
-    char change[CHANGE], numerics[NUMERICS_TEXT], number[32];
+    char change[CHANGE], numerics[NUMERICS_TEXT], number[32], departures[DEPARTURES];
     struct arena arena = {0};
     const struct found *best = &t->search.front[0];
     fprintf(file, "  %schosen%s                %s\n", s->bold, s->off,
@@ -561,12 +586,13 @@ static void print_choice(FILE *file, const struct tuned *t, const struct style *
     result_print_unplanned(file, &t->settings);
     if (!t->per_unit.taken &&
         (t->chosen.point != best->point || t->chosen.candidate != best->candidate))
-        fprintf(file,
-                "  the fastest           %s\n"
-                "                        %.2f %% faster, less than predictions tell apart, with %u "
-                "settings off their defaults instead of %u, and %.2f GiB\n",
-                change_of(t, best, change), 100 * (1 - best->step_s / t->chosen.step_s),
-                best->weight, t->chosen.weight, gib(best->device_bytes));
+        fprintf(
+            file,
+            "  the fastest           %s\n"
+            "                        %.2f %% faster, less than predictions tell apart, with %s, "
+            "and %.2f GiB\n",
+            change_of(t, best, change), 100 * (1 - best->step_s / t->chosen.step_s),
+            than_chosen(t, best, departures), gib(best->device_bytes));
     print_per_unit(file, t);
     print_simpler(file, t);
     print_why(file, t);
@@ -588,7 +614,7 @@ static void print_least(FILE *file, const struct tuned *t)
         return;
     }
     fprintf(file, "        the least%s takes %.2f: %s\n",
-            least_is_known(least) ? "" : " of those simulated", gib(least->found.device_bytes),
+            least_is_known(least) ? "" : " of those worked out", gib(least->found.device_bytes),
             change_of(t, &least->found, change));
     if (!least_is_known(least))
         fprintf(file, "        all others take %.2f or more\n", gib(least->bound));

@@ -94,6 +94,29 @@ static void add_row(const struct setting *row, const struct settings *from,
         add(out, row->name, "no --%s %s", row->name, was);
 }
 
+/* By name: rows of two systems may share it. */
+static const char *named_value(const struct setting *row, const struct settings *settings,
+                               char text[NUMBER_TEXT])
+{
+    const struct setting *own = settings_find(settings, row->name, NULL);
+    const char *value = own ? setting_read(own, settings, text) : row->initial;
+    return value ? value : "";
+}
+
+bool numerics_same_training(const struct settings *a, const struct settings *b)
+{
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    for (uint32_t i = 0; i < count; i++) {
+        char of_a[NUMBER_TEXT], of_b[NUMBER_TEXT];
+        if (rows[i].numerics && rows[i].group != GROUP_JOB && !numerics_is_dtype(&rows[i]) &&
+            setting_is_of(&rows[i], a->command) &&
+            strcmp(named_value(&rows[i], a, of_a), named_value(&rows[i], b, of_b)) != 0)
+            return false;
+    }
+    return true;
+}
+
 void numerics_compare(const struct settings *from, const struct settings *to,
                       const struct model_config *config, struct numerics *out)
 {

@@ -25,6 +25,10 @@ void numerics_compare(const struct settings *from, const struct settings *to,
 const char *numerics_difference(const struct settings *from, const struct settings *to,
                                 const struct model_config *config, char text[NUMERICS_TEXT]);
 
+/* Whether two jobs of one model train the same thing, dtypes and how many GPUs and tokens there are
+ * aside: only then does it say something that one has more tokens a second. */
+bool numerics_same_training(const struct settings *a, const struct settings *b);
+
 /* Whether a setting says a dtype that every system's job comes to, be it told or not. */
 bool numerics_is_dtype(const struct setting *row);
 

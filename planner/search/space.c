@@ -201,6 +201,12 @@ static bool is_searchable(const struct settings *settings, const struct setting 
            !is(row, ACCUMULATE) && !is(row, SYSTEM);
 }
 
+static bool refines_given(const struct settings *settings, const struct setting *row)
+{
+    const struct setting *of = row->refines ? settings_find(settings, row->refines, NULL) : NULL;
+    return of && settings_is_given(settings, of);
+}
+
 static bool is_searched(const struct settings *settings, const struct space_options *options,
                         const struct setting *row)
 {
@@ -210,7 +216,7 @@ static bool is_searched(const struct settings *settings, const struct space_opti
         return false;
     if (is_allowed(settings, row->name))
         return true;
-    if (settings_is_given(settings, row) && !options->refixed)
+    if (!options->refixed && (settings_is_given(settings, row) || refines_given(settings, row)))
         return false;
     return row->axis ? !row->numerics || options->numerics : options->rest && !row->numerics;
 }

@@ -1,6 +1,7 @@
 /* systems.c - see systems.h. */
 #include "search/systems.h"
 
+#include "search/numerics.h"
 #include "search/sweep.h"
 #include "settings/settings_resolve.h"
 
@@ -53,16 +54,21 @@ static enum err_code run_one(struct visit *visit, struct system_point *out, stru
     return rc;
 }
 
-static bool is_better(const struct point *a, const struct point *b)
+/* Beside what is best until now: of those that train what the first of them does. */
+static bool is_better(const struct systems *s, uint32_t i)
 {
-    return a->verdict == POINT_FITS && a->tokens_per_s > b->tokens_per_s;
+    const struct system_point *at = &s->of[i];
+    if (at->point.verdict != POINT_FITS || s->best == SWEEP_NONE)
+        return at->point.verdict == POINT_FITS;
+    const struct system_point *best = &s->of[s->best];
+    return at->point.tokens_per_s > best->point.tokens_per_s &&
+           numerics_same_training(&at->settings, &best->settings);
 }
 
 enum err_code systems_run(const struct settings_list *list, uint32_t draws, systems_visitor *visit,
                           void *context, struct systems *out, struct err *err)
 {
     struct visit its = {visit, context, draws, ERR_OK};
-    const struct point none = {.tokens_per_s = -1};
     out->count = list->count;
     out->given = list->given;
     out->best = SWEEP_NONE;
@@ -81,7 +87,7 @@ enum err_code systems_run(const struct settings_list *list, uint32_t draws, syst
         }
         if (its.rc != ERR_OK)
             return err_set(err, its.rc, "%s", why.text);
-        if (is_better(&at->point, out->best == SWEEP_NONE ? &none : &out->of[out->best].point))
+        if (is_better(out, i))
             out->best = i;
     }
     return ERR_OK;

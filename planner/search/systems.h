@@ -19,7 +19,8 @@ struct systems {
     struct system_point of[SETTINGS_MOST_SYSTEMS];
     uint32_t count;
     const char *given; /* for all: lent */
-    uint32_t best;     /* that fits, with most tokens/s of a GPU: the first of equals; SWEEP_NONE */
+    uint32_t best;     /* that fits, with most tokens/s of a GPU of those that train what the first
+                          that fits does (numerics.h): the first of equals; SWEEP_NONE */
     uint32_t refused;
 };
 

@@ -28,6 +28,16 @@ static enum err_code predict_kept(const struct tuned *out, struct settings *sett
     return tuned_predict(out, settings, false, 0, p, NULL);
 }
 
+/* What grows by more micro-batches, smaller though they are. */
+static uint32_t holds_whole(const struct settings *settings)
+{
+    const struct strategy *s = &settings->job.strategy;
+    return s->accumulate > 1 && !s->accumulate_sync &&
+                   settings_find(settings, "accumulate-sync", NULL)
+               ? s->accumulate
+               : 0;
+}
+
 static void ask_one(void *context, uint32_t i, uint32_t thread)
 {
     const struct asking *asking = context;
@@ -41,6 +51,7 @@ static void ask_one(void *context, uint32_t i, uint32_t thread)
               : tuned_predict(asking->out, &settings, false, 0, &p, NULL)) != ERR_OK)
         return;
     reason->possible = true;
+    reason->holds_whole = holds_whole(&settings);
     reason->after_release = p.prediction.after_release;
     reason->device_bytes = p.prediction.device_bytes;
     reason->fits_host = p.prediction.fits_host;

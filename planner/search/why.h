@@ -16,6 +16,8 @@ struct tuned_setting {                /* one that is not at the framework's defa
     bool fits;
     bool after_release; /* no: only by giving cached segments back */
     bool fits_host;
+    uint32_t holds_whole; /* it has so many micro-batches, and gradients that are reduced after the
+                             last are whole between them; 0: not so */
     double step_s;
     uint64_t device_bytes, host_needed_bytes;
 };

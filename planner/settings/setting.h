@@ -102,7 +102,9 @@ struct setting {
     const char *wide; /* more of these, for a search that was allowed the setting by name; of a
                          setting without `axis`: all there are */
     bool spends;      /* the first of its axis takes the least memory, the others more for time */
-    bool of_blocks;   /* it counts blocks: more than the model has are all of them */
+    const char *refines; /* the setting of which it says how far that goes: where that is given, a
+                            search leaves this one alone, too, unless it is asked to; NULL */
+    bool of_blocks;      /* it counts blocks: more than the model has are all of them */
     bool ahead; /* ... and says only how long before its use something is fetched: every value runs
                    the same work */
     bool allocator; /* says only how memory is handed out: every value asks for the same */

@@ -243,7 +243,7 @@ static const struct setting rows[] = {
                  {NUMBER_INTEGER, 2, 99999, NULL, FIELD(job.tape.checkpointed_number),
                   .word = CHECKPOINTED_EVERY, .before = "every-"}}, .commands = FOR_JOB,
      .axis = "all,first-50%,first-75%", .wide = "first-25%,first-90%,every-2,every-3,every-4",
-     .spends = true},
+     .spends = true, .refines = "checkpointing"},
     {.name = "early-stop", .group = GROUP_STRATEGY, .arg = "WHETHER",
      .help = "Recomputation. on: it stops at the last tensor that backward needs, torch's "
              "default; off: it runs to the end of the block, as torchtitan has it", .initial = "on",

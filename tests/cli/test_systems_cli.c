@@ -221,6 +221,13 @@ static void what_is_compared_is_said(void **state)
                    "fit " TOY " --strategy ddp,fsdp2");
     assert_int_equal(shardplan("fit " TOY " --strategy fsdp1,fsdp2"), 0);
     assert_null(strstr(program_output(), "in other dtypes"));
+    /* adapters are no faster training of the same */
+    shardplan_says(0, "fastest that fits: fsdp2, ", "fit " TOY " --strategy fsdp2,zero3+lora=4");
+    assert_non_null(strstr(program_output(), "  trains otherwise:  zero3+lora=4, "));
+    assert_int_equal(shardplan("fit " TOY " --strategy fsdp2,fsdp2+lora=4,fsdp1 --json"), 0);
+    json_t *answer = program_object();
+    assert_int_not_equal(json_integer_value(json_object_get(answer, "best")), 1);
+    json_decref(answer);
     shardplan_says(0, "late frees: blocks that another stream uses (record_stream)",
                    "fit llama-3.1-8b --gpus 8 --strategy zero3 --seq 4096");
     assert_int_equal(shardplan("fit llama-3.1-8b --gpus 8 --seq 4096"), 0);
