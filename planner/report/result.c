@@ -265,11 +265,12 @@ json_t *result_json(const struct settings *settings, const struct job *job,
                                   "nccl_bytes", (json_int_t)p->nccl_bytes, "nccl_source",
                                   machine->profile.of[PROFILE_NCCL_INIT].source));
     json_object_set_new(root, "host_bytes", bytes_json(m->host_bytes));
+    /* Where it decides: what else a clock says is no part of the plan's memory. */
     json_t *device = place_json(&m->device, m->device_categories, CATEGORY_WORKSPACE,
                                 p->least_bytes, p->unconstrained_bytes);
     json_object_set_new(device, "clocked_bytes",
-                        p->clocked_bytes ? bytes_json(p->clocked_bytes + p->outside_bytes)
-                                         : json_null());
+                        p->clock.host_s ? bytes_json(p->clocked_bytes + p->outside_bytes)
+                                        : json_null());
     json_object_set_new(root, "device", device);
     json_t *host = place_json(&m->host, m->host_categories, CATEGORY_WORKSPACE + 1, m->host.bytes,
                               m->host.bytes);
@@ -715,6 +716,8 @@ void result_json_causes(json_t *root, const struct settings *settings, const str
     if (saved_views_find(settings, job, machine, prediction, &views))
         json_object_set_new(root, "saved_views", saved_views_json(&views));
     json_object_set_new(root, "frees_late", json_boolean(prediction_frees_late(prediction)));
+    if (prediction->clocked_bytes) /* whether the verdict rests on it or not */
+        json_object_set_new(root, "clocked_reserved_bytes", bytes_json(prediction->clocked_bytes));
 }
 
 void result_print_causes(FILE *file, const struct settings *settings, const struct job *job,

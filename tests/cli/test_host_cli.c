@@ -211,6 +211,41 @@ static void start_up_is_judged(void **state)
     assert_null(strstr(program_output(), "does not fit the host"));
 }
 
+/* What the verdict rests on is said, and in JSON; and where nobody wants to know what would fit, it
+ * stands alone. */
+static void the_verdict_says_what_it_rests_on(void **state)
+{
+    (void)state;
+    static const char by_clock[] =
+        "fit llama-2-7b --from tests/data/published/zero/z3.json --code hf --gpus 8 --gpu "
+        "v100-32gb --seq 1024 --param-dtype fp16 --checkpointing full --attention math";
+    assert_int_equal(shardplan("%s", by_clock), 0);
+    assert_non_null(strstr(program_output(), "by this machine's clock: blocks that another"));
+    assert_null(strstr(program_output(), "late frees: "));
+    assert_int_equal(shardplan("%s --json", by_clock), 0);
+    json_t *fit = program_object();
+    const json_t *device = json_object_get(fit, "device");
+    const json_int_t clocked = json_integer_value(json_object_get(device, "clocked_bytes"));
+    assert_true(json_is_true(json_object_get(fit, "fits_by_clock")));
+    assert_false(json_is_true(json_object_get(fit, "fits_after_releasing_cached_segments")));
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(fit, "peak"), "device_bytes")), clocked);
+    assert_true(json_integer_value(json_object_get(device, "least_bytes")) < clocked);
+    assert_true(json_integer_value(json_object_get(device, "unconstrained_bytes")) > clocked);
+    json_decref(fit);
+    assert_int_equal(shardplan("fit llama-3.1-8b --gpus 1 --no-remedies"), 1);
+    assert_non_null(strstr(program_output(), "does not fit"));
+    assert_null(strstr(program_output(), "make it fit"));
+    assert_int_equal(shardplan("fit llama-3.1-8b --gpus 1 --no-remedies --json"), 1);
+    fit = program_object();
+    assert_null(json_object_get(fit, "remedies"));
+    json_decref(fit);
+    assert_int_equal(shardplan("fit gpt2 --gpus 2 --strategy ddp --seq 64"), 0);
+    assert_non_null(strstr(program_output(), " --autocast none (fp32 compute)\n"));
+    assert_int_equal(shardplan("fit gpt2 --gpus 2 --strategy ddp --seq 64 --autocast none"), 0);
+    assert_null(strstr(program_output(), "fp32 compute)"));
+}
+
 /* What nobody gave of nodes follows from the GPU, or the node, and the number of GPUs: racks of 72
  * lend 64 to powers of two, and ports are their hosts'. */
 static void nodes_are_the_usual_ones(void **state)
@@ -256,6 +291,7 @@ int main(void)
         cmocka_unit_test(searches_heed_the_host),
         cmocka_unit_test(remedies_heed_the_host),
         cmocka_unit_test(start_up_is_judged),
+        cmocka_unit_test(the_verdict_says_what_it_rests_on),
         cmocka_unit_test(nodes_are_the_usual_ones),
     };
     return cmocka_run_group_tests(tests, folder_set_up(folder), folder_tear_down);
