@@ -351,7 +351,7 @@ static enum err_code judge_held(const struct machine *machine, struct prediction
                                 struct err *err)
 {
     const uint64_t capacity = profile_bytes(&machine->profile, PROFILE_CAPACITY);
-    struct memory memory;
+    struct memory memory = {0};
     if (clocked_any(out->plan))
         TRY(replay_clocked(out, machine, &memory, err));
     if (out->clocked_bytes &&
