@@ -119,9 +119,9 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
         return err_set(
             err, ERR_INVALID,
             "%s is trained and gets no gradient: ddp waits for it and fails (\"Expected to "
-            "have finished reduction in the prior iteration\"); "
-            "--find-unused-parameters on, or --freeze what is like it",
-            graph->params[unused].name);
+            "have finished reduction in the prior iteration\"); %s--freeze what is like it",
+            graph->params[unused].name,
+            graph->is_recording ? "" : "--find-unused-parameters on, or ");
     if (unused != NONE && (s->static_graph || s->zero_redundancy))
         return err_set(
             err, ERR_UNSUPPORTED,

@@ -92,7 +92,7 @@ static enum err_code lower_ddp(enum side side, const char *frozen, struct err *e
 static void expect_refused(enum side side, const char *name)
 {
     struct err err = {0};
-    assert_int_equal(lower_ddp(side, NULL, &err), ERR_UNSUPPORTED);
+    assert_int_equal(lower_ddp(side, NULL, &err), ERR_INVALID);
     if (strncmp(err.text, name, strlen(name)) != 0)
         fail_msg("\"%s\" does not begin with \"%s\"", err.text, name);
 }

@@ -93,7 +93,8 @@ static void plan_model(const char *path, const struct machine *machine)
                             strstr(err.text, ".encoder_attn.k_proj.weight is ") ||
                             strstr(err.text, ".indexer.wq_b.weight is ") ||
                             strstr(err.text, "backward never comes to module ");
-        if (rc == ERR_UNSUPPORTED && (unused || frozen)) { /* Whisper's positions are frozen */
+        if ((rc == ERR_UNSUPPORTED || rc == ERR_INVALID) &&
+            (unused || frozen)) { /* Whisper's positions are frozen */
             err = (struct err){0};
             continue;
         }
