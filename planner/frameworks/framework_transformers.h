@@ -71,7 +71,7 @@ key_reader transformers_read_loaded;
 bool transformers_is_whole(const struct import *import);
 
 /* `finetuning_type`, which axolotl's `adapter` has become. */
-key_reader transformers_read_adapters;
+key_reader transformers_read_adapters, transformers_read_tower;
 
 /* `adapter`, where it has become nothing else. */
 key_reader transformers_read_adapter;

@@ -383,6 +383,21 @@ static enum err_code take_adapters(struct import *im, const struct key_row *row,
     return read_frozen(im, row, node, err);
 }
 
+/* A tower that is frozen has no adapters that are trained: LLaMA-Factory's are of the text model's
+ * layers then (patch_target_modules), axolotl's freeze_mm_modules freezes what others there are. */
+enum err_code transformers_read_tower(struct import *im, const struct key_row *row,
+                                      const struct node *node, struct err *err)
+{
+    if (!node)
+        return ERR_OK;
+    const bool frozen = strcmp(node->text, "true") == 0, adapted = transformers_has_adapters(im);
+    return import_set(im, "tower",
+                      frozen    ? adapted ? "bare" : "frozen"
+                      : adapted ? "frozen"
+                                : "trained",
+                      row, node, err);
+}
+
 enum err_code transformers_read_adapters(struct import *im, const struct key_row *row,
                                          const struct node *node, struct err *err)
 {

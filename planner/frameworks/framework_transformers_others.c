@@ -200,6 +200,7 @@ static void imply_llama_factory(struct document *document)
     put_unless(document, "finetuning_type", NODE_TEXT, "lora");
     put_unless(document, "disable_gradient_checkpointing", NODE_BOOL, "false");
     put_unless(document, "cutoff_len", NODE_INTEGER, "2048");
+    put_unless(document, "freeze_vision_tower", NODE_BOOL, "true");
 }
 
 /* ... in axolotl: schemas/config.py and training.py. */
