@@ -268,7 +268,8 @@ struct model_job job_model(const struct job *job)
     model.casts_root = model.casts_inputs || system_casts_root(&job->strategy);
     model.copies_outputs = system_copies_outputs(&job->strategy);
     model.bare_reference = model.outputs_fp32 && job->strategy.system == SYSTEM_FSDP1;
-    model.micro_batches = job->strategy.accumulate;
+    if (model.micro_batches == 0) /* a plan's: settings_job says another */
+        model.micro_batches = job->strategy.accumulate;
     model.ranks = job->strategy.world;
     model.own_experts = job->strategy.experts_replicate > 0;
     model.watched = is_watched(job);

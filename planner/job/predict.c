@@ -267,6 +267,8 @@ enum err_code predict_clocked(struct prediction *p, const struct machine *machin
         return ERR_OK;
     const enum err_code rc = replay_clocked(p, machine, &clocked, err);
     clocked_free(&p->clock);
+    if (p->clocked_bytes + p->outside_bytes > profile_bytes(&machine->profile, PROFILE_CAPACITY))
+        p->tight = true; /* where waits show that less is held */
     return rc;
 }
 

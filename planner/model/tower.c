@@ -3,6 +3,7 @@
 
 #include "model/build.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 
 struct at { /* where parameters are declared */
@@ -14,9 +15,13 @@ struct at { /* where parameters are declared */
 
 /* ---- pieces ---- */
 
-static void into(struct at *at, const char *format, uint32_t index)
+/* What follows is in this module. */
+static void __attribute__((format(printf, 2, 3))) into(struct at *at, const char *format, ...)
 {
-    snprintf(at->prefix, sizeof at->prefix, format, index);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(at->prefix, sizeof at->prefix, format, list);
+    va_end(list);
 }
 
 static void linear(struct at *at, const char *name, uint32_t out, uint32_t in, bool biased)
@@ -91,7 +96,7 @@ static void merger(struct at *at, const char *first, const char *last)
 static void qwen_blocks_begin(struct at *at, bool biased)
 {
     const struct tower *t = at->t;
-    into(at, "model.visual.", 0);
+    into(at, "model.visual.");
     convolution(at, "patch_embed.proj", SHAPE(t->width, t->channels, t->frames, t->patch, t->patch),
                 biased);
 }
@@ -116,7 +121,7 @@ static void qwen2_vl(struct at *at)
         linear(at, "mlp.fc1", ffn, t->width, true);
         linear(at, "mlp.fc2", t->width, ffn, true);
     }
-    into(at, "model.visual.merger.", 0);
+    into(at, "model.visual.merger.");
     norm(at, "ln_q", t->width, true);
     merger(at, "mlp.0", "mlp.2");
     frequencies(at, t->width / t->heads / 4);
@@ -133,7 +138,7 @@ static void qwen2_5_vl(struct at *at)
         linear(at, "mlp.up_proj", t->ffn, t->width, true);
         linear(at, "mlp.down_proj", t->width, t->ffn, true);
     }
-    into(at, "model.visual.merger.", 0);
+    into(at, "model.visual.merger.");
     norm(at, "ln_q", t->width, false);
     merger(at, "mlp.0", "mlp.2");
     frequencies(at, t->width / t->heads / 4);
@@ -153,7 +158,7 @@ static void qwen3_vl(struct at *at)
         linear(at, "mlp.linear_fc1", t->ffn, t->width, true);
         linear(at, "mlp.linear_fc2", t->width, t->ffn, true);
     }
-    into(at, "model.visual.merger.", 0);
+    into(at, "model.visual.merger.");
     norm(at, "norm", t->width, true);
     merger(at, "linear_fc1", "linear_fc2");
     for (uint32_t i = 0; i < deep; i++) {
@@ -169,7 +174,7 @@ static void qwen3_vl(struct at *at)
 static void siglip_head(struct at *at)
 {
     const uint32_t width = at->t->width, ffn = at->t->ffn;
-    into(at, "model.vision_tower.head.", 0);
+    into(at, "model.vision_tower.head.");
     weight(at, "probe", SHAPE(1, 1, width));
     weight(at, "attention.in_proj_weight", SHAPE(3 * width, width));
     weight(at, "attention.in_proj_bias", SHAPE(3 * width));
@@ -199,7 +204,7 @@ static void siglip(struct at *at)
 {
     const struct tower *t = at->t;
     const bool second = t->kind == TOWER_SIGLIP2;
-    into(at, "model.vision_tower.", 0);
+    into(at, "model.vision_tower.");
     if (second) /* of pixels side by side */
         linear(at, "embeddings.patch_embedding", t->width, t->channels * square(t->patch), true);
     else
@@ -210,7 +215,7 @@ static void siglip(struct at *at)
         into(at, "model.vision_tower.encoder.layers.%u.", i);
         siglip_layer(at, true);
     }
-    into(at, "model.vision_tower.", 0);
+    into(at, "model.vision_tower.");
     norm(at, "post_layernorm", t->width, true);
     if (t->pooled)
         siglip_head(at);
@@ -222,7 +227,7 @@ static void clip(struct at *at)
 {
     const struct tower *t = at->t;
     const uint32_t places = patches_of(t) + 1;
-    into(at, "model.vision_tower.", 0);
+    into(at, "model.vision_tower.");
     weight(at, "embeddings.class_embedding", SHAPE(t->width));
     patches(at, "embeddings.patch_embedding", false);
     weight(at, "embeddings.position_embedding.weight", SHAPE(places, t->width));
@@ -231,7 +236,7 @@ static void clip(struct at *at)
         into(at, "model.vision_tower.encoder.layers.%u.", i);
         siglip_layer(at, false);
     }
-    into(at, "model.vision_tower.", 0);
+    into(at, "model.vision_tower.");
     norm(at, "post_layernorm", t->width, true);
     buffer(at, DTYPE_INT64, SHAPE(1, places));
 }
@@ -241,7 +246,7 @@ static void pixtral(struct at *at)
     static const char *const names[] = {"attention.k_proj", "attention.v_proj", "attention.q_proj",
                                         "attention.o_proj"};
     const struct tower *t = at->t;
-    into(at, "model.vision_tower.", 0);
+    into(at, "model.vision_tower.");
     patches(at, "patch_conv", false);
     norm(at, "ln_pre", t->width, false);
     for (uint32_t i = 0; i < t->layers; i++) {
@@ -259,14 +264,14 @@ static void pixtral(struct at *at)
 static void idefics3(struct at *at)
 {
     const struct tower *t = at->t;
-    into(at, "model.vision_model.", 0);
+    into(at, "model.vision_model.");
     patches(at, "embeddings.patch_embedding", true);
     weight(at, "embeddings.position_embedding.weight", SHAPE(patches_of(t), t->width));
     for (uint32_t i = 0; i < t->layers; i++) {
         into(at, "model.vision_model.encoder.layers.%u.", i);
         siglip_layer(at, false);
     }
-    into(at, "model.vision_model.", 0);
+    into(at, "model.vision_model.");
     norm(at, "post_layernorm", t->width, true);
 }
 
@@ -274,7 +279,7 @@ static void internvl(struct at *at)
 {
     static const char *const names[] = {"attention.q_proj", "attention.k_proj", "attention.v_proj"};
     const struct tower *t = at->t;
-    into(at, "model.vision_tower.embeddings.", 0);
+    into(at, "model.vision_tower.embeddings.");
     weight(at, "cls_token", SHAPE(1, 1, t->width));
     weight(at, "position_embeddings", SHAPE(1, patches_of(t) + 1, t->width));
     patches(at, "patch_embeddings.projection", true);
@@ -300,7 +305,7 @@ static void llama4(struct at *at)
     static const char *const names[] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
                                         "self_attn.o_proj"};
     const struct tower *t = at->t;
-    into(at, "vision_model.", 0);
+    into(at, "vision_model.");
     weight(at, "class_embedding", SHAPE(t->width));
     weight(at, "positional_embedding_vlm", SHAPE(patches_of(t) + 1, t->width));
     linear(at, "patch_embedding.linear", t->width, t->channels * square(t->patch), false);
@@ -314,7 +319,7 @@ static void llama4(struct at *at)
         norm(at, "input_layernorm", t->width, true);
         norm(at, "post_attention_layernorm", t->width, true);
     }
-    into(at, "vision_model.vision_adapter.", 0);
+    into(at, "vision_model.vision_adapter.");
     linear(at, "mlp.fc1", t->joined_in, t->ffn, false);
     linear(at, "mlp.fc2", t->joined_out, t->joined_out, false);
     buffer(at, DTYPE_FP32, SHAPE(patches_of(t) + 1, 1, t->width / t->heads)); /* complex numbers */
@@ -324,7 +329,7 @@ static void gemma4(struct at *at)
 {
     const struct tower *t = at->t;
     const uint32_t query = t->heads * t->head_dim, keys = t->kv_heads * t->head_dim;
-    into(at, "model.vision_tower.patch_embedder.", 0);
+    into(at, "model.vision_tower.patch_embedder.");
     weight(at, "position_embedding_table", SHAPE(2, t->places, t->width));
     linear(at, "input_proj", t->width, 3 * square(t->patch), false);
     for (uint32_t i = 0; i < t->layers; i++) {
@@ -359,7 +364,7 @@ static void join(struct at *at)
 {
     const struct tower *t = at->t;
     const uint32_t merged = t->width * square(t->merge);
-    into(at, "model.multi_modal_projector.", 0);
+    into(at, "model.multi_modal_projector.");
     switch (t->joint) {
     case JOINT_INSIDE:
         break;
@@ -380,7 +385,7 @@ static void join(struct at *at)
         two_layers(at, t->width, at->text, t->joint_biased);
         break;
     case JOINT_IDEFICS3:
-        into(at, "model.connector.", 0);
+        into(at, "model.connector.");
         linear(at, "modality_projection.proj", at->text, merged, false);
         break;
     case JOINT_INTERNVL:
@@ -388,7 +393,7 @@ static void join(struct at *at)
         two_layers(at, merged, at->text, true);
         break;
     case JOINT_LLAMA4:
-        into(at, "multi_modal_projector.", 0);
+        into(at, "multi_modal_projector.");
         linear(at, "linear_1", at->text, t->out, false);
         break;
     case JOINT_LFM2:
@@ -397,7 +402,7 @@ static void join(struct at *at)
         two_layers(at, merged, t->joined_out, t->joint_biased);
         break;
     case JOINT_GEMMA4:
-        into(at, "model.embed_vision.", 0);
+        into(at, "model.embed_vision.");
         linear(at, "embedding_projection", at->text, t->width, false);
         break;
     }

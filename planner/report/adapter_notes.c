@@ -26,10 +26,12 @@ static bool layer_of(const char *param, char name[NAME])
 static bool is_adapted(const struct plan *plan, const char *name)
 {
     char part[NAME + 16];
-    snprintf(part, sizeof part, ".%s.lora_A.", name);
-    for (uint32_t p = 0; p < plan->param_count; p++)
-        if (strstr(plan->params[p].name, part))
+    const int length = snprintf(part, sizeof part, ".%s.lora_A.", name);
+    for (uint32_t p = 0; p < plan->param_count; p++) {
+        const char *param = plan->params[p].name;
+        if (strstr(param, part) || strncmp(param, part + 1, (size_t)length - 1) == 0)
             return true;
+    }
     return false;
 }
 
@@ -67,8 +69,8 @@ void adapter_notes_print(FILE *file, const struct job *job, const struct plan *p
 {
     char name[NAME], near[NAME];
     for (uint32_t i = 0; passed_over(job, plan, i, name, near); i++)
-        fprintf(file, "note: --lora: no layer is called %s, which peft passes over%s%s%s\n", name,
-                *near ? "; did you mean " : "", near, *near ? "?" : "");
+        fprintf(file, "note: --lora: no linear layer is called %s, which is passed over%s%s%s\n",
+                name, *near ? "; did you mean " : "", near, *near ? "?" : "");
 }
 
 void adapter_notes_set(json_t *object, const struct job *job, const struct plan *plan)

@@ -12,8 +12,8 @@
 /* Whether there are any. */
 bool adapter_notes_any(const struct job *job, const struct plan *plan);
 
-/* "note: --lora: no layer is called vproj, which peft passes over; did you mean v_proj?": a line
- * each. */
+/* "note: --lora: no linear layer is called vproj, which is passed over; did you mean v_proj?": a
+ * line each. */
 void adapter_notes_print(FILE *file, const struct job *job, const struct plan *plan);
 
 /* The member "adapters_passed_over": the names; none: no member. */

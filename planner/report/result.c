@@ -1,6 +1,5 @@
 /* result.c - see result.h. Bytes in JSON, GiB with two decimals in tables. */
 #include "report/result.h"
-#include "report/adapter_notes.h"
 
 #include "families/families.h"
 #include "job/policies.h"

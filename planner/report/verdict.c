@@ -80,10 +80,11 @@ void verdict_print_late(FILE *file, const struct prediction *p)
 {
     if (!p->fits_gpu || p->by_clock || p->after_release || !prediction_frees_late(p))
         return;
-    fprintf(
-        file,
-        "\n  late frees: blocks that another stream uses (record_stream) are counted until a "
-        "wait shows that\n  it is done with them; a GPU has them back as soon as it is: reserved "
-        "is %.2f GiB by this machine's\n  clock, %.2f at the least\n",
-        gib(p->clocked_bytes), gib(p->memory.allocated.bytes));
+    const bool later = p->clocked_bytes > p->memory.reserved_bytes;
+    fprintf(file,
+            "\n  late frees: blocks that another stream uses (record_stream) are counted until a "
+            "wait shows that\n  it is done with them; a GPU has them back %s: reserved "
+            "is %.2f GiB by this machine's\n  clock, %.2f at the least\n",
+            later ? "when it is, here later" : "as soon as it is", gib(p->clocked_bytes),
+            gib(p->memory.allocated.bytes));
 }

@@ -128,15 +128,20 @@ static void refuse_empty(const struct parse *parse, const char *name)
 {
     const enum command command = parse->settings->command;
     char allowed[800];
-    uint32_t count;
-    const struct setting *rows = setting_rows(&count);
-    for (uint32_t i = 0; i < count; i++)
-        if (setting_is_of(&rows[i], command) && rows[i].arg &&
-            strncmp(rows[i].name, name, strlen(name)) == 0)
-            refuse(parse, rows[i].name, "--%s: its value is missing; %s%s%s", rows[i].name,
-                   rows[i].words ? "allowed are " : rows[i].arg, rows[i].words ? "" : ": ",
-                   rows[i].words ? setting_allowed(&rows[i], allowed, sizeof allowed)
-                                 : rows[i].help);
+    uint32_t count, alike = 0;
+    const struct setting *rows = setting_rows(&count), *meant = NULL;
+    bool exact = false;
+    for (uint32_t i = 0; i < count && !exact; i++) {
+        if (!setting_is_of(&rows[i], command) || strncmp(rows[i].name, name, strlen(name)) != 0)
+            continue;
+        exact = strcmp(rows[i].name, name) == 0;
+        alike++;
+        meant = &rows[i];
+    }
+    if (meant && meant->arg && (exact || alike == 1)) /* of several argp says which */
+        refuse(parse, meant->name, "--%s: its value is missing; %s%s%s", meant->name,
+               meant->words ? "allowed are " : meant->arg, meant->words ? "" : ": ",
+               meant->words ? setting_allowed(meant, allowed, sizeof allowed) : meant->help);
 }
 
 /* argp says "unrecognized option" and no more; here the message names what was meant. */

@@ -120,6 +120,8 @@ enum err_code settings_job(const struct settings *settings, const struct model_c
                        "--micro-batch %" PRIu32 " x --seq %" PRIu32
                        " is over 2^28 tokens a micro-batch",
                        out->model.batch, out->model.seq);
+    /* of a step, however few of them a plan has for all */
+    out->model.micro_batches = out->model.loss == CROSS_ENTROPY_GRPO ? out->strategy.accumulate : 0;
     TRY(resolve_dtypes(settings, out, err));
     return resolve_zero(settings, config->recording ? 0 : config->hidden, &out->strategy, err);
 }

@@ -365,7 +365,8 @@ static void what_would_be_passed_over_is_said(void **state)
 {
     (void)state;
     assert_int_equal(shardplan("fit llama-3.2-1b --gpus 2 --seq 128 --lora 8,q_proj,vproj"), 0);
-    prints("note: --lora: no layer is called vproj, which peft passes over; did you mean v_proj?");
+    prints("note: --lora: no linear layer is called vproj, which is passed over; did you mean "
+           "v_proj?");
     assert_int_equal(shardplan("fit llama-3.2-1b --gpus 2 --seq 128 --lora 8,q_proj --json"), 0);
     assert_null(strstr(program_output(), "adapters_passed_over"));
     assert_int_equal(shardplan("plan " TOY " --gpus 2 --seq 128 --files plan -q -o %s", plans[0]),
