@@ -357,6 +357,11 @@ enum err_code tower_check(const struct model_config *config, const struct model_
                        "--compile model of what sees: what torch.compile makes of a \"%s\" was not "
                        "recorded, and is not planned; --compile on, or --tower none, is",
                        config->stated.outer);
+    if (job->task && tower)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--task sequence-classification of a \"%s\": planned of text models alone; "
+                       "--tower none",
+                       config->stated.outer);
     if (job->tower != TOWER_TRAINED)
         return ERR_OK;
     if (!tower)

@@ -163,6 +163,9 @@ static void what_is_not_planned_is_refused(void **state)
     } jobs[] = {
         {"google/gemma-3-4b-it", {.traced = true}, "--compile model of what sees"},
         {"google/gemma-3-4b-it",
+         {.task = TASK_SEQUENCE_CLASSIFICATION},
+         "--task sequence-classification of a \"gemma3\""},
+        {"google/gemma-3-4b-it",
          {.tower = TOWER_TRAINED, .lora = "8"},
          "--tower trained with --lora: adapters alone are trained"},
         {"Qwen/Qwen3-0.6B", {.tower = TOWER_TRAINED}, "nothing besides text that is known"},
