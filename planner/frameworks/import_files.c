@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* In the order in which they are read. */
 enum file_part { PART_DEEPSPEED, PART_LAUNCHER, PART_TRAINER, PARTS };
@@ -64,19 +65,40 @@ static enum err_code read_files(struct files *files, const char *const *paths, u
     return ERR_OK;
 }
 
-/* DeepSpeed's file is the one that another names. */
+/* Whether what `by` names is that file, by any path: looked for as import.c does, as it stands and
+ * beside `by`. */
+static bool names_file(struct document *by, const char *named, const char *path)
+{
+    struct stat one, other;
+    const char *slash = strrchr(by->path, '/');
+    const char *beside = arena_printf(&by->arena, "%.*s%s", slash ? (int)(slash - by->path) + 1 : 0,
+                                      by->path, named);
+    if (strcmp(named, path) == 0)
+        return true;
+    if (stat(named, &one) != 0 && (named[0] == '/' || stat(beside, &one) != 0))
+        return false;
+    return stat(path, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+/* DeepSpeed's file is the one that another names; accelerate reads none for another system. */
 static enum err_code name_deepspeed(struct files *files, struct err *err)
 {
     const struct node *type = files->has[PART_LAUNCHER]
                                   ? document_find(&files->of[PART_LAUNCHER], "distributed_type")
                                   : NULL;
-    const bool by_launcher =
-        !files->has[PART_TRAINER] || (type && type->text && strcmp(type->text, "DEEPSPEED") == 0);
+    const bool deepspeed = type && type->text && strcmp(type->text, "DEEPSPEED") == 0;
+    const bool by_launcher = !files->has[PART_TRAINER] || deepspeed;
+    if (!files->has[PART_TRAINER] && type && type->text && !deepspeed)
+        return err_set(err, ERR_INVALID,
+                       "--from %s: %s:%u: distributed_type says %s, which reads no file of "
+                       "DeepSpeed's: leave one of them out",
+                       files->of[PART_DEEPSPEED].path, files->of[PART_LAUNCHER].path, type->line,
+                       node_said(type));
     struct document *by = &files->of[by_launcher ? PART_LAUNCHER : PART_TRAINER];
     const char *key = framework_of(by)->named;
     const struct node *named = document_find(by, key);
     const char *path = files->of[PART_DEEPSPEED].path;
-    if (named && named->kind != NODE_NULL && !(named->text && strcmp(named->text, path) == 0))
+    if (named && named->kind != NODE_NULL && !(named->text && names_file(by, named->text, path)))
         return err_set(err, ERR_INVALID, "%s:%u: %s names another file than --from %s", by->path,
                        named->line, key, path);
     if (!named || named->kind == NODE_NULL)

@@ -100,6 +100,24 @@ static void the_launchers_file_says_what_the_other_leaves_open(void **state)
     }
 }
 
+/* The file that is named, beside whoever names it, by another path to it. */
+static void one_file_has_many_paths(void **state)
+{
+    static const char *const names[] = {"first.json", "./first.json"};
+    (void)state;
+    for (size_t i = 0; i < COUNT(names); i++) {
+        struct fixture f;
+        struct err err = {0};
+        char text[512];
+        snprintf(text, sizeof text, TRL "deepspeed: %s\n", names[i]);
+        if (take_two(&f, "{\"zero_optimization\": {\"stage\": 2}, \"bf16\": {\"enabled\": true}}",
+                     text, false, &err) != ERR_OK)
+            fail_msg("%s: %s", names[i], err.text);
+        expect(&f, "strategy zero2");
+        import_free(&f.import);
+    }
+}
+
 static void what_both_say_is_said(void **state)
 {
     (void)state;
@@ -141,6 +159,13 @@ static void what_is_of_no_one_job_is_refused(void **state)
          TRL, "first.yaml:4 says 2; transformers refuses what differs"},
         {"{\"zero_optimization\": {\"stage\": 2}}", TRL "deepspeed: other.json\n",
          "names another file than --from"},
+        {"{\"zero_optimization\": {\"stage\": 2}}", TRL "deepspeed: second.yaml\n",
+         "names another file than --from"},
+        /* which accelerate reads no DeepSpeed file beside */
+        {"{\"zero_optimization\": {\"stage\": 3}}", ACCELERATE,
+         "second.yaml:1: distributed_type says FSDP"},
+        {"{\"zero_optimization\": {\"stage\": 3}}", "distributed_type: MULTI_GPU\n",
+         "second.yaml:1: distributed_type says MULTI_GPU"},
     };
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -248,6 +273,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_launchers_file_says_what_the_other_leaves_open),
+        cmocka_unit_test(one_file_has_many_paths),
         cmocka_unit_test(what_both_say_is_said),
         cmocka_unit_test(what_is_of_no_one_job_is_refused),
         cmocka_unit_test(a_key_of_its_own_says_whose_a_file_is),
