@@ -411,14 +411,15 @@ static void print_title(FILE *file, const struct style *s, const struct settings
         fprintf(file, " (HSDP %u x %u)", t->replicate, t->world / t->replicate);
     fprintf(file, ", rank %u", t->rank);
     if (settings->memory_of_others > 0)
-        fprintf(file, ", %.0f %% of each others'", 100.0 * settings->memory_of_others);
+        fprintf(file, ", %.0f %% of each GPU's memory held by others",
+                100.0 * settings->memory_of_others);
     fprintf(file, "\nmicro-batch %u x %u tokens", job->model.batch, job->model.seq);
     if (job->model.sample_tokens)
         fprintf(file, " of samples of %u", job->model.sample_tokens);
     if (job->model.padding_tokens)
         fprintf(file, " (%u padding)", job->model.padding_tokens);
     if (job->model.prompt_tokens)
-        fprintf(file, ", %u of each prompt", job->model.prompt_tokens);
+        fprintf(file, ", %u of them prompt", job->model.prompt_tokens);
     if (t->accumulate > 1)
         fprintf(file, " x %u", t->accumulate);
     fprintf(file, ", %s compute, %s reduce, %s stored", dtype_brief(t->compute),
