@@ -109,8 +109,12 @@ bool transformers_has_rewards(const struct import *import);
 #define GRPO_PROMPT "max_prompt_length"
 #define GRPO_COMPLETION "max_completion_length"
 enum { GRPO_TOKENS = 512 };
+/* Tokens that one of these keys says, at most UINT32_MAX; the default where it says none. */
+uint64_t transformers_policy_tokens(const struct document *document, const char *key);
 /* `num_generations`, behind what the trainers have alike. */
 key_reader transformers_read_policies;
+/* `use_vllm`, of any trainer that generates: what vLLM holds of the same GPUs. */
+key_reader transformers_read_vllm;
 /* A key that changes no other step. */
 key_reader transformers_read_policy;
 /* Whether the step is that of TRL's trainer of policies. */

@@ -129,6 +129,21 @@ static bool is_without_losses(const struct import *im)
     return import_node(im, TRLS_HEAD) != NULL;
 }
 
+/* ... and which refuse it (__init__ of each): an older TRL's file has another --loss beside it. */
+static enum err_code check_losses(const struct import *im, const struct node *on, struct err *err)
+{
+    const struct kernel_key *loss = NULL;
+    for (int i = 0; i < KERNELS; i++)
+        if (kernels[i].kernel == LIGER_LINEAR_LOSS)
+            loss = &kernels[i];
+    const struct node *said = on && is_without_losses(im) ? config_node(im, loss) : NULL;
+    if (!node_is_true(said) || import_is_given(im, "loss"))
+        return ERR_OK;
+    return import_refuse(im, "liger_kernel_config.fused_linear_cross_entropy", said, err,
+                         "TRL 1.16 refuses it beside its fused LM head: leave it out, or --loss "
+                         "liger of an older one");
+}
+
 bool transformers_is_plain(const struct import *im)
 {
     char buffer[NUMBER_TEXT];
@@ -175,6 +190,7 @@ enum err_code transformers_read_liger(struct import *im, const struct key_row *r
     const uint32_t before = im->note_count;
     struct key_row own_row = *row;
     own_row.path = path; /* what turns them on may be the other trainer's name */
+    TRY(check_losses(im, on, err));
     for (uint32_t i = 0; i < KERNELS; i++) {
         const struct node *own = import_node(im, kernels[i].axolotl);
         if (on && is_applied(im, &kernels[i]))

@@ -143,23 +143,37 @@ static void put_unless(struct document *document, const char *path, enum node_ki
         document_put(document, path, kind, text);
 }
 
-static uint64_t tokens_in(const struct document *document, const char *key)
+uint64_t transformers_policy_tokens(const struct document *document, const char *key)
 {
     const struct node *node = document_find(document, key);
-    uint64_t tokens = GRPO_TOKENS;
-    return node && node->text && number_integer(node->text, &tokens) ? tokens : GRPO_TOKENS;
+    double tokens;
+    if (!node || !node->text || !number_real(node->text, &tokens) || tokens < 1)
+        return GRPO_TOKENS; /* what is no such number is refused by its row */
+    return tokens < UINT32_MAX ? (uint64_t)tokens : UINT32_MAX;
 }
 
-/* SFTConfig's; of policies, prompt and completion. */
+/* SFTConfig's; of policies, prompt and completion: by the key of theirs that is there. */
 static void imply_length(struct document *document)
 {
     const uint64_t most = UINT32_MAX;
+    const struct node *by = NULL;
+    const char *key = GRPO_COMPLETION;
     uint64_t tokens = 1024;
-    if (document_find(document, "num_generations"))
-        tokens = tokens_in(document, GRPO_PROMPT) + tokens_in(document, GRPO_COMPLETION);
-    document_put(document, "max_length", NODE_INTEGER,
-                 arena_printf(&document->arena, "%llu",
-                              (unsigned long long)(tokens < most ? tokens : most)));
+    if (document_find(document, "num_generations")) {
+        by = document_find(document, key);
+        by = by ? by : document_find(document, key = GRPO_PROMPT);
+        tokens = transformers_policy_tokens(document, GRPO_PROMPT) +
+                 transformers_policy_tokens(document, GRPO_COMPLETION);
+    }
+    struct node *node =
+        document_put(document, "max_length", NODE_INTEGER,
+                     arena_printf(&document->arena, "%llu",
+                                  (unsigned long long)(tokens < most ? tokens : most)));
+    if (by && node && by->text && by->kind != NODE_NULL) {
+        node->was = key;
+        node->said = by->text;
+        node->line = by->line;
+    }
 }
 
 /* TRL's ModelConfig says with use_peft that there are adapters. What holds where its file says

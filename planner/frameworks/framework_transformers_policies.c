@@ -73,7 +73,7 @@ static void list_number(struct import *im, const char *path, double plain, const
 
 static void list_set(struct import *im, const char *path, const char *why)
 {
-    if (text_of(im, path, NULL))
+    if (import_node(im, path))
         import_list(im, import_node(im, path), path, why);
 }
 
@@ -100,31 +100,44 @@ static void list_others(struct import *im)
 
 /* ---- settings ---- */
 
-static enum err_code set_loss(struct import *im, const struct key_row *row, struct err *err)
+/* By the key that is read, which lives as long as the program. */
+static enum err_code set_by(struct import *im, const char *setting, const char *value,
+                            const char *path, const struct node *node, struct err *err)
+{
+    const struct key_row row = {.path = path};
+    return import_set(im, setting, value, &row, node, err);
+}
+
+static enum err_code set_loss(struct import *im, struct err *err)
 {
     const struct node *node = import_node(im, "loss_type");
     const char *loss = text_of(im, "loss_type", "dapo");
+    if (node && !node->text)
+        return import_refuse(im, "loss_type", node, err,
+                             "it is %s; of policies there is one loss: dapo, grpo, bnpo, dr_grpo, "
+                             "cispo",
+                             node_kind_name(node->kind));
     if (is_planned_loss(loss))
-        return node ? import_set(im, "grpo-loss", loss, row, node, err) : ERR_OK;
+        return node ? set_by(im, "grpo-loss", loss, "loss_type", node, err) : ERR_OK;
     import_list(im, node, "loss_type",
                 "a loss that is not planned: planned as dapo; grpo, bnpo, dr_grpo and cispo are");
     return ERR_OK;
 }
 
-static enum err_code set_beta(struct import *im, const struct key_row *row, struct err *err)
+static enum err_code set_beta(struct import *im, struct err *err)
 {
     const struct node *node = import_node(im, "beta");
     if (!(number_of(im, "beta", 0) > 0))
         return ERR_OK;
     if (transformers_has_adapters(im))
-        return import_set(im, "grpo-beta", node->text, row, node, err);
+        return set_by(im, "grpo-beta", node->text, "beta", node, err);
     import_list(im, node, "beta",
                 "a reference that is a second model, which stays on the GPU: planned without");
     return ERR_OK;
 }
 
 /* steps_per_generation, or as many as make generation_batch_size. */
-static enum err_code set_steps(struct import *im, const struct key_row *row, struct err *err)
+static enum err_code set_steps(struct import *im, struct err *err)
 {
     char buffer[NUMBER_TEXT];
     const struct node *node = import_node(im, "steps_per_generation"),
@@ -132,17 +145,18 @@ static enum err_code set_steps(struct import *im, const struct key_row *row, str
     const char *batch = import_value(im, "micro-batch", buffer);
     uint64_t sequences = 1, size = 0, ranks = im->settings->job.strategy.world;
     if (text_of(im, "steps_per_generation", NULL))
-        return import_set(im, "grpo-steps-per-generation", node->text, row, node, err);
+        return set_by(im, "grpo-steps-per-generation", node->text, "steps_per_generation", node,
+                      err);
     if (!all || !all->text || !number_integer(all->text, &size) || !batch ||
         !number_integer(batch, &sequences) || ranks == 0 || size % (sequences * ranks) != 0)
         return ERR_OK;
-    return import_set(im, "grpo-steps-per-generation",
-                      import_text(im, "%llu", (unsigned long long)(size / sequences / ranks)), row,
-                      all, err);
+    return set_by(im, "grpo-steps-per-generation",
+                  import_text(im, "%llu", (unsigned long long)(size / sequences / ranks)),
+                  "generation_batch_size", all, err);
 }
 
 /* By default vLLM has a share of the trainer's GPUs, and keeps it while a step runs. */
-static enum err_code set_memory(struct import *im, const struct key_row *row, struct err *err)
+static enum err_code set_memory(struct import *im, struct err *err)
 {
     const struct node *share = import_node(im, "vllm_gpu_memory_utilization"),
                       *on = import_node(im, "use_vllm");
@@ -154,21 +168,28 @@ static enum err_code set_memory(struct import *im, const struct key_row *row, st
                     "--memory-of-others");
         return ERR_OK;
     }
-    return import_set(im, "memory-of-others", text_of(im, "vllm_gpu_memory_utilization", SHARE),
-                      row, share ? share : on, err);
+    return set_by(im, "memory-of-others", text_of(im, "vllm_gpu_memory_utilization", SHARE),
+                  share ? "vllm_gpu_memory_utilization" : "use_vllm", share ? share : on, err);
 }
 
-static enum err_code set_vllm(struct import *im, const struct key_row *row, struct err *err)
+/* Its share is what is left for the step, whatever loss that is planned with. */
+enum err_code transformers_read_vllm(struct import *im, const struct key_row *row,
+                                     const struct node *node, struct err *err)
 {
-    const struct node *on = import_node(im, "use_vllm"),
-                      *corrects = import_node(im, "vllm_importance_sampling_correction");
+    const uint32_t before = im->note_count;
+    const struct node *corrects = import_node(im, "vllm_importance_sampling_correction");
     const char *mode = text_of(im, "vllm_importance_sampling_mode", "sequence_mask");
-    if (!is_on(im, "use_vllm"))
+    if (!node)
         return ERR_OK;
-    if (!corrects || transformers_is_on(corrects))
+    if (transformers_is_on(node) && transformers_has_policies(im) &&
+        (!corrects || transformers_is_on(corrects)))
         TRY(import_set(im, "grpo-vllm", strncmp(mode, "token", 5) == 0 ? "token" : "sequence", row,
-                       on, err));
-    return set_memory(im, row, err);
+                       node, err));
+    if (transformers_is_on(node))
+        TRY(set_memory(im, err));
+    if (im->note_count == before)
+        import_idle(im, node, row->path);
+    return ERR_OK;
 }
 
 /* What --seq is beside max_completion_length. */
@@ -177,7 +198,7 @@ static enum err_code set_prompt(struct import *im, const struct key_row *row,
 {
     char buffer[NUMBER_TEXT];
     const char *seq = import_value(im, "seq", buffer);
-    const uint64_t completion = (uint64_t)number_of(im, GRPO_COMPLETION, GRPO_TOKENS);
+    const uint64_t completion = transformers_policy_tokens(&im->document, GRPO_COMPLETION);
     uint64_t all = 0;
     if (import_is_given(im, "prompt-tokens") || !seq || !number_integer(seq, &all))
         return ERR_OK;
@@ -212,13 +233,12 @@ enum err_code transformers_read_policies(struct import *im, const struct key_row
                 "too: --loss fused-lm-head): generating and scoring, before it, are not planned");
     TRY(import_set(im, "loss", "grpo", row, node, err));
     list_others(im);
-    TRY(set_loss(im, row, err));
-    TRY(set_beta(im, row, err));
-    TRY(set_steps(im, row, err));
+    TRY(set_loss(im, err));
+    TRY(set_beta(im, err));
+    TRY(set_steps(im, err));
     if (text_of(im, "num_iterations", NULL))
-        TRY(import_set(im, "grpo-iterations", text_of(im, "num_iterations", "1"), row,
-                       import_node(im, "num_iterations"), err));
-    TRY(set_vllm(im, row, err));
+        TRY(set_by(im, "grpo-iterations", text_of(im, "num_iterations", "1"), "num_iterations",
+                   import_node(im, "num_iterations"), err));
     return set_prompt(im, row, node, err);
 }
 
