@@ -207,7 +207,8 @@ static enum err_code check_sizes(const struct tower *tower, const char *where, s
  * with both, which are then not tied. */
 static void read_tied(const json_t *root, const struct sees *model, struct model_config *out)
 {
-    const bool either = model->joint == JOINT_LLAVA || model->joint == JOINT_LLAVA_NEXT;
+    const bool either =
+        strcmp(model->type, "llava") == 0 || strcmp(model->type, "llava_onevision") == 0;
     const json_t *tied = json_object_get(root, "tie_word_embeddings");
     if (json_is_boolean(tied) && !family_of(out->arch)->outer)
         out->tied = json_is_true(tied) || (either && out->tied);

@@ -257,6 +257,7 @@ struct graph_lora {
     float dropout;       /* of what an adapter is given; 0: none */
     const char *targets; /* names of layers by commas; NULL: every linear layer but the head */
     const struct pattern *pattern; /* what their whole paths are like, in place of names; NULL */
+    bool beside;                   /* paths are of what is beside the text model (model/tower.h) */
     uint64_t apart_from; /* weights of so many elements are apart: FSDP1 shows their shards, in
                             another dtype, to who asks before they are called; 0: none are */
     enum dtype apart;    /* that dtype */

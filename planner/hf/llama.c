@@ -521,7 +521,7 @@ static void let_go(struct graph *graph, const struct inputs *in)
         graph_drop(graph, in->mask);
     }
     const int count = in->alibi.bias != GRAPH_NONE ? 0 : 4,
-              before = in->way->masks_of_types && count ? 2 : count;
+              before = (in->way->masks_of_types || in->way->masks_ahead) && count ? 2 : count;
     drop_some(graph, in, order, before);
     if (in->rope.cos != GRAPH_NONE)
         drop_tables(graph, in->rope);
@@ -643,8 +643,8 @@ static struct hf_decoder beside_tower(const struct model_config *c, const struct
     struct hf_decoder deeper = *way;
     deeper.model = tower_text(&c->tower);
     deeper.nested = deeper.deeper = true;
-    if (c->tower.joint == JOINT_GEMMA3) /* the class around makes the masks */
-        deeper.unasked = deeper.masks_ahead = true;
+    if (c->tower.joint == JOINT_GEMMA3) /* the class around makes the masks, of types that occur */
+        deeper.unasked = deeper.masks_ahead = deeper.masks_of_types = true;
     return deeper;
 }
 

@@ -350,11 +350,19 @@ static enum err_code check_trained(const struct job *job, const struct graph *gr
                                    struct err *err)
 {
     assert(graph); /* made without an error */
-    for (uint32_t p = 0; p < graph->param_count; p++)
-        if (graph->params[p].trainable)
-            return ERR_OK;
-    return err_set(err, ERR_INVALID, "--freeze %s: no parameter is left to train",
-                   job->model.frozen ? job->model.frozen : "");
+    uint32_t trained = 0;
+    for (uint32_t p = graph->param_count; p-- > 0;)
+        trained = graph->params[p].trainable ? p + 1 : trained;
+    if (trained == 0)
+        return err_set(err, ERR_INVALID, "--freeze %s: no parameter is left to train",
+                       job->model.frozen ? job->model.frozen : "");
+    if (!graph->is_recording && !graph->tensors[graph->loss].requires_grad)
+        return err_set(err, ERR_INVALID,
+                       "the loss depends on nothing that is trained, which is %s and its like: "
+                       "PyTorch fails (\"element 0 of tensors does not require grad and does not "
+                       "have a grad_fn\")",
+                       graph->params[trained - 1].name);
+    return ERR_OK;
 }
 
 /* Of other code than transformers' it was not recorded. */

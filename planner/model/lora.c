@@ -32,16 +32,16 @@ static bool names(const char *targets, const char *path)
 
 /* Whether a path is like the pattern. A model of text that is part of one that sees is planned by
  * itself, and patterns are written for the whole, where its layers are model.language_model's. */
-static bool is_like(const struct pattern *pattern, const char *path)
+static bool is_like(const struct graph_lora *lora, const char *path)
 {
     static const char alone[] = "model.";
     char whole[320];
-    if (pattern_matches(pattern, path))
+    if (pattern_matches(lora->pattern, path))
         return true;
-    if (strncmp(path, alone, sizeof alone - 1) != 0)
+    if (lora->beside || strncmp(path, alone, sizeof alone - 1) != 0)
         return false;
     snprintf(whole, sizeof whole, "model.language_model.%s", path + sizeof alone - 1);
-    return pattern_matches(pattern, whole);
+    return pattern_matches(lora->pattern, whole);
 }
 
 void lora_begin(struct graph *graph, const struct graph_lora *lora)
@@ -59,8 +59,7 @@ bool lora_wants(const struct graph *graph, const char *prefix, const char *name)
     if (!graph->lora.targets)
         return module == GRAPH_NONE || graph->modules[module].role != ROLE_HEAD;
     snprintf(path, sizeof path, "%s%s", prefix, name);
-    return graph->lora.pattern ? is_like(graph->lora.pattern, path)
-                               : names(graph->lora.targets, path);
+    return graph->lora.pattern ? is_like(&graph->lora, path) : names(graph->lora.targets, path);
 }
 
 bool lora_kernel_takes(const struct graph *graph, const char *prefix, const char *name)

@@ -423,7 +423,9 @@ static void declare_as(struct graph *graph, const struct tower *tower, uint32_t 
     graph->all_frozen = frozen || there != TOWER_TRAINED;
     if (there == TOWER_BARE)
         graph->lora.rank = 0;
+    graph->lora.beside = true;
     part(&at);
+    graph->lora.beside = false;
     graph->lora.rank = rank;
     graph->all_frozen = frozen;
 }

@@ -461,7 +461,7 @@ def without_tower(model):
 
 def is_beside_text(name):
     """A parameter of a tower, or of what joins it to the text model."""
-    return not any(part in ("language_model", "text_model", "lm_head") for part in name.split("."))
+    return not any(part in ("language_model", "text_model", "lm_head", "score") for part in name.split("."))
 
 
 def hf_model(m, attention=None, s=None):
