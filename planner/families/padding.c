@@ -29,11 +29,12 @@ enum err_code padding_check(const struct family *family, const struct model_conf
             "--padding-tokens %u: of %u sequences of %u tokens at most %llu are padding: "
             "%s",
             job->padding_tokens, job->batch, job->seq, (unsigned long long)most,
-            job->prompt_tokens
+            job->prompt_tokens && job->batch > 1
                 ? "a token behind its prompt is left of each, and the longest has none"
-            : job->batch > 1 ? "the longest has none, of the others a token each is left"
-            : job->task      ? "a token is left"
-                             : "a token and the one behind it are left");
+            : job->prompt_tokens ? "a token behind the prompt is left"
+            : job->batch > 1     ? "the longest has none, of the others a token each is left"
+            : job->task          ? "a token is left"
+                                 : "a token and the one behind it are left");
     if (padding_lacks(c))
         return err_set(err, ERR_UNSUPPORTED,
                        "--padding-tokens: what %s makes of a mask is not planned; "

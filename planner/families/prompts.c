@@ -1,9 +1,12 @@
 /* prompts.c - see prompts.h. */
 #include "families/prompts.h"
 
+#include "model/grpo.h"
+
 #include <string.h>
 
 #define OPTION "--prompt-tokens"
+static const uint64_t MOST_GENERATED = 1ULL << 31;
 
 /* Whose labels are not the tokens themselves, each of which is the one before's target. */
 static const char *without(const struct family *family, const struct model_job *job)
@@ -21,11 +24,15 @@ enum err_code prompts_check(const struct family *family, const struct model_job 
 {
     const bool grpo = job->loss == CROSS_ENTROPY_GRPO;
     const char *odd = without(family, job);
+    if (grpo && job->seq < 3)
+        return err_set(err, ERR_INVALID,
+                       "--loss grpo: --seq %u: a prompt and two tokens of a completion take 3",
+                       job->seq);
     if (grpo && job->prompt_tokens == 0)
         return err_set(err, ERR_INVALID,
                        "--loss grpo: of the %u tokens of a sequence (--seq), how many are its "
                        "prompt? " OPTION " N, 1 to %u: the others are completion",
-                       job->seq, job->seq > 1 ? job->seq - 1 : 1);
+                       job->seq, job->seq - 2);
     if (job->prompt_tokens == 0)
         return ERR_OK;
     if (odd && !grpo)
@@ -34,6 +41,18 @@ enum err_code prompts_check(const struct family *family, const struct model_job 
         return err_set(err, ERR_INVALID,
                        OPTION " %u: of --seq %u at most %u are prompt: a token behind it is left",
                        job->prompt_tokens, job->seq, job->seq - 1);
+    /* TRL takes a column of one number for one of each sequence */
+    if (grpo && job->seq - job->prompt_tokens == 1)
+        return err_set(err, ERR_UNSUPPORTED,
+                       OPTION
+                       " %u with --loss grpo: completions of a token are not planned, of two "
+                       "they are",
+                       job->prompt_tokens);
+    if (grpo && (uint64_t)job->batch * grpo_generated(job) * job->seq > MOST_GENERATED)
+        return err_set(err, ERR_INVALID,
+                       "--loss grpo: %u sequences of %u tokens in each of %u batches that are "
+                       "generated at once are over 2^31 tokens",
+                       job->batch, job->seq, grpo_generated(job));
     if (job->loss == CROSS_ENTROPY_DPO)
         return err_set(err, ERR_UNSUPPORTED,
                        OPTION " with --loss dpo is not planned: every token counts as one of the "

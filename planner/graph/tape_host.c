@@ -79,6 +79,13 @@ static bool is_of_head(const struct graph_op *op)
     return op->call && strcmp(op->call, "lm_head") == 0;
 }
 
+/* The heads that get_act_offloading_ctx_manager looks for; that of a class that classifies
+ * ("score") is none. */
+static bool is_known_head(const struct graph_module *module)
+{
+    return module->role == ROLE_HEAD && strcmp(module->name, "score") != 0;
+}
+
 void tape_host_open(struct tape *tape)
 {
     const struct graph *graph = tape->graph;
@@ -94,7 +101,7 @@ void tape_host_open(struct tape *tape)
     for (uint32_t i = 0; i < graph->item_count; i++) {
         const struct graph_item item = graph->items[i];
         const bool border = item.kind == ITEM_ENTER || item.kind == ITEM_EXIT;
-        if (border && graph->modules[item.arg].role == ROLE_HEAD)
+        if (border && is_known_head(&graph->modules[item.arg]))
             in_head = item.kind == ITEM_ENTER;
         else if (item.kind == ITEM_OP)
             host->hooked[item.arg] = !in_head && !is_of_head(&graph->ops[item.arg]) &&

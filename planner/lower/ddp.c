@@ -144,6 +144,11 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
         return err_set(err, ERR_UNSUPPORTED,
                        "--find-unused-parameters on with --loss chunked: what is returned in place "
                        "of logits was not recorded under ddp");
+    if (finds_unused(s) && loss_is_per_token(graph->cross_entropy))
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--find-unused-parameters on with --loss per-token: what the model's own loss "
+            "keeps lives until backward then, which is not planned");
     return check_frozen_dtype(s, graph, err);
 }
 
