@@ -292,15 +292,22 @@ static void set_all(const struct parse *parse)
                 refuse(parse, parse->given[i].name, "%s", err.text);
 }
 
-/* Options that are of another one, which is not there. What is searched or changed may bring it. */
-static void check_alone(const struct parse *parse)
+/* Options that are of another one, which is not there. What is searched or changed may bring it,
+ * and a file may say what its program does not use. */
+static void check_alone(const struct parse *parse, const struct settings *settings)
 {
-    const struct settings *settings = parse->settings;
-    for (uint32_t i = 0; i < parse->given_count; i++) {
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    if (settings->command != COMMAND_FIT && settings->command != COMMAND_PLAN)
+        return;
+    for (uint32_t i = 0; i < count; i++) {
         char buffer[NUMBER_TEXT];
-        const struct setting *row = settings_find(settings, parse->given[i].name, NULL);
-        const struct setting *with =
-            row && row->with ? settings_find(settings, row->with, NULL) : NULL;
+        const struct setting *row = &rows[i];
+        if (!row->with || !settings_is_given(settings, row) ||
+            settings_find(settings, row->name, NULL) != row ||
+            (source_path(parse) && !given_text(parse, row->name)))
+            continue;
+        const struct setting *with = settings_find(settings, row->with, NULL);
         const char *value = with ? setting_read(with, settings, buffer) : NULL;
         if (value && with->initial && strcmp(value, with->initial) == 0)
             refuse(parse, row->name, "--%s: of --%s", row->name, with->name);
@@ -371,6 +378,7 @@ static void set_system(struct parse *parse, char *text)
             *value++ = '\0';
         set_or_end(parse, settings, own, value ? value : "on");
     }
+    check_alone(parse, settings);
     list->count++;
 }
 
@@ -454,8 +462,7 @@ static void set_given(struct parse *parse)
     if (source_path(parse) && parse->source)
         set_source(parse);
     set_all(parse);
-    if (parse->settings->command == COMMAND_FIT || parse->settings->command == COMMAND_PLAN)
-        check_alone(parse);
+    check_alone(parse, parse->settings);
     if (parse->settings->model || !parse->source || !source_path(parse))
         return;
     if (parse->settings->no_preset)
