@@ -41,6 +41,11 @@ static enum err_code find_name(const struct settings *base, const char *name, st
         axis->key = profile_key_named(name + prefix, err);
         if (axis->key == PROFILE_KEYS)
             return ERR_INVALID;
+        if (axis->key == PROFILE_NODE_GPUS) /* it follows before, or is given */
+            return err_set(err, ERR_INVALID,
+                           "%s: how many GPUs of a node a job has is a setting: --over "
+                           "gpus-per-node=8,16",
+                           name);
         axis->name = arena_printf(arena, "%s%s", PROFILE_PREFIX, profile_key_name(axis->key));
         return ERR_OK;
     }

@@ -136,8 +136,16 @@ static bool is_given(const struct settings *settings, const char *name)
 static enum err_code read_profile(const struct settings *settings, struct profile *profile,
                                   struct err *err)
 {
+    const double usual = profile_value(profile, PROFILE_NODE_GPUS);
     TRY(profile_read(settings->profile, profile, err));
     const char *own = profile->begun_with;
+    const double node = profile_value(profile, PROFILE_NODE_GPUS);
+    if (node != (own ? profile_node_gpus(own, NULL) : usual)) /* it would have no effect */
+        return err_set(
+            err, ERR_INVALID,
+            "%s: \"node_gpus\" %g: how many GPUs of a node a job has is a setting; leave "
+            "it out and give --gpus-per-node %g",
+            settings->profile, node, node);
     if (own && is_given(settings, "gpu") &&
         builtin_find(builtin_gpus(), own) != builtin_find(builtin_gpus(), settings->gpu))
         return err_set(
