@@ -32,7 +32,7 @@ enum kind { ON_THESE_GPUS, BY_OTHER_LOSSES, IN_OTHER_DTYPES, ON_MORE_GPUS, BY_RE
 struct finder {
     const struct settings *settings;
     const struct model_config *config;
-    const struct machine *machine;
+    const struct machine *machine; /* of as many GPUs as are searched on */
     uint64_t limit_bytes;
     struct space_options options;
     struct pool *pool;
@@ -259,6 +259,8 @@ static bool try_as_fit(struct finder *f, const struct candidates *c)
                  : NULL;
         if (remedy)
             remedy->after_release = judged[i].after_release;
+        if (remedy && remedy->after_release)
+            remedy->tight = true; /* as fit calls what needs that, however much is free then */
         any |= remedy && !remedy->after_release;
     }
     free(judged);
@@ -292,12 +294,9 @@ static struct candidates_options narrowed(const struct finder *f, uint32_t gpus,
                                        .context = bounding};
 }
 
-/* All settings on so many GPUs, which share the tokens of a step where these can be split; where
- * not, each GPU has as many as before. Returns whether something fits. */
-static bool search_on(struct finder *f, uint32_t gpus)
+static bool search_space(struct finder *f, struct tried *tried, uint32_t gpus,
+                         const struct space_options *options)
 {
-    struct tried *tried = xmalloc(sizeof *tried);
-    struct space_options options = f->options;
     struct stretch bounding = {f, gpus, 0, 0.8}, searching = {f, gpus, 0.8, 1}; /* of the time */
     const struct candidates_options narrow = narrowed(f, gpus, &bounding);
     const struct search_options by_changes = {.measure = SEARCH_CHANGES,
@@ -306,26 +305,53 @@ static bool search_on(struct finder *f, uint32_t gpus)
                                               .context = &searching};
     const uint32_t before = f->count;
     bool found = false;
+    if (space_new(&tried->base, options, &tried->space, NULL) != ERR_OK)
+        return false;
+    if (candidates_new(&tried->space, f->config, f->machine, &narrow, f->pool, &tried->candidates,
+                       NULL) == ERR_OK) {
+        search_run(&tried->candidates, &by_changes, f->pool, &tried->search);
+        add_front(f, &tried->candidates, &tried->search);
+        found = f->count > before;
+        if (!found && gpus == gpus_asked(f) && !f->options.numerics)
+            found = try_as_fit(f, &tried->candidates);
+        search_free(&tried->search);
+        candidates_free(&tried->candidates);
+    }
+    space_free(&tried->space);
+    return found;
+}
+
+/* Of the nodes that so many GPUs are in where nobody said it: their size, and ports of theirs. */
+static bool search_in_nodes(struct finder *f, struct tried *tried, uint32_t gpus,
+                            const struct space_options *options)
+{
+    const struct machine *asked = f->machine;
+    struct machine own;
+    if (tried->base.gpus_per_node == asked->gpus_per_node)
+        return search_space(f, tried, gpus, options);
+    if (settings_machine(&tried->base, &own, NULL) != ERR_OK)
+        return false;
+    f->machine = &own;
+    const bool found = search_space(f, tried, gpus, options);
+    f->machine = asked;
+    profile_free(&own.profile);
+    return found;
+}
+
+/* All settings on so many GPUs, which share the tokens of a step where these can be split; where
+ * not, each GPU has as many as before. Returns whether something fits. */
+static bool search_on(struct finder *f, uint32_t gpus)
+{
+    struct tried *tried = xmalloc(sizeof *tried);
+    struct space_options options = f->options;
     f->searched = gpus > f->searched ? gpus : f->searched;
     if (!options.global_batch && gpus > 0 && sequences(f) * gpus_asked(f) % gpus == 0)
         options.global_batch = sequences(f) * gpus_asked(f);
     tried->base = f->base ? *f->base : *f->settings;
-    tried->base.job.strategy.world = gpus;
+    settings_set_gpus(&tried->base, gpus);
     if (f->losses_alone)
         open_losses(&tried->base);
-    if (space_new(&tried->base, &options, &tried->space, NULL) == ERR_OK) {
-        if (candidates_new(&tried->space, f->config, f->machine, &narrow, f->pool,
-                           &tried->candidates, NULL) == ERR_OK) {
-            search_run(&tried->candidates, &by_changes, f->pool, &tried->search);
-            add_front(f, &tried->candidates, &tried->search);
-            found = f->count > before;
-            if (!found && gpus == gpus_asked(f) && !f->options.numerics)
-                found = try_as_fit(f, &tried->candidates);
-            search_free(&tried->search);
-            candidates_free(&tried->candidates);
-        }
-        space_free(&tried->space);
-    }
+    const bool found = search_in_nodes(f, tried, gpus, &options);
     free(tried);
     return found;
 }
@@ -449,9 +475,18 @@ static void arrange(struct finder *f)
     }
 }
 
+/* GPUs of a node, of so many. */
+static uint32_t node_of(const struct finder *f, uint32_t gpus)
+{
+    struct settings on = *f->settings;
+    settings_set_gpus(&on, gpus);
+    return on.gpus_per_node;
+}
+
 static bool fills_nodes(const struct finder *f, uint32_t gpus)
 {
-    return gpus <= f->machine->gpus_per_node || gpus % f->machine->gpus_per_node == 0;
+    const uint32_t node = node_of(f, gpus);
+    return gpus <= node || gpus % node == 0;
 }
 
 /* As many GPUs as were asked for, twice, four and eight times, until something fits there: then
@@ -566,7 +601,7 @@ static void remove_some(struct finder *f, uint32_t from, uint32_t to)
 static uint32_t step_of_gpus(const struct finder *f, uint32_t miss, uint32_t hit)
 {
     enum { HALVINGS = 5 };
-    const uint32_t node = f->machine->gpus_per_node;
+    const uint32_t node = node_of(f, hit);
     const uint32_t step = hit > node ? node : gpus_asked(f);
     const uint32_t steps = (hit - miss) / step;
     return step * (1 + (steps ? steps - 1 : 0) / (1u << HALVINGS));

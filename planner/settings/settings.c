@@ -198,7 +198,8 @@ static void begin_system(struct settings *settings)
 }
 
 /* Of a rack a job takes as many GPUs of each as make its own come out even: 64 of an NVL72's 72 for
- * numbers that are powers of two. */
+ * numbers that are powers of two. Less than half of it nobody means: such a number fills no nodes,
+ * and what costs a plan says so. */
 static uint32_t part_of_node(uint32_t node, uint32_t world)
 {
     enum { USUAL_PART = 64 };
@@ -207,9 +208,9 @@ static uint32_t part_of_node(uint32_t node, uint32_t world)
         return node;
     if (world <= USUAL_PART || world % USUAL_PART == 0)
         return USUAL_PART;
-    while (world > node && world % part != 0)
+    while (world > node && 2 * part >= node && world % part != 0)
         part--;
-    return part;
+    return 2 * part >= node ? part : node;
 }
 
 /* How many GPUs a node has that nobody gave follows from what kind it is. */
@@ -219,6 +220,12 @@ static void begin_node(struct settings *settings)
     const uint32_t node = settings->gpu ? profile_node_gpus(settings->gpu, settings->node) : 0;
     if (row && node && !settings_is_given(settings, row))
         settings->gpus_per_node = part_of_node(node, settings->job.strategy.world);
+}
+
+void settings_set_gpus(struct settings *settings, uint32_t gpus)
+{
+    settings->job.strategy.world = gpus;
+    begin_node(settings);
 }
 
 /* What follows from a setting, where it was not given itself. */
@@ -306,6 +313,12 @@ enum err_code settings_take_echo(struct settings *settings, const json_t *echo, 
     return ERR_OK;
 }
 
+/* Whether nobody gave it, and it is as the number of GPUs makes it: that is what to type. */
+static bool follows(const struct settings *settings, const struct setting *row)
+{
+    return strcmp(row->name, "gpus-per-node") == 0 && !settings_is_given(settings, row);
+}
+
 const char *settings_difference(const struct settings *from, const struct settings *to, char *text,
                                 size_t size)
 {
@@ -316,7 +329,7 @@ const char *settings_difference(const struct settings *from, const struct settin
     for (uint32_t i = 0; i < count && used < size; i++) {
         char before[NUMBER_TEXT], after[NUMBER_TEXT];
         if (!setting_is_of(&rows[i], to->command) ||
-            !setting_suits(&rows[i], to->job.strategy.system))
+            !setting_suits(&rows[i], to->job.strategy.system) || follows(to, &rows[i]))
             continue;
         const char *old = setting_read(&rows[i], from, before);
         const char *new = setting_read(&rows[i], to, after);

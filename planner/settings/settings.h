@@ -163,6 +163,10 @@ bool settings_is_others(const struct settings *settings, const char *name);
 enum err_code settings_set(struct settings *settings, const char *name, const char *text,
                            struct err *err);
 
+/* As `gpus` set by a search: it counts as given no more than before. GPUs of a node that nobody
+ * gave follow. */
+void settings_set_gpus(struct settings *settings, uint32_t gpus);
+
 /* Its value as text, lent or in `buffer`; NULL: there is no such setting here, or it has none. */
 const char *settings_get(const struct settings *settings, const char *name,
                          char buffer[NUMBER_TEXT]);
@@ -180,7 +184,8 @@ enum err_code settings_take_echo(struct settings *settings, const json_t *echo, 
                                  struct err *err);
 
 /* What makes `to` of `from`, as options: "--gpus 16 --checkpointing full", cut where `text` is
- * full; returns text. Empty: nothing. Both are of one command. */
+ * full; returns text. Empty: nothing. Both are of one command. What follows from the rest (GPUs of
+ * a node that nobody gave) is not said. */
 const char *settings_difference(const struct settings *from, const struct settings *to, char *text,
                                 size_t size);
 

@@ -117,6 +117,20 @@ static void a_profile_says_what_a_host_has(void **state)
            "--host-memory 5: allowed are sizes such as 500MB");
 }
 
+/* It would have no effect where nodes are concerned; what is as the card has it says nothing. */
+static void a_profile_does_not_say_what_a_node_is(void **state)
+{
+    (void)state;
+    const char *other = file_of("node.json", "{\"node_gpus\": 36}"),
+               *same = file_of("same.json", "{\"gpu\": \"gb200\", \"node_gpus\": 72}");
+    expect(
+        shardplan("fit " SMALL " --gpu gb200 --gpus 72 --profile %s", other), 2,
+        "node.json: \"node_gpus\" 36: how many GPUs of a node a job has is a setting; leave it out "
+        "and give --gpus-per-node 36");
+    assert_int_equal(shardplan("fit " SMALL " --gpus 8 --profile %s", same), 0);
+    expect(shardplan("sweep " SMALL " --over profile.node_gpus=8,36"), 2, "--over gpus-per-node=");
+}
+
 /* Every system that offloads; FSDP1 pins a shard and its gradient (_flat_param.py,
  * init_flat_param_attributes), FSDP2 likewise, ZeRO what pin_memory says. */
 static void every_system_is_judged(void **state)
@@ -259,6 +273,7 @@ static void nodes_are_the_usual_ones(void **state)
         {"--gpus 16 --gpu gb200", 64},
         {"--gpu gb200 --gpus 144", 72},
         {"--gpus 256 --gpu gb300", 64},
+        {"--gpus 74 --gpu gb200", 37},
         {"--gpus 16 --gpu gb200 --gpus-per-node 8", 8},
         {"--gpus 16 --gpus-per-node 4 --gpu gb200", 4},
         {"--gpus 16 --gpu gb200 --node p6-b200", 8},
@@ -276,8 +291,13 @@ static void nodes_are_the_usual_ones(void **state)
         seconds[i] = json_number_value(json_object_get(json_object_get(fit, "time"), "step_s"));
         json_decref(fit);
     }
-    assert_true(seconds[1] < 0.9 * seconds[4]); /* links, where eight a node have a network */
-    assert_true(seconds[4] <= seconds[5]);      /* a host's ports, whatever a node is */
+    static const char *const uneven[] = {"--gpu gb200 --gpus 73",
+                                         "--gpu h200 --node nvl72 --gpus 1001"};
+    for (size_t i = 0; i < sizeof uneven / sizeof *uneven; i++)
+        expect(shardplan("fit llama-3.2-1b %s", uneven[i]), 2,
+               "ranks do not fill nodes of 72 GPUs");
+    assert_true(seconds[1] < 0.9 * seconds[5]); /* links, where eight a node have a network */
+    assert_true(seconds[5] <= seconds[6]);      /* a host's ports, whatever a node is */
 }
 
 int main(void)
@@ -287,6 +307,7 @@ int main(void)
         cmocka_unit_test(what_is_not_known_is_not_checked),
         cmocka_unit_test(a_rack_has_many_hosts),
         cmocka_unit_test(a_profile_says_what_a_host_has),
+        cmocka_unit_test(a_profile_does_not_say_what_a_node_is),
         cmocka_unit_test(every_system_is_judged),
         cmocka_unit_test(searches_heed_the_host),
         cmocka_unit_test(remedies_heed_the_host),

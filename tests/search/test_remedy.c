@@ -482,6 +482,7 @@ static void check_groups(const struct settings *s, const struct remedy *found, u
         assert_int_equal(judged_bytes(s, &found[i], found[i].gpus, &after_release),
                          found[i].device_bytes);
         assert_int_equal(after_release, found[i].after_release);
+        assert_true(found[i].tight || !after_release); /* as fit calls it */
         of[group]++;
     }
 }
@@ -508,6 +509,40 @@ static void losses_and_giving_back_are_told_apart(void **state)
         assert_non_null(strstr(found[i].cost, "the same loss, "));
         assert_true(found[i].changes_numerics && !found[i].after_release);
     }
+}
+
+/* As `fit` calls it, though 5 % are free once memory is given back. */
+static void what_gives_memory_back_is_tight(void **state)
+{
+    struct remedy found[REMEDIES];
+    struct settings s = settings_of("fsdp2");
+    uint32_t of[REMEDY_BY_RELEASING + 1] = {0};
+    uint64_t capacity;
+    (void)state;
+    set(&s, "code", "hf");
+    set(&s, "seq", "16384");
+    set(&s, "checkpointing", "full");
+    set(&s, "memory-of-others", "0.55");
+    check_groups(&s, found, find(&s, NULL, found, &capacity), of);
+    assert_true(of[REMEDY_BY_RELEASING] > 0);
+}
+
+/* Racks lend as many GPUs of each as make a job's come out even: of 36 that is another number than
+ * of 72, which is not said, as it need not be typed. */
+static void more_gpus_are_in_nodes_of_their_own(void **state)
+{
+    struct remedy found[REMEDIES];
+    struct settings s = settings_of("fsdp2");
+    uint32_t of[REMEDY_BY_RELEASING + 1] = {0};
+    uint64_t capacity;
+    (void)state;
+    set(&s, "model", "llama-3.1-405b");
+    set(&s, "gpu", "gb200");
+    set(&s, "gpus", "36");
+    const uint32_t count = find(&s, NULL, found, &capacity);
+    check_groups(&s, found, count, of);
+    assert_non_null(remedy_of(found, count, "--gpus 72 --checkpointing full"));
+    assert_int_equal(fewest_of(found, count)->gpus, 72);
 }
 
 /* Nobody chose fp32: QLoRA as everybody runs it is a line of its own, beside what trains the same.
@@ -628,6 +663,8 @@ int main(void)
         cmocka_unit_test(remedies_are_in_words_that_are_known),
         cmocka_unit_test(zeros_own_offloading_is_a_remedy),
         cmocka_unit_test(losses_and_giving_back_are_told_apart),
+        cmocka_unit_test(what_gives_memory_back_is_tight),
+        cmocka_unit_test(more_gpus_are_in_nodes_of_their_own),
         cmocka_unit_test(autocast_is_proposed_where_nobody_chose_fp32),
         cmocka_unit_test(what_fits_is_found_whatever_becomes_of_the_rest),
     };

@@ -492,6 +492,16 @@ static void a_difference_is_what_to_type(void **state)
     settings_set(&b, "freeze", "*norm*", NULL);
     assert_string_equal(settings_difference(&a, &b, text, sizeof text),
                         "--micro-batch 2 --checkpointing full --freeze *norm*");
+    settings_defaults(&a, COMMAND_FIT);
+    settings_set(&a, "gpu", "gb200", NULL);
+    b = a;
+    settings_set_gpus(&b, 72); /* nodes follow */
+    assert_int_equal(a.gpus_per_node, 64);
+    assert_int_equal(b.gpus_per_node, 72);
+    assert_string_equal(settings_difference(&a, &b, text, sizeof text), "--gpus 72");
+    settings_set(&b, "gpus-per-node", "36", NULL);
+    assert_string_equal(settings_difference(&a, &b, text, sizeof text),
+                        "--gpus 72 --gpus-per-node 36");
 }
 
 static void what_was_given_reads_as_typed(void **state)
