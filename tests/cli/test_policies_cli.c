@@ -26,7 +26,7 @@ static void refused(const char *command, const char *says)
 static void what_is_not_planned_is_refused(void **state)
 {
     (void)state;
-    refused(LLAMA "--loss grpo", "how many are its prompt? --prompt-tokens N, 1 to 31");
+    refused(LLAMA "--loss grpo", "how many are its prompt? --prompt-tokens N, 1 to 30");
     refused(LLAMA "--loss grpo --prompt-tokens 32", "at most 31 are prompt");
     refused(GRPO "--grpo-beta 0.04", "with --lora");
     refused(GRPO "--code torchtitan", "--code hf");

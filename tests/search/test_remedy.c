@@ -565,7 +565,7 @@ static void autocast_is_proposed_where_nobody_chose_fp32(void **state)
     check_groups(&s, found, count, of);
     const struct remedy *cast = remedy_of(found, count, "--frozen-dtype bf16 --autocast bf16");
     assert_true(cast && cast->changes_numerics && cast->device_bytes <= capacity);
-    assert_non_null(strstr(cast->cost, "computes in bf16"));
+    assert_true(cast && strstr(cast->cost, "computes in bf16"));
     set(&s, "autocast", "bf16"); /* then there is nothing to propose */
     count = find(&s, NULL, found, &capacity);
     for (uint32_t i = 0; i < count; i++)
