@@ -30,7 +30,8 @@ from recorder import Log, placed    # noqa: E402
 
 COMMON = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
           "grad_accum_dtype", "no_sync", "code", "freeze", "keep_outputs", "lora", "lora_dropout", "lora_dtype", "attention",
-          "compile", "around", "embedding_bits", "liger", "loss", "input_grads", "precompute_ref_log_probs", "reference_zero", "task", "num_labels", "problem_type", "pad_token_id"}
+          "compile", "around", "embedding_bits", "liger", "loss", "input_grads", "precompute_ref_log_probs", "reference_zero", "task", "num_labels", "problem_type", "pad_token_id", "tower",
+          "grpo_loss", "grpo_beta", "grpo_iterations", "vllm", "steps_per_generation"}
 
 
 # --------------------------------------------------------------------------------------------
