@@ -202,16 +202,21 @@ static enum err_code check_sizes(const struct tower *tower, const char *where, s
     return ERR_OK;
 }
 
-/* The class around says whether the head is tied; LLaVA's takes the text model's word, too. Where
- * it says nothing the text model's holds: files of classes that tie by default are of checkpoints
- * with both, which are then not tied. */
+/* The class around says whether the head is tied; LLaVA's and OneVision's take the text model's
+ * word, too, Llama 4's takes that alone, and Idefics' says no where its file says nothing. Others
+ * tie by default, but not what their files are of: checkpoints with both, which are then not tied.
+ */
 static void read_tied(const json_t *root, const struct sees *model, struct model_config *out)
 {
     const bool either =
         strcmp(model->type, "llava") == 0 || strcmp(model->type, "llava_onevision") == 0;
     const json_t *tied = json_object_get(root, "tie_word_embeddings");
-    if (json_is_boolean(tied) && !family_of(out->arch)->outer)
+    if (model->joint == JOINT_LLAMA4 || family_of(out->arch)->outer)
+        return;
+    if (json_is_boolean(tied))
         out->tied = json_is_true(tied) || (either && out->tied);
+    else if (model->joint == JOINT_IDEFICS3)
+        out->tied = false;
 }
 
 enum err_code tower_read(const json_t *root, const char *where, struct model_config *out,
