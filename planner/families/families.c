@@ -98,8 +98,8 @@ static enum err_code check_frozen(const struct graph *graph, struct err *err)
 
 const struct tower *model_tower(const struct model_config *config, const struct model_job *job)
 {
-    const bool there = job->code == CODE_HF && job->tower != TOWER_ABSENT;
-    return there && config->tower.kind != TOWER_NONE ? &config->tower : NULL;
+    const bool there = job->code == CODE_HF && tower_is_there(&config->tower, job->tower);
+    return there ? &config->tower : NULL;
 }
 
 /* All of a model: what it has besides text, too. */

@@ -521,7 +521,7 @@ static void let_go(struct graph *graph, const struct inputs *in)
         graph_drop(graph, in->mask);
     }
     const int count = in->alibi.bias != GRAPH_NONE ? 0 : 4,
-              before = (in->way->masks_of_types || in->way->masks_ahead) && count ? 2 : count;
+              before = in->way->masks_of_types && count ? 2 : count;
     drop_some(graph, in, order, before);
     if (in->rope.cos != GRAPH_NONE)
         drop_tables(graph, in->rope);
@@ -652,8 +652,7 @@ void hf_decoder_build(struct graph *graph, const struct model_config *c,
                       const struct model_job *given, const struct hf_decoder *of_text)
 {
     uint32_t table;
-    const bool deeper =
-        c->tower.kind != TOWER_NONE && given->tower != TOWER_ABSENT && !of_text->nested;
+    const bool deeper = tower_is_there(&c->tower, given->tower) && !of_text->nested;
     const struct hf_decoder whole = deeper ? beside_tower(c, of_text) : *of_text, *way = &whole;
     struct model_job joined = *given;
     const struct model_job *job = &joined;

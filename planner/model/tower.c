@@ -418,7 +418,7 @@ static void declare_as(struct graph *graph, const struct tower *tower, uint32_t 
     struct at at = {.graph = graph, .t = tower, .text = text};
     const bool frozen = graph->all_frozen;
     const uint32_t rank = graph->lora.rank;
-    if (tower->kind == TOWER_NONE || there == TOWER_ABSENT)
+    if (!tower_is_there(tower, there))
         return;
     graph->all_frozen = frozen || there != TOWER_TRAINED;
     if (there == TOWER_BARE)

@@ -61,6 +61,10 @@ struct tower {
 /* How it is there: nobody trains it; likewise, and its layers have no adapters either; trained,
  * though it gets no gradient; not at all. */
 enum tower_there { TOWER_FROZEN, TOWER_BARE, TOWER_TRAINED, TOWER_ABSENT };
+static inline bool tower_is_there(const struct tower *tower, enum tower_there there)
+{
+    return tower->kind != TOWER_NONE && there != TOWER_ABSENT;
+}
 
 /* Declares its parameters and buffers, in the order of named_parameters(): those before the text
  * model's, whose width is `text`, and those behind. Linear layers have the adapters or the few bits
