@@ -142,6 +142,7 @@ void gaps_finish(struct tally_gaps *gaps, const struct plan *plan)
         out->most[lane] = in_all(gaps, lane, gaps->most[lane]);
     /* in any step but the first all blocks are there */
     out->host = (uint64_t)(gaps->host_there.most + gaps->host.pageable_most + gaps->host.kept);
+    out->host_blocks = (uint64_t)gaps->host.kept;
 }
 
 void gaps_free_all(struct tally_gaps *gaps)

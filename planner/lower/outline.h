@@ -69,6 +69,8 @@ struct outline_gaps {
     uint64_t apart;   /* ... at most, while no micro-batch runs */
     uint64_t most[LANES_MOST]; /* of each stream's pool at any time */
     uint64_t host;             /* what a process takes of its host, at most (plan/host_held.h) */
+    uint64_t host_blocks; /* ... of it pinned blocks that come back within the step: the stream's
+                             own tensors may have them while they are not used */
 };
 
 /* Where lowering gives up: bytes of the compute stream's pool that a strategy may have beside the

@@ -556,6 +556,7 @@ enum err_code frame_new_within(struct framer *framer, const struct stream_class 
     const struct plan *plan = framer->plan = outlined.plan;
     TRY(rc);
     struct frame *frame = frame_of(c);
+    frame->host_limit = machine_host_limit(machine, plan->world);
     frame->beyond = frame->timeless = outlined.beyond;
     if (frame->beyond) {
         *out = frame;
@@ -566,7 +567,7 @@ enum err_code frame_new_within(struct framer *framer, const struct stream_class 
     frame->outside = machine_outside_bytes(plan, machine);
     frame->apart = gaps.apart;
     frame->host = gaps.host;
-    frame->beyond_host = gaps.host > machine_host_limit(machine, plan->world);
+    frame->host_blocks = gaps.host_blocks;
     frame->beside = pools_beside(&gaps, plan->lane_count);
     frame->timeless = limit && limit->bytes && is_beyond(frame, limit);
     if (frame->timeless) {
@@ -596,10 +597,15 @@ void frame_free(struct frame *frame)
 
 /* ---- bounds ---- */
 
+uint64_t frame_host(const struct frame *f, const struct stream_class *c)
+{
+    return f->host + (c->host > f->host_blocks ? c->host - f->host_blocks : 0);
+}
+
 uint64_t frame_device_floor(const struct frame *f, const struct stream_class *c)
 {
     uint64_t most = f->apart;
-    if (f->beyond_host || f->beyond)
+    if (f->beyond || frame_host(f, c) > f->host_limit)
         return UINT64_MAX;
     for (uint32_t g = 0; g < f->gap_count; g++) {
         raise(&most, f->during[g] + c->gaps[g].peak);

@@ -23,10 +23,10 @@ struct frame {
     uint64_t *after;  /* (gap_count) at most, between a gap and the next */
     uint64_t apart;   /* at most, while no micro-batch runs */
     uint32_t gap_count;
-    uint64_t beside;          /* bytes of other streams' pools */
-    uint64_t outside;         /* bytes outside the allocator: context, communicators */
-    uint64_t host;            /* bytes that a process takes of its host at the least */
-    bool beyond_host;         /* all of a host's take more than it has */
+    uint64_t beside;            /* bytes of other streams' pools */
+    uint64_t outside;           /* bytes outside the allocator: context, communicators */
+    uint64_t host, host_blocks; /* bytes of its host, beside the stream's; outline_gaps */
+    uint64_t host_limit;        /* what a process may take: more, and a host has not enough */
     struct busy busy, middle; /* of the strategy's own work: with up to FRAME_BATCHES micro-batches;
                                  of one more */
     struct served served;     /* first, at any one time */
@@ -73,6 +73,10 @@ void frame_free(struct frame *frame); /* NULL is allowed */
  * UINT64_MAX: whatever it takes of a GPU, the host has no room for the rest; or it is beyond a
  * limit that gave up. */
 uint64_t frame_device_floor(const struct frame *frame, const struct stream_class *stream_class);
+
+/* Bytes of its host that a process takes at the least, all of it where the frame has no blocks that
+ * the stream could take, too. */
+uint64_t frame_host(const struct frame *frame, const struct stream_class *stream_class);
 
 /* Seconds that its step lasts at least: what is busy longest of each stream at full speed, each
  * resource that streams share, and the host. Never more than its step (simulate.h). */

@@ -1,6 +1,7 @@
 /* remedy.c - see remedy.h. */
 #include "search/remedy.h"
 
+#include "job/offloading.h"
 #include "job/step_time.h"
 #include "search/judged.h"
 #include "search/losses.h"
@@ -103,9 +104,10 @@ static void describe_host(const struct finder *f, const struct job *job, uint64_
     const double gib = 1073741824.0;
     const double there = profile_value(&f->machine->profile, PROFILE_HOST_CAPACITY);
     text[0] = '\0';
-    if (strategy_offloads(&job->strategy) && there > 0)
+    const bool offloads = strategy_offloads(&job->strategy) || offloading_is_used(job);
+    if (offloads && there > 0)
         snprintf(text, 96, "%.2f of %.2f GiB of a host", (double)needed / gib, there / gib);
-    else if (strategy_offloads(&job->strategy))
+    else if (offloads)
         snprintf(text, 96, "%.2f GiB of a host, if it has them", (double)needed / gib);
 }
 
@@ -185,7 +187,9 @@ static void add_front(struct finder *f, const struct candidates *c, const struct
             continue;
         least_s = found->step_s;
         grid_settings(&c->space->grids[c->at[found->candidate].grid], found->point, &changed);
-        (void)add(f, &changed, found, c->frames[c->at[found->candidate].frame]->host, wanted);
+        const struct candidate *at = &c->at[found->candidate];
+        const uint64_t host = frame_host(c->frames[at->frame], c->classes[at->stream_class]);
+        (void)add(f, &changed, found, host, wanted);
     }
 }
 

@@ -601,9 +601,12 @@ static void count_all(struct run *r)
         r->timed += !isinf(candidate->step_floor_s);
         if (candidate->device_floor < out->least_floor)
             out->least_floor = candidate->device_floor;
-        if (candidate->device_floor == UINT64_MAX &&
-            r->c->frames[candidate->frame]->host < out->beyond_host)
-            out->beyond_host = r->c->frames[candidate->frame]->host;
+        if (candidate->device_floor != UINT64_MAX)
+            continue;
+        const struct frame *frame = r->c->frames[candidate->frame];
+        const uint64_t host = frame_host(frame, r->c->classes[candidate->stream_class]);
+        if (host > frame->host_limit && host < out->beyond_host)
+            out->beyond_host = host;
     }
 }
 

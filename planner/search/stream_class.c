@@ -2,6 +2,7 @@
 #include "search/stream_class.h"
 
 #include "job/predict.h"
+#include "plan/host_held.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -56,6 +57,25 @@ uint64_t buffer_device_bytes(const struct buffer *buffer)
 static bool is_passed_over(struct stream_step step)
 {
     return stream_step_is_within(step) || stream_step_is_aside(step) || step.kind == STEP_GIVEN;
+}
+
+/* As a step holds it: each micro-batch takes what the one before gave back. */
+static uint64_t host_bytes(const struct stream *s)
+{
+    struct host_held held = {.kept = 0};
+    for (uint32_t i = 0; i < s->step_count; i++) {
+        const struct stream_step step = s->steps[i];
+        if (step.kind != STEP_BIRTH && step.kind != STEP_DEATH)
+            continue;
+        const struct buffer *buffer = &s->buffers[step.arg];
+        if (buffer->pool != LANE_HOST)
+            continue;
+        if (step.kind == STEP_BIRTH)
+            host_held_alloc(&held, buffer, 1);
+        else
+            host_held_free(&held, buffer);
+    }
+    return (uint64_t)held.most;
 }
 
 static void fill_gaps(struct stream_class *c)
@@ -290,6 +310,7 @@ static enum err_code make(const struct job *job, const struct machine *machine,
     TRY(job_on_machine(job, machine, &there, err));
     TRY(job_stream(&there, &c->graph, &c->stream, err));
     c->blocks_follow = stream_blocks_follow(c->graph, c->stream);
+    c->host = host_bytes(c->stream);
     fill_gaps(c);
     fill_hooks(c);
     return ERR_OK;
@@ -363,8 +384,10 @@ static void free_stream(struct stream_class *c)
 
 void stream_class_strip(struct stream_class *c)
 {
-    const struct stream_class left = {
-        .bare = true, .device_floor = stream_class_device_floor(c), .tokens = c->tokens};
+    const struct stream_class left = {.bare = true,
+                                      .device_floor = stream_class_device_floor(c),
+                                      .tokens = c->tokens,
+                                      .host = c->host};
     free_stream(c);
     free(c->partials);
     *c = left;

@@ -57,6 +57,7 @@ struct stream_class {
     struct partial *partials;     /* (partial_count + 1) of one micro-batch, ascending */
     uint32_t partial_count;
     uint64_t workspace;      /* bytes that its matmuls make cuBLAS allocate */
+    uint64_t host;           /* bytes of a process's host that it takes (plan/host_held.h) */
     double tokens;           /* of a micro-batch */
     bool blocks_follow;      /* stream_blocks_follow */
     struct stream *hooks;    /* the stream without births, deaths and kernels: in each gap a kernel

@@ -124,6 +124,15 @@ static uint32_t find(struct settings *settings, const struct space_options *said
     return count;
 }
 
+/* Makes of settings what a remedy's words do. */
+static void change(struct settings *s, const struct remedy *r)
+{
+    char words[sizeof r->change];
+    memcpy(words, r->change, sizeof words);
+    for (char *at = strtok(words, " "); at; at = strtok(NULL, " "))
+        set(s, at + strlen("--"), strtok(NULL, " "));
+}
+
 /* How many times the tokens of a step a remedy has, by its own words. */
 static double batch_of(const struct settings *asked, const struct remedy *r)
 {
@@ -469,6 +478,47 @@ static void zeros_own_offloading_is_a_remedy(void **state)
     assert_true(offloaded > 0);
 }
 
+/* What waits on the host is counted there, as `fit` counts it, and has to fit. */
+static void saved_tensors_have_to_fit_the_host(void **state)
+{
+    static const char *const job_of[][2] = {
+        {"model", "qwen2.5-7b"}, {"code", "hf"},           {"gpus", "1"},  {"gpu", "rtx-4090"},
+        {"autocast", "bf16"},    {"frozen-dtype", "bf16"}, {"lora", "16"}, {"seq", "4096"},
+    };
+    struct remedy found[REMEDIES];
+    struct settings s;
+    uint64_t capacity, needed = 0;
+    (void)state;
+    settings_defaults(&s, COMMAND_FIT);
+    set(&s, "strategy", "single");
+    for (size_t i = 0; i < sizeof job_of / sizeof *job_of; i++)
+        set(&s, job_of[i][0], job_of[i][1]);
+    const uint32_t count = find(&s, NULL, found, &capacity);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!strstr(found[i].change, "--activation-offloading on"))
+            continue;
+        struct settings changed = s;
+        struct job job;
+        struct machine machine;
+        struct prediction p;
+        struct err err = {0};
+        change(&changed, &found[i]);
+        assert_int_equal(settings_resolve(&changed, &job, &machine, &err), ERR_OK);
+        assert_int_equal(predict(&job, &machine, &p, &err), ERR_OK);
+        assert_int_equal(found[i].host_needed_bytes, p.host_needed_bytes);
+        assert_non_null(strstr(found[i].cost, " GiB of a host, if it has them"));
+        needed = p.host_needed_bytes;
+        prediction_free(&p);
+        settings_release(&job, &machine);
+    }
+    assert_true(needed > (uint64_t)4 << 30 && needed < (uint64_t)5 << 30);
+    set(&s, "host-memory", "4GiB");
+    const uint32_t left = find(&s, NULL, found, &capacity);
+    assert_in_range(left, 1, REMEDIES);
+    for (uint32_t i = 0; i < left; i++)
+        assert_null(strstr(found[i].change, "--activation-offloading"));
+}
+
 /* ---- where nothing that trains the same fits ---- */
 
 /* Told in groups, and each as `fit` judges it. */
@@ -662,6 +712,7 @@ int main(void)
         cmocka_unit_test(what_is_refused_fits_in_no_way),
         cmocka_unit_test(remedies_are_in_words_that_are_known),
         cmocka_unit_test(zeros_own_offloading_is_a_remedy),
+        cmocka_unit_test(saved_tensors_have_to_fit_the_host),
         cmocka_unit_test(losses_and_giving_back_are_told_apart),
         cmocka_unit_test(what_gives_memory_back_is_tight),
         cmocka_unit_test(more_gpus_are_in_nodes_of_their_own),
