@@ -30,7 +30,7 @@ enum err_code file_create(const char *path, struct file_writer *out, struct err 
         errno = 0; /* what it is at the end is the reason of a failed write */
         return ERR_OK;
     }
-    const enum err_code rc = err_set(err, ERR_IO, "create %s: %s", out->partial, strerror(errno));
+    const enum err_code rc = err_set(err, ERR_IO, "create %s: %s", path, strerror(errno));
     if (!out->direct)
         ending_signals_release(&out->before);
     free(out->path);

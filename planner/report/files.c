@@ -25,7 +25,10 @@ static enum err_code make_one(const char *path, const char *dir, struct err *err
 {
     if (mkdir(path, 0777) == 0 || (errno == EEXIST && is_folder(path)))
         return ERR_OK;
-    return err_set(err, ERR_IO, "create folder %s: %s: %s", dir, path, strerror(errno));
+    const int why = errno == EEXIST ? ENOTDIR : errno; /* a file has the name */
+    if (strcmp(path, dir) == 0)
+        return err_set(err, ERR_IO, "create folder \"%s\": %s", dir, strerror(why));
+    return err_set(err, ERR_IO, "create folder %s: %s: %s", dir, path, strerror(why));
 }
 
 enum err_code files_make_folder(const char *dir, struct err *err)

@@ -1,4 +1,5 @@
 /* test_files.c - what goes into pages and scripts is text, whatever the names of files are. */
+#include "base/file.h"
 #include "report/files.h"
 #include "tests/support/folder.h"
 #include "tests/support/program.h"
@@ -63,6 +64,25 @@ static void what_is_written_is_utf8(void **state)
     iconv_close(convert);
 }
 
+/* Where nothing can be written the name is the one that was asked for, once. */
+static void what_cannot_be_written_is_named(void **state)
+{
+    struct file_writer writer;
+    struct err err = {0};
+    (void)state;
+    assert_int_equal(files_make_folder("/dev/null", &err), ERR_IO);
+    assert_string_equal(err.text, "create folder \"/dev/null\": Not a directory");
+    err = (struct err){0};
+    assert_int_equal(files_make_folder("", &err), ERR_IO);
+    assert_string_equal(err.text, "create folder \"\": No such file or directory");
+    err = (struct err){0};
+    assert_int_equal(files_make_folder("/dev/null/x", &err), ERR_IO);
+    assert_string_equal(err.text, "create folder /dev/null/x: /dev/null: Not a directory");
+    err = (struct err){0};
+    assert_int_equal(file_create("/nowhere/at/all.json", &writer, &err), ERR_IO);
+    assert_string_equal(err.text, "create /nowhere/at/all.json: No such file or directory");
+}
+
 /* A folder and a model with names that no script can say. */
 static void pictures_are_drawn_in_any_folder(void **state)
 {
@@ -84,6 +104,7 @@ static void pictures_are_drawn_in_any_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_cannot_be_written_is_named),
         cmocka_unit_test(what_is_written_is_utf8),
         cmocka_unit_test(pictures_are_drawn_in_any_folder),
     };
