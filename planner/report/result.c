@@ -179,6 +179,9 @@ static json_t *calls_json(const struct prediction *p)
 static const char *idle_note(const struct job *job)
 {
     const struct strategy *s = &job->strategy;
+    if (job->tape.checkpointing == CHECKPOINTING_NONE && job->tape.checkpointed != CHECKPOINTED_ALL)
+        return "--checkpoint-blocks does nothing without checkpoints: --checkpointing full or "
+               "selective makes them";
     return s->system == SYSTEM_ZERO3 && s->zero.quantized_gradients &&
                    s->world <= s->zero.node_ranks
                ? "zero_quantized_gradients does nothing on one node: DeepSpeed reduces in 4 bits "
