@@ -33,7 +33,8 @@ static enum err_code set_zero(struct import *im, const struct key_row *row, cons
     const long long n = import_integer(im, "deepspeed_config.zero_stage", 2);
     if (n < 1 || n > 3)
         return import_refuse(im, "deepspeed_config.zero_stage", stage, err,
-                             "allowed are 1, 2, 3: DeepSpeed without ZeRO is not planned");
+                             n == 0 ? "allowed are 1, 2, 3: DeepSpeed without ZeRO is not planned"
+                                    : "allowed are 1, 2, 3");
     return import_set(im, "strategy", import_text(im, "zero%lld", n), row, node, err);
 }
 

@@ -25,8 +25,7 @@ static enum err_code read_stage(struct import *im, const struct key_row *row,
                              "FP16_Optimizer), which is not planned; with another "
                              "data_types.grad_accum_dtype DeepSpeed refuses it itself");
     if (stage < 1 || stage > 3)
-        return import_refuse(im, row->path, node, err,
-                             "DeepSpeed without ZeRO is not planned; allowed are 1, 2, 3");
+        return import_refuse(im, row->path, node, err, "allowed are 1, 2, 3");
     return import_set(im, "strategy", import_text(im, "zero%lld", stage), row, node, err);
 }
 

@@ -320,6 +320,7 @@ static enum err_code read_batch(struct import *im, const struct key_row *row,
 #define WITH(key, what) {.path = key, .kind = KEY_SECTION, .why = what}
 #define DEGREE(key, what) {.path = key, .kind = KEY_INTEGER, .least = 1, .neutral = "1", .why = what}
 #define LIGER(key) {.path = key, .kind = KEY_BOOL, .read = transformers_read_liger_key}
+#define OTHER_STATES "this optimizer's states: planned as AdamW's"
 #define UNSLOTH "Unsloth's own model code: planned as transformers'"
 #define C(key) "fsdp_config." key
 #define O(name) {name, NULL}
@@ -560,6 +561,14 @@ static const struct key_row rows[] = {
     {.path = "neat_packing", .kind = KEY_BOOL, .read = transformers_read_packing, .why = PACKING},
     {.path = "padding_free", .kind = KEY_BOOL, .read = transformers_read_packing, .why = PACKING},
     OFF("use_unsloth", UNSLOTH),
+    OFF("pure_bf16", "stored and trained in bf16: planned as without it; --store-dtype bf16"),
+    OFF("use_galore", OTHER_STATES), OFF("use_apollo", OTHER_STATES), OFF("use_adam_mini", OTHER_STATES),
+    OFF("use_muon", OTHER_STATES), OFF("use_badam", "a block at a time is trained: planned as all at once"),
+    OFF("shift_attn", "shifted attention: planned as the model's own"),
+    OFF("upcast_layernorm", "norms in fp32: planned as the model is stored"),
+    OFF("upcast_lmhead_output", "logits cast to fp32 once more: planned as the model returns them"),
+    OFF("resize_vocab", "as many rows as the tokenizer has words: planned as the config.json says"),
+    {.path = "mixture_of_depths", .kind = KEY_TEXT, .why = "tokens that pass layers by: planned as through all"},
     {.path = "torch_compile", .kind = KEY_BOOL, .read = read_compile},
     {.path = "torch_compile_backend", .kind = KEY_TEXT, .read = import_elsewhere},
     {.path = "torch_compile_mode", .kind = KEY_TEXT, .read = import_elsewhere},

@@ -519,8 +519,11 @@ static void mistakes_name_line_key_and_what_is_allowed(void **state)
          "x:2: zero_optimization.stage 0: allowed are 1, 2, 3: without ZeRO every rank updates "
          "whole fp32 copies"},
         {SYNTAX_JSON, "{\"zero_optimization\": {\n\"stage\": 4}}",
-         "x:2: zero_optimization.stage 4: DeepSpeed without ZeRO is not planned; allowed are 1, 2, "
-         "3"},
+         "x:2: zero_optimization.stage 4: allowed are 1, 2, 3"},
+        {SYNTAX_YAML,
+         "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 4\n"
+         "mixed_precision: bf16\n",
+         "x:3: deepspeed_config.zero_stage 4: allowed are 1, 2, 3"},
         {SYNTAX_JSON, "{\"fsdp\": \"full_shart\"}",
          "x:1: fsdp full_shart: allowed are true, full_shard"},
         {SYNTAX_JSON, "{\"a\": 1}", "x: it is no configuration of torchtitan, accelerate"},
