@@ -2,6 +2,7 @@
 #include "lower/zero_options.h"
 
 #include "base/json_file.h"
+#include "base/names.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -241,21 +242,14 @@ static enum err_code check_version(const struct reading *r, const char *name)
                    r->path, name, version / 100, version % 100, from / 100, from % 100);
 }
 
-/* The known key whose name differs in the fewest leading characters. */
-static const struct zero_key *nearest_key(const char *name)
+/* NULL: none is near. */
+static const char *nearest_key(const char *name)
 {
-    const struct zero_key *best = &keys[0];
-    size_t most = 0;
-    for (int i = 0; i < KEYS; i++) {
-        size_t same = 0;
-        while (name[same] && name[same] == keys[i].name[same])
-            same++;
-        if (same > most) {
-            most = same;
-            best = &keys[i];
-        }
-    }
-    return best;
+    const char *nearest = NULL;
+    for (int i = 0; i < KEYS; i++)
+        if (names_near(name, keys[i].name) && names_nearer(name, keys[i].name, nearest))
+            nearest = keys[i].name;
+    return nearest;
 }
 
 static enum err_code wrong(const struct reading *r, const struct zero_key *key, const char *allowed)
@@ -502,11 +496,14 @@ static enum err_code read_key(const struct reading *r, const char *name, const j
     for (int i = 0; i < KEYS && !key; i++)
         if (strcmp(keys[i].name, name) == 0)
             key = &keys[i];
-    if (!key)
+    if (!key) {
+        const char *nearest = nearest_key(name);
         return err_set(r->err, ERR_INVALID,
                        "%s: %s: zero_optimization of DeepSpeed " ZERO_VERSION
-                       " has no such key; did you mean %s?",
-                       r->path, name, nearest_key(name)->name);
+                       " has no such key%s%s%s",
+                       r->path, name, nearest ? "; did you mean " : "", nearest ? nearest : "",
+                       nearest ? "?" : "");
+    }
     TRY(check_version(r, name));
     if (key->kind != KEY_IGNORED && json_is_string(value) &&
         strcmp(json_string_value(value), "auto") == 0)

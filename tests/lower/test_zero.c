@@ -312,6 +312,23 @@ static void offload_options_are_read(void **state)
 /* What is on the device without offloading is on the host with it: the bytes of ZeRO-2 are those of
  * DeepSpeed's own estimate with cpu_offload, 2 a parameter on the device; on the host 16 a rank's
  * parameter and its 16-bit copy. */
+static void what_is_no_key_is_refused_with_the_nearest(void **state)
+{
+    static const char *const cases[][2] = {
+        {"{\"nope\": 1}", "f.json: nope: zero_optimization of DeepSpeed 0.19.8 has no such key"},
+        {"{\"reduce_buket_size\": 1}", "f.json: reduce_buket_size: zero_optimization of DeepSpeed "
+                                       "0.19.8 has no such key; did you "
+                                       "mean reduce_bucket_size?"},
+    };
+    struct zero_options o;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct err err = {0};
+        assert_int_equal(read_text(cases[i][0], 3, &o, &err), ERR_INVALID);
+        assert_string_equal(err.text, cases[i][1]);
+    }
+}
+
 /* config.py and offload_config.py by tags of DeepSpeed's repository: v0.19.4 has pin_memory False,
  * v0.19.5 True; leaf_module came with v0.18.0, super_offload too, ratio with v0.12.3. */
 static void keys_and_defaults_are_of_a_version(void **state)
@@ -665,6 +682,7 @@ int main(void)
         cmocka_unit_test(auto_is_what_the_trainer_fills_in),
         cmocka_unit_test(offload_options_are_read),
         cmocka_unit_test(leaf_modules_are_read),
+        cmocka_unit_test(what_is_no_key_is_refused_with_the_nearest),
         cmocka_unit_test(keys_and_defaults_are_of_a_version),
         cmocka_unit_test(what_is_offloaded_is_on_the_host),
         cmocka_unit_test(pads_take_their_blocks_one_by_one_or_at_once),
