@@ -12,18 +12,27 @@ struct judging {
     struct judged *at; /* (count) */
 };
 
+/* The allocator is a machine's, and settings change it. */
+static struct machine with_allocator(const struct machine *machine, const struct settings *settings)
+{
+    struct machine own = *machine;
+    own.expandable_segments = settings->expandable_segments;
+    return own;
+}
+
 void judge(struct judged *j, const struct model_config *config, const struct machine *machine,
            uint64_t limit_bytes)
 {
     struct job job;
     struct prediction p;
     struct step_time time;
+    const struct machine own = with_allocator(machine, &j->settings);
     j->fits = false;
     if (settings_job(&j->settings, config, &job, NULL) != ERR_OK ||
-        predict_few(&job, machine, &p, NULL) != ERR_OK)
+        predict_few(&job, &own, &p, NULL) != ERR_OK)
         return;
     if (p.fits && p.device_bytes <= limit_bytes &&
-        step_time(&p, &job, machine, 0, &time, NULL) == ERR_OK) {
+        step_time(&p, &job, &own, 0, &time, NULL) == ERR_OK) {
         j->found = (struct found){.device_bytes = p.device_bytes, .step_s = time.timeline.step_s};
         j->host_bytes = p.host_needed_bytes / (p.host_ranks ? p.host_ranks : 1);
         j->after_release = p.after_release;
@@ -31,6 +40,26 @@ void judge(struct judged *j, const struct model_config *config, const struct mac
         step_time_free(&time);
     }
     prediction_free(&p);
+}
+
+bool device_is_tight(const struct machine *machine, uint64_t device_bytes)
+{
+    const double capacity = profile_value(&machine->profile, PROFILE_CAPACITY);
+    return capacity - (double)device_bytes < RESERVED_ERROR * capacity;
+}
+
+bool judge_is_tight(const struct settings *settings, const struct model_config *config,
+                    const struct machine *machine)
+{
+    struct job job;
+    struct prediction p;
+    const struct machine own = with_allocator(machine, settings);
+    if (settings_job(settings, config, &job, NULL) != ERR_OK ||
+        predict_few(&job, &own, &p, NULL) != ERR_OK)
+        return false;
+    const bool tight = predict_clocked(&p, &own, NULL) == ERR_OK && p.tight;
+    prediction_free(&p);
+    return tight;
 }
 
 static void judge_one(void *context, uint32_t i, uint32_t thread)

@@ -19,6 +19,15 @@ struct judged {
 void judge(struct judged *judged, const struct model_config *config, const struct machine *machine,
            uint64_t limit_bytes);
 
+/* Whether so much of a device leaves less free than predictions have been off by, as `fit` calls
+ * it. */
+bool device_is_tight(const struct machine *machine, uint64_t device_bytes);
+
+/* Whether `fit` calls these settings tight, by that or as blocks may come back later than they are
+ * counted (predict_clocked). */
+bool judge_is_tight(const struct settings *settings, const struct model_config *config,
+                    const struct machine *machine);
+
 enum { JUDGED = 12 };
 
 /* Of candidates those that change least of what was asked for, of these the ones whose steps are

@@ -59,11 +59,10 @@ static double tokens_a_step(const struct job *job)
     return tokens(job) * job->strategy.world;
 }
 
-/* As fit calls it. */
-static bool is_tight(const struct finder *f, uint64_t device_bytes)
+/* Below a limit of one's own the machine is another one, whose verdict `fit` does not give. */
+static bool is_whole(const struct finder *f)
 {
-    const double capacity = profile_value(&f->machine->profile, PROFILE_CAPACITY);
-    return capacity - (double)device_bytes < RESERVED_ERROR * capacity;
+    return f->limit_bytes == profile_bytes(&f->machine->profile, PROFILE_CAPACITY);
 }
 
 static uint32_t count_options(const char *change)
@@ -145,7 +144,8 @@ static struct remedy *add(struct finder *f, const struct settings *changed,
     remedy->other_loss = describe_numerics(f, changed, &job, numerics);
     describe_gpus((double)job.strategy.world / gpus_asked(f), batch, gpus);
     remedy->changes = count_options(remedy->change);
-    remedy->tight = is_tight(f, found->device_bytes);
+    remedy->tight = device_is_tight(f->machine, found->device_bytes) ||
+                    (is_whole(f) && judge_is_tight(changed, f->config, f->machine));
     remedy->recasts = numerics[0] != '\0';
     remedy->changes_numerics = remedy->recasts || batch != 1;
     remedy->offloads = strategy_offloads(&job.strategy);
@@ -246,12 +246,11 @@ static void show_part(void *context, double share)
 
 /* ---- what fits all the same ---- */
 
-/* Returns whether something fits without giving memory back: by a machine's clock. Below a limit of
- * one's own the machine is another one, whose verdict `fit` does not give. */
+/* Returns whether something fits without giving memory back: by a machine's clock. */
 static bool try_as_fit(struct finder *f, const struct candidates *c)
 {
     const double wanted = tokens_wanted(f);
-    if (f->limit_bytes != profile_bytes(&f->machine->profile, PROFILE_CAPACITY) || wanted == 0)
+    if (!is_whole(f) || wanted == 0)
         return false;
     struct judged *judged = xmalloc(JUDGED * sizeof *judged);
     const uint32_t count = judge_nearest(c, f->limit_bytes, f->pool, judged);

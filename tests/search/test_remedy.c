@@ -577,6 +577,40 @@ static void what_gives_memory_back_is_tight(void **state)
     assert_true(of[REMEDY_BY_RELEASING] > 0);
 }
 
+/* What a wait shows too late to be free is more than there is: tight, as `fit` calls it. */
+static void what_comes_back_late_is_tight(void **state)
+{
+    struct remedy found[REMEDIES];
+    struct settings s = settings_of("fsdp2");
+    uint64_t capacity;
+    uint32_t late = 0;
+    (void)state;
+    set(&s, "model", WIDE);
+    set(&s, "loss", "dpo");
+    set(&s, "gpu", "l40s");
+    set(&s, "seq", "2048");
+    set(&s, "micro-batch", "8");
+    const uint32_t count = find(&s, NULL, found, &capacity);
+    for (uint32_t i = 0; i < count; i++) {
+        struct settings changed = s;
+        struct job job;
+        struct machine machine;
+        struct prediction p;
+        struct err err = {0};
+        change(&changed, &found[i]);
+        assert_int_equal(settings_resolve(&changed, &job, &machine, &err), ERR_OK);
+        assert_int_equal(predict(&job, &machine, &p, &err), ERR_OK);
+        assert_int_equal(predict_clocked(&p, &machine, &err), ERR_OK);
+        assert_true(p.fits && p.device_bytes == found[i].device_bytes);
+        assert_int_equal(found[i].tight, p.tight);
+        const uint64_t left = capacity - p.device_bytes;
+        late += p.tight && !p.after_release && (double)left >= RESERVED_ERROR * (double)capacity;
+        prediction_free(&p);
+        settings_release(&job, &machine);
+    }
+    assert_true(late > 0);
+}
+
 /* Racks lend as many GPUs of each as make a job's come out even: of 36 that is another number than
  * of 72, which is not said, as it need not be typed. */
 static void more_gpus_are_in_nodes_of_their_own(void **state)
@@ -715,6 +749,7 @@ int main(void)
         cmocka_unit_test(saved_tensors_have_to_fit_the_host),
         cmocka_unit_test(losses_and_giving_back_are_told_apart),
         cmocka_unit_test(what_gives_memory_back_is_tight),
+        cmocka_unit_test(what_comes_back_late_is_tight),
         cmocka_unit_test(more_gpus_are_in_nodes_of_their_own),
         cmocka_unit_test(autocast_is_proposed_where_nobody_chose_fp32),
         cmocka_unit_test(what_fits_is_found_whatever_becomes_of_the_rest),
