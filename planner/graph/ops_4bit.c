@@ -158,10 +158,16 @@ OP_BACKWARD(linear_4bit)
     tape_give(tape, op, X, out);
 }
 
+static uint32_t packed_weight(const struct graph_op *op)
+{
+    return op->in[WEIGHT];
+}
+
 OP_CLASS(linear_4bit) = {
     .label = ATEN_MM,
     .backward = linear_4bit_backward,
     .forward = linear_4bit_forward,
+    .attribute = packed_weight,
     .in_python = true,
 };
 

@@ -351,16 +351,18 @@ static void count_down(struct tape *tape, uint32_t tensor)
         give_out(tape, param, &tape->slot[tape->root[tensor]]);
 }
 
-/* Gradients that a node hands on: of parameters; of what others in the leaf module that it is in
- * take, too; of what else. */
-enum { OF_PARAMS = 1, OF_INNER = 2, OF_OUTER = 4, OF_ALL = 7 };
+/* Gradients that a node hands on: of parameters; of what others in a module that it is in take,
+ * too; all that are left. */
+enum which { OF_PARAMS, OF_SHARED, OF_ALL };
 
-static unsigned kind_of(const struct tape *tape, uint32_t tensor)
+static bool is_wanted(const struct tape *tape, const struct pending *pending, enum which which,
+                      uint32_t call)
 {
-    if (is_param(tape, tensor))
-        return OF_PARAMS;
-    const bool called = tape->calls && tape->calls->of_op[tape->current_op] != GRAPH_NONE;
-    return called && tape_adds_within(tape, tape->current_op, tensor) ? OF_INNER : OF_OUTER;
+    return !pending->handed &&
+           (which == OF_ALL ||
+            (which == OF_PARAMS && is_param(tape, pending->tensor)) ||
+            (which == OF_SHARED && !is_param(tape, pending->tensor) &&
+             tape_adds_within(tape, tape->current_op, pending->tensor, call)));
 }
 
 /* What nobody wants: the list of a node's outputs has it until all others are handed on. */
@@ -379,23 +381,24 @@ static bool only_params_from(const struct tape *tape, uint32_t first)
     return true;
 }
 
-/* Hands on those of the wanted kinds. That of a parameter goes to a node of its own, before which
- * the one that made it has ended. */
-static void hand_on(struct tape *tape, unsigned kinds)
+/* Hands on those that are wanted, `call` being the module of OF_SHARED. That of a parameter goes to
+ * a node of its own, before which the one that made it has ended. */
+static void hand_on(struct tape *tape, enum which which, uint32_t call)
 {
     for (uint32_t i = 0; i < tape->pending_count; i++) {
         struct pending *pending = &tape->pending[i];
-        const unsigned kind = kind_of(tape, pending->tensor);
-        if (!(kinds & kind))
+        const bool of_param = is_param(tape, pending->tensor);
+        if (!is_wanted(tape, pending, which, call))
             continue;
-        if (kind == OF_PARAMS) {
+        pending->handed = true;
+        if (of_param) {
             release_added(tape);
             if (only_params_from(tape, i))
                 release_unasked(tape);
             note_given_view(tape, pending);
         }
         accumulate(tape, pending);
-        if (kind != OF_PARAMS)
+        if (!of_param)
             continue;
         release_added(tape);
         count_down(tape, pending->tensor);
@@ -423,17 +426,19 @@ static void queue_params(struct tape *tape)
 }
 
 /* Between a module's node and those before it is one of the system: parameters' gradients arrive
- * first, then its hook runs, then those of inputs are added up. */
+ * first; then module by module, from within, what others in it gave is added up, and its hook
+ * runs. */
 static void return_gradients(struct tape *tape, uint32_t op)
 {
-    if (tape_is_inner(tape, op)) {
-        hand_on(tape, OF_ALL);
-        return;
+    uint32_t call;
+    if (!tape_is_inner(tape, op)) {
+        hand_on(tape, OF_PARAMS, GRAPH_NONE);
+        while ((call = tape_left_by(tape, op)) != GRAPH_NONE) {
+            hand_on(tape, OF_SHARED, call);
+            tape_leave_call(tape, call);
+        }
     }
-    hand_on(tape, OF_PARAMS);
-    hand_on(tape, OF_INNER);
-    tape_leave_op(tape, op);
-    hand_on(tape, OF_OUTER);
+    hand_on(tape, OF_ALL, GRAPH_NONE);
 }
 
 /* Whether a node runs to which no gradient came: one behind it ran and had none to give
@@ -533,7 +538,7 @@ void tape_node(struct tape *tape, uint32_t index)
     if (tape->calls && tape->calls->of_op[index] != GRAPH_NONE)
         return_gradients(tape, index);
     else
-        hand_on(tape, OF_ALL);
+        hand_on(tape, OF_ALL, GRAPH_NONE);
     release_unasked(tape);
 }
 

@@ -69,17 +69,23 @@ static bool is_made_in(const struct tape *tape, uint32_t tensor, uint32_t call)
            graph_call_within(tape->calls, tape->calls->of_op[s->index], call);
 }
 
+/* Whether the innermost call is left behind an op: the next one is not in it, nor is it a block. */
+static bool is_left(const struct tape *tape, uint32_t op)
+{
+    const uint32_t next =
+        enter_kind(tape) == STEP_CALL_FORWARD ? tape->calls->next[op] : tape->calls->last[op];
+    return tape->open.depth > 0 && top(tape) > tape->calls->model &&
+           top(tape) != tape->calls->beside && !tape->calls->at[top(tape)].bordered &&
+           (next == GRAPH_NONE || !graph_call_within(tape->calls, next, top(tape)));
+}
+
 /* Behind an op: out of all that the next one is not in, up to a module that lets go of a tensor of
  * its own (or GRAPH_NONE) when it returns, in which this stays. Whether it does. */
 static bool leave(struct tape *tape, uint32_t op, uint32_t dropped)
 {
-    const uint32_t next =
-        enter_kind(tape) == STEP_CALL_FORWARD ? tape->calls->next[op] : tape->calls->last[op];
     if (enter_kind(tape) == STEP_CALL_FORWARD && tape->calls->returns[op])
         tape_leave_call(tape, tape->calls->of_op[op]);
-    while (tape->open.depth > 0 && top(tape) > tape->calls->model &&
-           top(tape) != tape->calls->beside && !tape->calls->at[top(tape)].bordered &&
-           (next == GRAPH_NONE || !graph_call_within(tape->calls, next, top(tape)))) {
+    while (is_left(tape, op)) {
         if (dropped != GRAPH_NONE && is_made_in(tape, dropped, top(tape)))
             return true;
         pop(tape);
@@ -87,10 +93,9 @@ static bool leave(struct tape *tape, uint32_t op, uint32_t dropped)
     return false;
 }
 
-void tape_leave_op(struct tape *tape, uint32_t op)
+uint32_t tape_left_by(const struct tape *tape, uint32_t op)
 {
-    if (tape->calls && tape->calls->of_op[op] != GRAPH_NONE)
-        leave(tape, op, GRAPH_NONE);
+    return is_left(tape, op) ? top(tape) : GRAPH_NONE;
 }
 
 void tape_return_from_op(struct tape *tape, uint32_t op)
@@ -119,24 +124,28 @@ static bool takes(const struct tape *tape, const struct graph_op *op, uint32_t r
     return false;
 }
 
+/* Of an op that uses no parameters only its neighbours say where it is. */
+static bool is_or_may_be_in(const struct tape *tape, uint32_t op, uint32_t call)
+{
+    const uint32_t own = tape->calls->of_op[op];
+    return own == GRAPH_NONE || graph_call_within(tape->calls, own, call);
+}
+
 bool tape_is_inner(const struct tape *tape, uint32_t op)
 {
     const uint32_t call = tape->calls->of_op[op];
     return tape->calls->at[call].leaf && tape->calls->last[op] == call;
 }
 
-bool tape_adds_within(const struct tape *tape, uint32_t op, uint32_t tensor)
+bool tape_adds_within(const struct tape *tape, uint32_t op, uint32_t tensor, uint32_t call)
 {
     const struct graph *graph = tape->graph;
-    const uint32_t *of_op = tape->calls->of_op, call = of_op[op], root = tape->root[tensor];
-    if (!tape->calls->at[call].leaf)
-        return false;
-    for (uint32_t i = op + 1; i < graph->op_count && (of_op[i] == GRAPH_NONE || of_op[i] == call);
-         i++)
-        if (of_op[i] == call && takes(tape, &graph->ops[i], root))
+    const uint32_t *of_op = tape->calls->of_op, root = tape->root[tensor];
+    for (uint32_t i = op + 1; i < graph->op_count && is_or_may_be_in(tape, i, call); i++)
+        if (of_op[i] != GRAPH_NONE && takes(tape, &graph->ops[i], root))
             return true;
-    for (uint32_t i = op; i-- > 0 && (of_op[i] == GRAPH_NONE || of_op[i] == call);)
-        if (of_op[i] == call && takes(tape, &graph->ops[i], root))
+    for (uint32_t i = op; i-- > 0 && is_or_may_be_in(tape, i, call);)
+        if (of_op[i] != GRAPH_NONE && takes(tape, &graph->ops[i], root))
             return true;
     return false;
 }

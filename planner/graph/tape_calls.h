@@ -10,9 +10,9 @@
 void tape_enter_call(struct tape *tape, uint32_t call);
 void tape_leave_call(struct tape *tape, uint32_t call);
 
-/* Before and behind an op, or its node. */
+/* Before an op, or its node. Behind it: the innermost call, where that is left; GRAPH_NONE. */
 void tape_enter_op(struct tape *tape, uint32_t op);
-void tape_leave_op(struct tape *tape, uint32_t op);
+uint32_t tape_left_by(const struct tape *tape, uint32_t op);
 
 /* The same of forward, where what the op was last in has names of its own, which die before it
  * returns: it has with the first item of the script that is no such drop (`next`; NULL: none). */
@@ -21,9 +21,9 @@ void tape_return_before(struct tape *tape, const struct graph_item *next);
 
 /* Whether the op is in a leaf module and not the last of it in backward. */
 bool tape_is_inner(const struct tape *tape, uint32_t op);
-/* Whether the op, which is in a leaf module, shares its input with others in that: gradients of
- * such are added up before the module returns. */
-bool tape_adds_within(const struct tape *tape, uint32_t op, uint32_t tensor);
+/* Whether the op, which is in `call`, shares its input with others in that: gradients of such are
+ * added up before the module returns. */
+bool tape_adds_within(const struct tape *tape, uint32_t op, uint32_t tensor, uint32_t call);
 
 /* At the borders of a module of the graph. `wrapped`: in a checkpoint's wrapper. */
 void tape_enter_module(struct tape *tape, uint32_t module, bool wrapped);

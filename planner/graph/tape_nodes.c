@@ -21,6 +21,7 @@ enum { ONCE, AGAIN, PASSES };
 struct node { /* one for each op, in each pass */
     uint32_t refs;
     uint32_t kept;  /* buffer that its context has; NO_BUFFER */
+    uint32_t param; /* ... or whose memory; GRAPH_NONE: no parameter's, or nobody asks */
     uint16_t named; /* a bit for each output whose storage has a name */
     bool made;
 };
@@ -109,6 +110,16 @@ static struct node *made_by(const struct tape *tape, int pass, uint32_t op, uint
     return node->made ? node : NULL;
 }
 
+/* It is gone, and what its context had. */
+static void let_go(struct tape *tape, struct node *node)
+{
+    if (node->made && node->kept != NO_BUFFER)
+        tape_release(tape, node->kept);
+    if (node->made && node->param != GRAPH_NONE)
+        tape_step(tape, STEP_UNSAVED, node->param);
+    *node = (struct node){.kept = NO_BUFFER, .param = GRAPH_NONE};
+}
+
 /* Which it died of is gone: so may be what it was made of. */
 static void die(struct tape *tape, int pass, uint32_t op)
 {
@@ -123,9 +134,20 @@ static void die(struct tape *tape, int pass, uint32_t op)
             if (before && --before->refs == 0)
                 nodes->dying[count++] = maker;
         }
-        if (node->kept != NO_BUFFER)
-            tape_release(tape, node->kept);
-        *node = (struct node){.kept = NO_BUFFER};
+        let_go(tape, node);
+    }
+}
+
+/* What an attribute is: a buffer that is held, or a parameter's memory, which lowering may ask for
+ * (tape_saves_memory). */
+static void take(struct tape *tape, struct node *node, uint32_t tensor)
+{
+    if (tape_is_activation(tape, tensor)) {
+        node->kept = tape_buffer(tape, tensor);
+        tape_hold(tape, node->kept);
+    } else if (tape->calls) {
+        node->param = tape_param_index(tape, tensor);
+        tape_step(tape, STEP_SAVED, node->param);
     }
 }
 
@@ -138,7 +160,7 @@ void tape_node_made(struct tape *tape, uint32_t index)
         return;
     struct node *node = &tape->nodes->of[pass][index];
     assert(!node->made);
-    *node = (struct node){.kept = NO_BUFFER, .made = true};
+    *node = (struct node){.kept = NO_BUFFER, .param = GRAPH_NONE, .made = true};
     for (uint32_t o = 0; o < op->outs; o++)
         if (tape->python[tape->graph->tensors[op->out[o]].storage]) {
             node->named |= (uint16_t)(1U << o);
@@ -150,10 +172,8 @@ void tape_node_made(struct tape *tape, uint32_t index)
             before->refs++;
     }
     const uint32_t kept = op_class(op)->attribute ? op_class(op)->attribute(op) : GRAPH_NONE;
-    if (kept == GRAPH_NONE || !tape_is_activation(tape, kept))
-        return;
-    node->kept = tape_buffer(tape, kept);
-    tape_hold(tape, node->kept);
+    if (kept != GRAPH_NONE)
+        take(tape, node, kept);
 }
 
 void tape_name_goes(struct tape *tape, uint32_t storage)
@@ -191,12 +211,8 @@ void tape_nodes_end(struct tape *tape, bool again)
     const int pass = again ? AGAIN : ONCE;
     if (!tape->nodes)
         return;
-    for (uint32_t i = tape->graph->op_count; i-- > 0;) {
-        struct node *node = &tape->nodes->of[pass][i];
-        if (node->made && node->kept != NO_BUFFER)
-            tape_release(tape, node->kept);
-        *node = (struct node){.kept = NO_BUFFER};
-    }
+    for (uint32_t i = tape->graph->op_count; i-- > 0;)
+        let_go(tape, &tape->nodes->of[pass][i]);
 }
 
 uint32_t tape_node_keeps(const struct tape *tape, uint32_t op, bool again)

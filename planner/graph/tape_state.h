@@ -71,6 +71,7 @@ struct pending { /* a gradient on its way to an input */
     bool broadcast; /* to be summed to the tensor's shape first */
     bool viewed;    /* its node made a view of it */
     bool added;     /* it was added to the gradient that was there */
+    bool handed;    /* on, to what waits for it */
     uint32_t given; /* its number in the stream's given; GRAPH_NONE: it has none */
 };
 

@@ -559,7 +559,6 @@ static enum err_code check_bits4(const struct job *job, struct err *err)
     const struct strategy *s = &job->strategy;
     const char *what = m->float8                       ? "--float8"
                        : job_tape(job).compiled        ? "--compile"
-                       : s->offload                    ? "--offload"
                        : s->columns                    ? "--placement columns"
                        : s->ignore                     ? "--ignore"
                        : bits4_unplanned(&job->config) ? bits4_unplanned(&job->config)

@@ -14,6 +14,14 @@
 
 #include "lower/lowering.h"
 
+/* The dtype of a parameter: the engine casts what is of floating point to its own
+ * (_cast_module_mixed_precision), and leaves integers that weights are packed in as they are. */
+static inline enum dtype zero_dtype(const struct lowering *low, uint32_t param)
+{
+    const enum dtype stored = stored_dtype(low, param), floats = low->strategy->compute;
+    return stored == DTYPE_UINT8 || stored == DTYPE_INT8 ? stored : floats;
+}
+
 /* ---- scalars ---- */
 
 /* has_overflow_partitioned_grads_serial: whether anything in `count` gradients is infinite, on all

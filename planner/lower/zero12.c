@@ -126,8 +126,8 @@ static void declare_params(struct lowering *low)
                                           DTYPE_FP32, flat(z->partition));
     for (uint32_t p = 0; p < low->plan->param_count; p++) {
         if (!low->plan->params[p].trainable) {
-            const uint32_t own = new_resident(low, CATEGORY_PARAM, LANE_COMPUTE, ATEN_EMPTY, dtype,
-                                              low->plan->params[p].shape);
+            const uint32_t own = new_resident(low, CATEGORY_PARAM, LANE_COMPUTE, ATEN_EMPTY,
+                                              zero_dtype(low, p), low->plan->params[p].shape);
             new_piece(low, p, PIECE_STORE, own, 0, whole, PLAN_NO_GROUP);
             continue;
         }

@@ -187,7 +187,7 @@ static void declare_group(struct lowering *low, struct zero3_group *group, struc
     const struct zero3 *z = zero3_of(low);
     static const enum piece_role roles[] = {PIECE_EXP_AVG, PIECE_EXP_AVG_SQ};
     const bool on_host = zero3_is_on_host(low, (uint32_t)(group - z->groups));
-    group->shard = zero3_new_shard(low, group->elements);
+    group->shard = zero3_new_shard(low, low->strategy->compute, group->elements);
     group->master =
         new_resident(low, CATEGORY_SHARDED_PARAM, on_host ? LANE_HOST : LANE_COMPUTE, /* pageable */
                      ATEN_TO_COPY, DTYPE_FP32, flat(group->elements));
@@ -220,7 +220,7 @@ static void declare_frozen(struct lowering *low)
         struct zero3_param *param = &z->params[p];
         if (param->group != NONE)
             continue;
-        param->frozen = zero3_new_shard(low, param->part);
+        param->frozen = zero3_new_shard(low, zero_dtype(low, p), param->part);
         new_piece(low, p, PIECE_STORE, param->frozen, 0, zero3_placement(low, p), z->shard_group);
     }
 }
@@ -239,7 +239,8 @@ static void declare_secondary(struct lowering *low)
         if (param->group != NONE)
             continue;
         const uint64_t all = param->part * z->ranks;
-        param->secondary = zero3_keep_secondary(low, all / plan_group_ranks(low->plan, group));
+        param->secondary = zero3_keep_secondary(low, zero_dtype(low, p),
+                                                all / plan_group_ranks(low->plan, group));
         new_piece(low, p, PIECE_SECONDARY, param->secondary, 0,
                   (struct placement){PLACEMENT_FLAT, 0, all}, group);
     }
@@ -253,7 +254,7 @@ static void declare_persistent(struct lowering *low)
         if (param->persistent && zero3_brings(low)) {
             param->home = new_resident(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE,
                                        zero3_gathers_persistent(z) ? ATEN_EMPTY : ATEN_TO_COPY,
-                                       low->strategy->compute, flat(param->part * z->ranks));
+                                       zero_dtype(low, p), flat(param->part * z->ranks));
             new_piece(low, p, PIECE_GATHERED, param->home, 0,
                       (struct placement){.kind = PLACEMENT_WHOLE}, PLAN_NO_GROUP);
             param->buffer = param->home;

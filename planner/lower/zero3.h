@@ -16,10 +16,17 @@
 
 enum zero3_status { ZERO3_PARTITIONED, ZERO3_IN_FLIGHT, ZERO3_AVAILABLE };
 
+/* Parameters of one dtype that are gathered as one (_all_gather_dtype). */
+struct zero3_flat {
+    enum dtype dtype;
+    uint32_t buffer, event;
+};
+
 struct zero3_handle { /* of a gather */
     uint32_t *params, count;
-    uint32_t event;             /* it is over; NONE: of one rank */
-    uint32_t flat;              /* what came together of several; NONE: of one, in its place */
+    uint32_t event;             /* it is over; NONE: its flats have theirs */
+    struct zero3_flat *flats;   /* what came together of several, dtype by dtype (sort_dtypes) */
+    uint32_t flat_count;        /* 0: of one, in its place */
     uint32_t quantized, scales; /* int8 and fp32 of all; NONE: gathered as they are */
     uint32_t left;              /* parameters that have not been waited for */
     uint8_t group;              /* that gathered it */
@@ -215,6 +222,11 @@ void zero3_gather_persistent(struct lowering *low);
 /* invalidate_secondary_tensor. */
 void zero3_drop_secondary(struct lowering *low);
 
+/* Room for what comes together of one dtype, without a buffer yet; and all that came goes. */
+struct zero3_flat *zero3_add_flat(struct lowering *low, struct zero3_handle *handle,
+                                  enum dtype dtype);
+void zero3_drop_flats(struct lowering *low, const struct zero3_handle *handle);
+
 /* ---- gathers in 8 bits: zero3_quantize.c ---- */
 
 bool zero3_quantizes(const struct lowering *low);
@@ -241,10 +253,10 @@ void zero3_offload_forget_norms(struct lowering *low);
 /* A group's updated values to where its pieces are. */
 void zero3_write_back(struct lowering *low, const struct zero3_group *group);
 /* A group's pieces, wherever they are. */
-uint32_t zero3_new_shard(struct lowering *low, uint64_t elements);
+uint32_t zero3_new_shard(struct lowering *low, enum dtype dtype, uint64_t elements);
 /* hpZ: a piece for a smaller group, born within the step, or always there. */
-uint32_t zero3_new_secondary(struct lowering *low, uint64_t elements);
-uint32_t zero3_keep_secondary(struct lowering *low, uint64_t elements);
+uint32_t zero3_new_secondary(struct lowering *low, enum dtype dtype, uint64_t elements);
+uint32_t zero3_keep_secondary(struct lowering *low, enum dtype dtype, uint64_t elements);
 /* Those of `shards` that are on the host become copies on the device; and those copies go, though
  * `lane` may still read them. */
 void zero3_bring_shards(struct lowering *low, uint8_t lane, struct operand *shards, uint32_t count);

@@ -31,7 +31,6 @@ static struct zero3_handle *new_handle(struct lowering *low, const uint32_t *par
     *handle = (struct zero3_handle){.params = none_array(low, count),
                                     .count = count,
                                     .event = NONE,
-                                    .flat = NONE,
                                     .quantized = NONE,
                                     .scales = NONE,
                                     .left = count};
@@ -93,26 +92,67 @@ static uint32_t gather_one(struct lowering *low, uint8_t lane, uint8_t group, ui
 static uint32_t new_place(struct lowering *low, uint8_t lane, uint32_t p)
 {
     const struct zero3 *z = zero3_of(low);
-    return new_buffer(low, CATEGORY_UNSHARDED_PARAM, lane, ATEN_EMPTY, low->strategy->compute,
+    return new_buffer(low, CATEGORY_UNSHARDED_PARAM, lane, ATEN_EMPTY, zero_dtype(low, p),
                       flat(z->params[p].part * z->ranks));
 }
 
-/* _all_gather_coalesced: several together. */
-static void gather_several(struct lowering *low, struct zero3_handle *handle)
+struct zero3_flat *zero3_add_flat(struct lowering *low, struct zero3_handle *handle,
+                                  enum dtype dtype)
+{
+    if (!handle->flats)
+        handle->flats = arena_alloc(&low->scratch, handle->count * sizeof *handle->flats);
+    struct zero3_flat *flat = &handle->flats[handle->flat_count++];
+    *flat = (struct zero3_flat){dtype, NONE, NONE};
+    return flat;
+}
+
+void zero3_drop_flats(struct lowering *low, const struct zero3_handle *handle)
+{
+    for (uint32_t i = 0; i < handle->flat_count; i++)
+        emit_free(low, handle->flats[i].buffer);
+}
+
+/* Those of one dtype, in `shards`: how many, and elements of a rank. */
+static uint32_t shards_of(struct lowering *low, const struct zero3_handle *handle, enum dtype dtype,
+                          struct operand *shards, uint64_t *elements)
+{
+    uint32_t count = 0;
+    *elements = 0;
+    for (uint32_t i = 0; i < handle->count; i++) {
+        const uint32_t p = handle->params[i];
+        if (zero_dtype(low, p) != dtype)
+            continue;
+        shards[count++] = shard_in(low, handle->group, p);
+        *elements += zero3_of(low)->params[p].part;
+    }
+    return count;
+}
+
+static void gather_dtype(struct lowering *low, struct zero3_handle *handle, enum dtype dtype)
 {
     const struct zero3 *z = zero3_of(low);
     struct operand *shards = arena_alloc(&low->scratch, handle->count * sizeof *shards);
     uint64_t elements = 0;
-    for (uint32_t i = 0; i < handle->count; i++) {
-        shards[i] = shard_in(low, handle->group, handle->params[i]);
-        elements += z->params[handle->params[i]].part;
-    }
-    handle->flat = alloc_buffer(low, CATEGORY_ALL_GATHER, z->gather_lane, ATEN_EMPTY,
-                                low->strategy->compute, flat(elements * z->ranks));
-    zero3_bring_shards(low, z->gather_lane, shards, handle->count);
-    handle->event = gather(low, z->gather_lane, handle->group,
-                           plan_whole_buffer(low->plan, handle->flat), handle->count, shards);
-    zero3_drop_copies(low, z->gather_lane, shards, handle->count);
+    const uint32_t count = shards_of(low, handle, dtype, shards, &elements);
+    if (count == 0)
+        return;
+    struct zero3_flat *flat_in = zero3_add_flat(low, handle, dtype);
+    flat_in->buffer = alloc_buffer(low, CATEGORY_ALL_GATHER, z->gather_lane, ATEN_EMPTY, dtype,
+                                   flat(elements * z->ranks));
+    zero3_bring_shards(low, z->gather_lane, shards, count);
+    flat_in->event = gather(low, z->gather_lane, handle->group,
+                            plan_whole_buffer(low->plan, flat_in->buffer), count, shards);
+    zero3_drop_copies(low, z->gather_lane, shards, count);
+}
+
+/* _all_gather_coalesced: several together, those of one dtype; bfloat16 is sorted before uint8, as
+ * are all of floating point. */
+static void gather_several(struct lowering *low, struct zero3_handle *handle)
+{
+    const enum dtype packed = low->graph->bits4.storage, floats = low->strategy->compute;
+    gather_dtype(low, handle, floats);
+    if (packed != floats)
+        gather_dtype(low, handle, packed);
 }
 
 static void gather_in_8_bits(struct lowering *low, struct zero3_handle *handle)
@@ -138,7 +178,8 @@ static void copy_all_in(struct lowering *low, struct zero3_handle *handle)
     for (uint32_t i = 0; i < handle->count; i++)
         copy_in(low, lane, handle->params[i],
                 new_buffer(low, CATEGORY_UNSHARDED_PARAM, lane, ATEN_TO_COPY,
-                           low->strategy->compute, flat(zero3_elements(low, handle->params[i]))));
+                           zero_dtype(low, handle->params[i]),
+                           flat(zero3_elements(low, handle->params[i]))));
     handle->event = emit_record(low, lane);
 }
 
@@ -191,19 +232,23 @@ static void set_place(struct lowering *low, uint32_t p)
     low->gathered[p] = plan_whole_buffer(low->plan, zero3_of(low)->params[p].buffer);
 }
 
-static void copy_apart(struct lowering *low, const struct zero3_handle *handle)
+static void copy_apart(struct lowering *low, const struct zero3_handle *handle,
+                       const struct zero3_flat *of)
 {
     struct zero3 *z = low->state;
-    const struct operand flat_in = plan_whole_buffer(low->plan, handle->flat);
+    const struct operand flat_in = plan_whole_buffer(low->plan, of->buffer);
     struct operand *out = arena_alloc(&low->scratch, handle->count * sizeof *out);
+    uint32_t count = 0;
     for (uint32_t i = 0; i < handle->count; i++) {
         const uint32_t p = handle->params[i];
+        if (zero_dtype(low, p) != of->dtype)
+            continue;
         z->params[p].buffer = alloc_buffer(low, CATEGORY_UNSHARDED_PARAM, z->gather_lane, ATEN_CAT,
-                                           low->strategy->compute, flat(zero3_elements(low, p)));
-        out[i] = plan_whole_buffer(low->plan, z->params[p].buffer);
+                                           of->dtype, flat(zero3_elements(low, p)));
+        out[count++] = plan_whole_buffer(low->plan, z->params[p].buffer);
     }
     emit_work_on(low, PLAN_COPY_OUT, z->gather_lane, WORK_COPY_OUT, ATEN_CAT, handle->group, 1,
-                 &flat_in, handle->count, out);
+                 &flat_in, count, out);
 }
 
 static void end_handle(struct lowering *low, const struct zero3_handle *handle)
@@ -212,8 +257,8 @@ static void end_handle(struct lowering *low, const struct zero3_handle *handle)
         return;
     if (handle->quantized != NONE)
         zero3_drop_quantized(low, handle);
-    else if (handle->flat != NONE)
-        emit_free(low, handle->flat);
+    else
+        zero3_drop_flats(low, handle);
 }
 
 /* `lane` waits; the handle is the caller's still. */
@@ -221,12 +266,15 @@ static struct zero3_handle *take(struct lowering *low, uint32_t p, uint8_t lane)
 {
     struct zero3 *z = low->state;
     struct zero3_handle *handle = z->params[p].handle;
+    const bool arrives = z->params[p].status == ZERO3_IN_FLIGHT && !handle->complete;
     if (!handle->complete && handle->event != NONE)
         emit_wait(low, z->ranks > 1 ? lane : LANE_HOST, handle->event);
-    if (z->params[p].status == ZERO3_IN_FLIGHT && handle->quantized != NONE && !handle->complete)
+    if (arrives && handle->quantized != NONE)
         zero3_dequantize(low, handle);
-    else if (z->params[p].status == ZERO3_IN_FLIGHT && handle->flat != NONE && !handle->complete)
-        copy_apart(low, handle);
+    for (uint32_t i = 0; i < handle->flat_count && arrives && handle->quantized == NONE; i++) {
+        emit_wait(low, lane, handle->flats[i].event);
+        copy_apart(low, handle, &handle->flats[i]);
+    }
     for (uint32_t i = 0; i < handle->count && !handle->complete; i++) {
         z->params[handle->params[i]].status = ZERO3_AVAILABLE;
         if (zero3_brings(low))
@@ -264,7 +312,7 @@ static void keep_secondary(struct lowering *low, uint32_t p)
         size * plan_group_rank(low->plan, z->secondary_group, low->strategy->rank);
     const uint64_t have = first < n ? (n - first < size ? n - first : size) : 0;
     const bool on_host = low->strategy->zero.param.on;
-    param->secondary = zero3_new_secondary(low, size);
+    param->secondary = zero3_new_secondary(low, zero_dtype(low, p), size);
     const struct operand whole = plan_whole_buffer(low->plan, param->secondary);
     if (have < size)
         emit_work_on(low, PLAN_COMPUTE, on_host ? LANE_HOST : LANE_COMPUTE, WORK_FILL, ATEN_ZEROS,

@@ -215,19 +215,18 @@ void zero3_write_back(struct lowering *low, const struct zero3_group *group)
 
 /* ---- parameters ---- */
 
-uint32_t zero3_new_shard(struct lowering *low, uint64_t elements)
+uint32_t zero3_new_shard(struct lowering *low, enum dtype dtype, uint64_t elements)
 {
     const struct zero_offload param = {.on = true}; /* always pinned (param_groups_fp16_flat_cpu) */
     if (low->strategy->zero.param.on)
-        return zero_new_host(low, CATEGORY_SHARDED_PARAM, low->strategy->compute, elements, &param);
-    return new_resident(low, CATEGORY_SHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY,
-                        low->strategy->compute, flat(elements));
+        return zero_new_host(low, CATEGORY_SHARDED_PARAM, dtype, elements, &param);
+    return new_resident(low, CATEGORY_SHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY, dtype,
+                        flat(elements));
 }
 
-uint32_t zero3_keep_secondary(struct lowering *low, uint64_t elements)
+uint32_t zero3_keep_secondary(struct lowering *low, enum dtype dtype, uint64_t elements)
 {
     const struct zero_offload *o = &low->strategy->zero.param;
-    const enum dtype dtype = low->strategy->compute;
     if (o->on)
         return zero_new_host(low, CATEGORY_SHARDED_PARAM, dtype, elements, o);
     return new_resident(low, CATEGORY_SHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY, dtype,
@@ -235,10 +234,9 @@ uint32_t zero3_keep_secondary(struct lowering *low, uint64_t elements)
 }
 
 /* Python makes it, then pins a copy. */
-uint32_t zero3_new_secondary(struct lowering *low, uint64_t elements)
+uint32_t zero3_new_secondary(struct lowering *low, enum dtype dtype, uint64_t elements)
 {
     const struct zero_offload *o = &low->strategy->zero.param;
-    const enum dtype dtype = low->strategy->compute;
     const uint8_t pool = o->on ? LANE_HOST : LANE_COMPUTE;
     const uint32_t made =
         alloc_buffer(low, CATEGORY_SHARDED_PARAM, pool, ATEN_EMPTY, dtype, flat(elements));
@@ -257,9 +255,9 @@ void zero3_bring_shards(struct lowering *low, uint8_t lane, struct operand *shar
     for (uint32_t i = 0; i < count; i++) {
         if (low->plan->buffers[shards[i].place].pool != LANE_HOST)
             continue;
-        const uint32_t copy =
-            alloc_buffer(low, CATEGORY_ALL_GATHER, lane, ATEN_TO_COPY, low->strategy->compute,
-                         flat(shape_elements(&shards[i].shape)));
+        const uint32_t copy = alloc_buffer(low, CATEGORY_ALL_GATHER, lane, ATEN_TO_COPY,
+                                           low->plan->buffers[shards[i].place].dtype,
+                                           flat(shape_elements(&shards[i].shape)));
         const struct operand here = plan_whole_buffer(low->plan, copy);
         zero_move(low, PLAN_HOST_TO_DEVICE, lane, shards[i], here, true);
         shards[i] = here;

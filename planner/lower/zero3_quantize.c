@@ -132,7 +132,7 @@ static uint32_t copy_apart(struct lowering *low, const struct zero3_handle *hand
 {
     const uint8_t lane = zero3_of(low)->gather_lane;
     const uint32_t ranks = plan_group_ranks(low->plan, handle->group);
-    struct operand slices = plan_whole_buffer(low->plan, handle->flat);
+    struct operand slices = plan_whole_buffer(low->plan, handle->flats[0].buffer);
     const uint64_t pitch = shape_elements(&slices.shape) / ranks;
     const uint32_t half = alloc_buffer(low, CATEGORY_UNSHARDED_PARAM, lane, ATEN_CAT, DTYPE_FP16,
                                        flat(zero3_elements(low, p)));
@@ -157,7 +157,7 @@ void zero3_dequantize(struct lowering *low, struct zero3_handle *handle)
     emit_work_on(low, PLAN_COMPUTE, z->gather_lane, WORK_DEQUANTIZE, ATEN_EMPTY, PLAN_NO_GROUP, 2,
                  in, 1, &out);
     if (!alone)
-        handle->flat = half;
+        zero3_add_flat(low, handle, DTYPE_FP16)->buffer = half;
     uint64_t at = 0;
     for (uint32_t i = 0; i < handle->count; i++) {
         const uint32_t p = handle->params[i];
@@ -168,8 +168,7 @@ void zero3_dequantize(struct lowering *low, struct zero3_handle *handle)
 
 void zero3_drop_quantized(struct lowering *low, const struct zero3_handle *handle)
 {
-    if (handle->flat != NONE)
-        emit_free(low, handle->flat);
+    zero3_drop_flats(low, handle);
     emit_free(low, handle->quantized);
     emit_free(low, handle->scales);
 }

@@ -358,8 +358,7 @@ static const struct setting rows[] = {
              "adapters: load_in_4bit and bnb_4bit_quant_type of BitsAndBytesConfig",
      .brief = "QLoRA: frozen weights in nf4 or fp4", .initial = "none", .field = FIELD(job.model.bits4.kind),
      .words = WORDS(WORD("none", BITS4_NOT), WORD("nf4", BITS4_NF4), WORD("fp4", BITS4_FP4)),
-     .commands = FOR_JOB, .systems = WHOLE | SYSTEM(FSDP2), .lacking = SYSTEM(FSDP1) | ZERO,
-     .lacks = "is not planned with weights in 4 bits, of which no recording is there", .numerics = true},
+     .commands = FOR_JOB, .systems = WHOLE | FSDP | ZERO, .numerics = true},
     {.name = "load-in-8bit", .group = GROUP_STRATEGY, .arg = "WHETHER",
      .help = "Frozen weights of linear layers, all but the head, in 8 bits of bitsandbytes "
              "(LLM.int8()), beside --lora's adapters: load_in_8bit of BitsAndBytesConfig",
@@ -370,7 +369,7 @@ static const struct setting rows[] = {
     {.name = "llm-int8-skip-modules", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "NAMES",
      .help = "Modules whose weights --load-in-4bit and --load-in-8bit leave as they are, in the "
              "place of the head: by commas, names that paths end with, or begin with",
-     .absent = "the head", .field = FIELD(job.model.bits_skipped), .commands = FOR_JOB, .systems = WHOLE | SYSTEM(FSDP2), .numerics = true},
+     .absent = "the head", .field = FIELD(job.model.bits_skipped), .commands = FOR_JOB, .systems = WHOLE | FSDP | ZERO, .numerics = true},
     {.name = "quantize-moe-experts", .group = GROUP_STRATEGY, .arg = "WHETHER",
      .help = "axolotl's: experts' parameters beside --load-in-4bit are in 4 bits, too, and whole while their "
              "module runs (bitsandbytes' replace_parameter_4bit)", .initial = "off", .words = OFF_ON,
@@ -383,17 +382,17 @@ static const struct setting rows[] = {
     {.name = "bnb-double-quant", .group = GROUP_STRATEGY, .arg = "WHETHER",
      .help = "bnb_4bit_use_double_quant: the scales of --load-in-4bit are quantised to 8 bits, too",
      .initial = "off", .field = FIELD(job.model.bits4.twice), .words = OFF_ON, .commands = FOR_JOB,
-     .systems = WHOLE | SYSTEM(FSDP2), .numerics = true},
+     .systems = WHOLE | FSDP | ZERO, .numerics = true},
     {.name = "bnb-quant-storage", .group = GROUP_STRATEGY, .arg = "DTYPE",
      .help = "bnb_4bit_quant_storage: dtype of the tensors that weights in 4 bits are packed in; under fsdp2 "
              "it has to be that of --param-dtype", .initial = "uint8", .field = FIELD(job.model.bits4.storage),
      .with = "load-in-4bit",
      .words = WORDS(WORD("uint8", DTYPE_UINT8), STORED_DTYPES), .commands = FOR_JOB,
-     .systems = WHOLE | SYSTEM(FSDP2), .numerics = true},
+     .systems = WHOLE | FSDP | ZERO, .numerics = true},
     {.name = "bnb-compute-dtype", .group = GROUP_STRATEGY, .arg = "DTYPE",
      .help = "bnb_4bit_compute_dtype: dtype that layers in 4 bits cast their input to and compute in "
              "(BitsAndBytesConfig's own default is fp32)", .initial = "bf16", .words = WORDS(STORED_DTYPES),
-     .with = "load-in-4bit", .field = FIELD(job.model.bits4.compute), .commands = FOR_JOB, .systems = WHOLE | SYSTEM(FSDP2), .numerics = true},
+     .with = "load-in-4bit", .field = FIELD(job.model.bits4.compute), .commands = FOR_JOB, .systems = WHOLE | FSDP | ZERO, .numerics = true},
     {.name = "float8", .group = GROUP_STRATEGY, .arg = "RECIPE",
      .help = "torchao's Float8Linear in the place of linear layers, all but the head, as torchtitan converts them: "
              "one scale a tensor, one a row, or one a row with the weight's gradient in --param-dtype",

@@ -88,6 +88,14 @@ static bool read_zero(const json_t *s, struct strategy *t)
         "compile",
         "around",
         "embedding_bits",
+        "load_in_4bit",
+        "load_in_8bit",
+        "double_quant",
+        "compute_dtype",
+        "quant_storage",
+        "kbit",
+        "skip_modules",
+        "store_dtype",
     };
     struct err err = {0};
     json_t *object = json_copy((json_t *)(uintptr_t)s);
@@ -242,7 +250,8 @@ static void read_bits(const json_t *s, struct job *job)
     bits4->compute = truth_dtype(truth_text(s, "compute_dtype", NULL), DTYPE_FP32);
     bits4->storage = truth_dtype(truth_text(s, "quant_storage", NULL), DTYPE_UINT8);
     job->model.cast_back = truth_text(s, "cast_back", NULL);
-    if (!truth_bool(s, "kbit", false) || job->model.cast_back)
+    const bool casts = json_object_get(s, "stage") != NULL; /* DeepSpeed does, all to its own */
+    if (!truth_bool(s, "kbit", false) || job->model.cast_back || casts)
         return;
     job->strategy.compute = DTYPE_FP32;
     job->strategy.frozen_low = job->strategy.store != DTYPE_FP32;

@@ -12,7 +12,8 @@ PATTERNS = {"adamw_foreach": ("adamw", "foreach"), "adamw_fused": ("adamw", "fus
 ZERO = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
         "grad_accum_dtype", "no_sync", "code", "freeze", "keep_outputs", "lora", "lora_dropout", "lora_dtype", "lora_kernels", "gpus_per_node", "attention",
         "embedding_bits", "liger", "loss", "input_grads", "precompute_ref_log_probs", "task", "num_labels", "problem_type", "pad_token_id", "tower", "grpo_loss", "grpo_beta",
-        "grpo_iterations", "vllm", "steps_per_generation"}
+        "grpo_iterations", "vllm", "steps_per_generation", "load_in_4bit", "double_quant", "compute_dtype", "quant_storage", "kbit",
+        "skip_modules", "store_dtype", "load_in_8bit"}
 DEFAULT = 14    # 2.x: what is planned without --torch
 
 

@@ -534,6 +534,16 @@ def in_8bit(model, s):
     return eight_bits.in_8bit(model, s.get("kbit", False), skipped(s), s.get("cast_back"))
 
 
+def settle_bits(s, log, model):
+    """What is stored beside weights in few bits, as a plan has it."""
+    if s.get("load_in_4bit"):
+        import quantized
+        quantized.settle(log, model)
+    if s.get("load_in_8bit"):
+        import eight_bits
+        eight_bits.settle(log, model)
+
+
 PREFIX = "base_model.model."     # of the names in a model that peft wraps
 
 

@@ -134,12 +134,7 @@ class Whole(Steady):
     def settle(self, log, model, optimizer):
         for p in model.parameters():
             log.recategorize(p, "param")
-        if self.s.get("load_in_4bit"):
-            import quantized
-            quantized.settle(log, model)
-        if self.s.get("load_in_8bit"):
-            import eight_bits
-            eight_bits.settle(log, model)
+        models.settle_bits(self.s, log, model)
         super().settle(log, model, getattr(optimizer, "optim", optimizer))
 
 

@@ -31,7 +31,8 @@ from recorder import Log, placed    # noqa: E402
 COMMON = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
           "grad_accum_dtype", "no_sync", "code", "freeze", "keep_outputs", "lora", "lora_dropout", "lora_dtype", "attention",
           "compile", "around", "embedding_bits", "liger", "loss", "input_grads", "precompute_ref_log_probs", "reference_zero", "task", "num_labels", "problem_type", "pad_token_id", "tower",
-          "grpo_loss", "grpo_beta", "grpo_iterations", "vllm", "steps_per_generation"}
+          "grpo_loss", "grpo_beta", "grpo_iterations", "vllm", "steps_per_generation", "load_in_4bit", "double_quant", "compute_dtype",
+          "quant_storage", "kbit", "skip_modules", "store_dtype", "load_in_8bit"}
 
 
 # --------------------------------------------------------------------------------------------
@@ -251,6 +252,7 @@ class Zero(recorder.System):
             log.recategorize(p, "param")
             if hasattr(p, "ds_tensor"):
                 log.recategorize(p.ds_tensor, "sharded_param")
+        models.settle_bits(self.s, log, model)
         for p in self.reference.parameters() if self.reference else ():
             if hasattr(p, "ds_tensor"):
                 log.recategorize(p.ds_tensor, "sharded_param")
