@@ -240,6 +240,13 @@ class Zero(recorder.System):
     def backward(self, model, loss):
         model.backward(loss)
 
+    def graph_goes(self, log):
+        """Nodes of bitsandbytes hold gathered weights in 4 bits until they are deleted: the graph from behind, and with it the loss.
+        CPython puts off what is nested deeper than 50 deallocations, so some would come behind the loss, in another order."""
+        if not self.s.get("load_in_4bit") or self.s["stage"] != 3:
+            return super().graph_goes(log)
+        return log.ordered_deaths(lambda entry: -entry[3] if entry[1] == "unsharded_param" else 0)
+
     def between(self, model):
         model.step()
 

@@ -135,15 +135,15 @@ class Log:
             self.held.append(entry)
 
     @contextlib.contextmanager
-    def ordered_deaths(self):
-        """Gives the deaths inside the order of their births: where a library drops a hash table of
-        pointers, the real order differs from run to run."""
+    def ordered_deaths(self, order=lambda entry: entry[3]):
+        """Gives the deaths inside the order of their births, or another of entries (of `alive`): where a library drops a
+        hash table of pointers, the real order differs from run to run."""
         self.held = []
         try:
             yield
         finally:
             held, self.held = self.held, None
-            for entry in sorted(held, key=lambda entry: entry[3]):
+            for entry in sorted(held, key=order):
                 self.change(-entry[0], entry[1], entry[2])
 
     def resized(self, st, new):
@@ -344,6 +344,10 @@ class System:
     def backward(self, model, loss):
         loss.backward()
 
+    def graph_goes(self, log):
+        """The context in which the loss, and with it autograd's graph, is let go of."""
+        return contextlib.nullcontext()
+
     def between(self, model):
         """Behind every micro-batch but the last."""
 
@@ -482,8 +486,9 @@ def one_step(system, log, model, optimizer, inputs, live):
             log.segment = "backward_head"
             system.backward(model, loss)
             system.after("bwd")
-            del loss
-            output = logits = None
+            with system.graph_goes(log):
+                del loss
+                output = logits = None
             live["after_backward"] = log.live
         if not last:
             log.place = ["opt"]
