@@ -131,13 +131,23 @@ static struct operand summed_scales(struct tape *tape, const struct graph *graph
     return scales;
 }
 
-/* dy w. */
-OP_BACKWARD(linear_4bit)
+/* dy.sum(0), which of sequences is not yet of the bias's shape: autograd adds up the rest. */
+static struct operand summed(struct tape *tape, const struct graph *graph,
+                             const struct graph_op *op, struct operand grad)
 {
-    const struct operand grad = tape_grad(tape, op, 0);
+    const struct shape *x = shape_of(graph, op->in[X]), *bias = shape_of(graph, op->in[BIAS]);
+    struct shape one = {.rank = (uint8_t)(x->rank - 1)};
+    for (uint32_t i = 1; i < x->rank; i++)
+        one.dim[i - 1] = i + 1 < x->rank ? x->dim[i] : bias->dim[0];
+    return tape_call(tape, WORK_SUM, ATEN_SUM_DIM, dtype_of(graph, op->in[BIAS]), one,
+                     (double)shape_elements(&grad.shape), 1, &grad);
+}
+
+/* dy w. */
+static void give_x(struct tape *tape, const struct graph *graph, const struct graph_op *op,
+                   struct operand grad)
+{
     const bool twice = op->in[SCALES_OF_SCALES] != GRAPH_NONE;
-    if (!tape_needs(tape, op, X))
-        return;
     const struct operand scales = summed_scales(tape, graph, op);
     const struct shape whole = graph_param_of(graph, op->in[WEIGHT])->whole;
     struct operand weight = dequantize(tape, ATEN_DEQUANTIZE_4BIT, graph->bits4.made, whole,
@@ -156,6 +166,18 @@ OP_BACKWARD(linear_4bit)
     tape_death(tape, factor);
     tape_view(tape, &out, *shape_of(graph, op->in[X])); /* matmul's own, and no view to autograd */
     tape_give(tape, op, X, out);
+}
+
+/* A bias asks for a gradient where its unit is trained: FSDP1's views of a flat parameter do. */
+OP_BACKWARD(linear_4bit)
+{
+    const struct operand grad = tape_grad(tape, op, 0);
+    const bool biased = tape_needs(tape, op, BIAS);
+    const struct operand of_bias = biased ? summed(tape, graph, op, grad) : grad;
+    if (tape_needs(tape, op, X))
+        give_x(tape, graph, op, grad);
+    if (biased)
+        tape_give_summed(tape, op, BIAS, of_bias);
 }
 
 static uint32_t packed_weight(const struct graph_op *op)

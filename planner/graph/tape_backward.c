@@ -359,8 +359,7 @@ static bool is_wanted(const struct tape *tape, const struct pending *pending, en
                       uint32_t call)
 {
     return !pending->handed &&
-           (which == OF_ALL ||
-            (which == OF_PARAMS && is_param(tape, pending->tensor)) ||
+           (which == OF_ALL || (which == OF_PARAMS && is_param(tape, pending->tensor)) ||
             (which == OF_SHARED && !is_param(tape, pending->tensor) &&
              tape_adds_within(tape, tape->current_op, pending->tensor, call)));
 }

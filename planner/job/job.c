@@ -263,6 +263,8 @@ struct model_job job_model(const struct job *job)
     model.apart = job->strategy.store;
     model.wide_trained = system_trains_wide(&job->strategy);
     model.bits4.made = model.compute == DTYPE_FP32 ? model.bits4.compute : model.compute;
+    if (model.bits4.kind != BITS4_NOT && system_zero_stage(job->strategy.system) > 0)
+        model.made = model.bits4.made; /* as it was loaded; DeepSpeed casts its parameters alone */
     model.views = system_has_views(job->strategy.system);
     model.casts_inputs = system_casts_inputs(&job->strategy);
     model.casts_root = model.casts_inputs || system_casts_root(&job->strategy);
@@ -482,31 +484,37 @@ static enum err_code check_float8(const struct job *job, struct err *err)
     return ERR_OK;
 }
 
-/* fsdp2 gathers all in one dtype: what is packed, frozen and computed has to be in it. */
-static enum err_code check_bits4_gathered(const struct job *job, struct err *err)
+/* Of weights in 4 bits that are cut: fsdp2 gathers all in one dtype. DeepSpeed casts numbers that
+ * are packed in another floating dtype than its own, which makes others of them; under zero3 layers
+ * that compute in another dtype cast within the hooks of their modules. */
+static enum err_code check_bits4_cut(const struct job *job, struct err *err)
 {
     const struct strategy *s = &job->strategy;
     const struct graph_bits4 *bits4 = &job->model.bits4;
+    const bool fsdp2 = s->system == SYSTEM_FSDP2, zero3 = s->system == SYSTEM_ZERO3;
+    const bool zero = system_zero_stage(s->system) > 0;
+    const enum dtype stored = s->frozen_low ? s->compute : s->store;
+    const bool other = bits4->storage != s->compute;
+    const char *dtype = dtype_brief(s->compute);
     char options[128] = "";
     size_t used = 0;
-    const enum dtype stored = s->frozen_low ? s->compute : s->store;
-    const char *dtype = dtype_brief(s->compute);
-    if (s->system != SYSTEM_FSDP2)
-        return ERR_OK;
-    if (bits4->storage != s->compute)
+    if (other && (fsdp2 || (zero && bits4->storage != DTYPE_UINT8)))
         used += (size_t)snprintf(options, sizeof options, " --bnb-quant-storage %s", dtype);
-    if (bits4->compute != s->compute)
+    if (bits4->compute != s->compute && (fsdp2 || zero3))
         used += (size_t)snprintf(options + used, sizeof options - used, " --bnb-compute-dtype %s",
                                  dtype);
-    if (stored != s->compute)
+    if (stored != s->compute && fsdp2)
         used += (size_t)snprintf(options + used, sizeof options - used, " --frozen-dtype param");
     if (used == 0)
         return ERR_OK;
-    return err_set(
-        err, ERR_UNSUPPORTED,
-        "--load-in-4bit under fsdp2: planned where weights in 4 bits are packed, gathered "
-        "and computed with in the one dtype of --param-dtype; %sadd%s",
-        s->world == 1 ? "--strategy single, which has no wrapper, or " : "", options);
+    return err_set(err, ERR_UNSUPPORTED,
+                   "--load-in-4bit under %s: planned where weights in 4 bits are %s; %sadd%s",
+                   system_name(s->system),
+                   fsdp2 ? "packed, gathered and computed with in the one dtype of --param-dtype"
+                   : zero3
+                       ? "packed in uint8 or in --param-dtype, and computed with in that"
+                       : "packed in uint8 or in --param-dtype, to which DeepSpeed casts the rest",
+                   s->world == 1 ? "--strategy single, which has no wrapper, or " : "", options);
 }
 
 /* Weights in so few bits: adapters beside them are trained, and not with `what` (NULL: nothing). */
@@ -535,6 +543,12 @@ static enum err_code check_bits8(const struct job *job, struct err *err)
         return err_set(err, ERR_INVALID,
                        "--load-in-8bit with --load-in-4bit: weights are in one of them");
     const struct strategy *s = &job->strategy;
+    if (s->system == SYSTEM_ZERO3)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--load-in-8bit under zero3: each layer keeps its whole weight besides "
+            "(bitsandbytes' state.CB), so nothing of it is saved, and it is not planned; "
+            "zero2, or --load-in-4bit");
     const char *what = m->float8                       ? "--float8"
                        : job_tape(job).compiled        ? "--compile"
                        : s->columns                    ? "--placement columns"
@@ -561,12 +575,13 @@ static enum err_code check_bits4(const struct job *job, struct err *err)
                        : job_tape(job).compiled        ? "--compile"
                        : s->columns                    ? "--placement columns"
                        : s->ignore                     ? "--ignore"
+                       : s->zero.quantized_weights     ? "zero_quantized_weights"
                        : bits4_unplanned(&job->config) ? bits4_unplanned(&job->config)
                        : m->bits4.compute == DTYPE_FP16 && m->autocast
                            ? "--bnb-compute-dtype fp16 and --autocast bf16"
                            : NULL;
     TRY(check_few_bits(m, 4, what, err));
-    return check_bits4_gathered(job, err);
+    return check_bits4_cut(job, err);
 }
 
 /* Recomputation to a block's end runs the hook behind its last module, too, which lets go of what

@@ -239,8 +239,8 @@ static void declare_secondary(struct lowering *low)
         if (param->group != NONE)
             continue;
         const uint64_t all = param->part * z->ranks;
-        param->secondary = zero3_keep_secondary(low, zero_dtype(low, p),
-                                                all / plan_group_ranks(low->plan, group));
+        param->secondary =
+            zero3_keep_secondary(low, zero_dtype(low, p), all / plan_group_ranks(low->plan, group));
         new_piece(low, p, PIECE_SECONDARY, param->secondary, 0,
                   (struct placement){PLACEMENT_FLAT, 0, all}, group);
     }

@@ -363,7 +363,7 @@ static const struct setting rows[] = {
      .help = "Frozen weights of linear layers, all but the head, in 8 bits of bitsandbytes "
              "(LLM.int8()), beside --lora's adapters: load_in_8bit of BitsAndBytesConfig",
      .brief = "frozen weights in bitsandbytes' int8", .initial = "off", .field = FIELD(job.model.bits8),
-     .words = OFF_ON, .commands = FOR_JOB, .systems = WHOLE, .lacking = FSDP | ZERO, .numerics = true,
+     .words = OFF_ON, .commands = FOR_JOB, .systems = WHOLE | ZERO, .lacking = FSDP, .numerics = true,
      .lacks = "is not planned with weights in 8 bits: a sharded weight has nothing of what Linear8bitLt "
               "asks its own for (\"'Parameter' object has no attribute 'CB'\")"},
     {.name = "llm-int8-skip-modules", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "NAMES",

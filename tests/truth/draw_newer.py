@@ -53,6 +53,25 @@ def few_bits(rng, m, s, system):
         s["skip_modules"] = rng.choice(["lm_head,o_proj", "lm_head,down_proj", "q_proj"])
 
 
+def few_bits_sharded(rng, m, s, system):
+    """QLoRA where weights are cut, which they are in the dtype that they are packed in."""
+    if not there("bitsandbytes") or s.get("ac") == "selective" or s.keys() & {"ignore", "shard_dim", "compile", "lora_kernels", "task", "zero_quantized_weights"}:
+        return
+    m.update(batch=1, seq=TOKENS, **{key: TOKENS for key in ("max_position_embeddings", "n_positions") if key in m})
+    made = s.get("param_dtype") or s.get("store_dtype") or "bf16"
+    if made == "fp32":
+        made = "bf16"
+    s.update(load_in_4bit=rng.choice(["nf4", "nf4", "fp4"]), double_quant=rng.random() < 0.5, compute_dtype=made, quant_storage=made, store_dtype=made)
+    if system == "zero":
+        s["kbit"] = rng.random() < 0.3
+        s["quant_storage"] = rng.choice([None, made])
+        s["lora_dtype"] = rng.choice([None, "fp32"])
+        if s["stage"] == 3 and rng.random() < 0.7:
+            s["stage3_param_persistence_threshold"] = rng.choice([0, 100, 3000])
+    if rng.random() < 0.15:
+        s["skip_modules"] = rng.choice(["lm_head,o_proj", "lm_head,down_proj"])
+
+
 def is_latent(m):
     return m["model_type"] in draw_models.LATENT or "kv_lora_rank" in m
 
@@ -95,6 +114,8 @@ def further(rng, m, s, system):
         adapters(rng, m, s, system)
     if system in FEW_BITS and s.get("lora_dtype") and "lora_kernels" not in s and rng.random() < 0.5:
         few_bits(rng, m, s, system)
+    if system in ("zero", "fsdp1") and "lora" in s and "lora_dtype" not in s and rng.random() < 0.3:
+        few_bits_sharded(rng, m, s, system)
     if ("lora" in s or "embed" in s.get("freeze", "")) and s.get("ac") != "reentrant" and s.get("keep_outputs") != "next" and \
             s.get("stage") != 3 and rng.random() < 0.4:
         s["input_grads"] = 1

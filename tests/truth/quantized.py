@@ -108,7 +108,7 @@ def in_4bit(model, kind, double, compute, storage, kbit, skipped, experts, back)
         value = weights.pop(name).data
         if isinstance(parameter, Params4bit):
             turned = module and model.get_submodule(module).source_cls.__name__ == "Conv1D"
-            value = Params4bit(value.T if turned else value, requires_grad=False, **parameter.__dict__).to(value.device)
+            value = Params4bit(value.T if turned else value, requires_grad=False, **parameter.__dict__)._quantize(value.device)
         else:
             value = torch.nn.Parameter(value, requires_grad=False)
         setattr(model.get_submodule(module), field, value)
