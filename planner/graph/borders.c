@@ -9,7 +9,8 @@
 struct span { /* of items; `end` is behind the last */
     const char *name;
     uint32_t first, end;
-    const bool *born; /* (storages) within it */
+    const bool *inside; /* (calls) whether one is the module's, or of a module in it */
+    const bool *born;   /* (storages) within it */
     uint32_t output;
 };
 
@@ -37,7 +38,7 @@ static bool find_ops(const struct graph *graph, const struct graph_calls *calls,
     for (uint32_t i = 0; i < graph->item_count; i++) {
         const struct graph_item item = graph->items[i];
         const uint32_t call = item.kind == ITEM_OP ? call_of(graph, calls, i) : GRAPH_NONE;
-        if (call == GRAPH_NONE || !is_within(calls->at[call].name, span->name))
+        if (call == GRAPH_NONE || !span->inside[call])
             continue;
         span->first = span->first == GRAPH_NONE ? i : span->first;
         span->end = i + 1;
@@ -133,11 +134,13 @@ static void put_items(struct graph *graph, const struct span *span, uint32_t mod
     graph->item_count = count + 2;
 }
 
-bool graph_give_borders(struct graph *graph, const char *name)
+static bool give(struct graph *graph, const struct graph_calls *calls, const char *name)
 {
-    struct graph_calls *calls = graph_calls_new(graph);
     bool *born = xcalloc(graph->storage_count + 1, sizeof *born);
-    struct span span = {.name = name, .born = born};
+    bool *inside = xcalloc(calls->count + 1, sizeof *inside);
+    struct span span = {.name = name, .inside = inside, .born = born};
+    for (uint32_t c = 0; c < calls->count; c++)
+        inside[c] = is_within(calls->at[c].name, name);
     bool given = find_ops(graph, calls, &span);
     if (given) {
         mark_born(graph, &span, born);
@@ -152,7 +155,17 @@ bool graph_give_borders(struct graph *graph, const char *name)
         take_params(graph, module);
         put_items(graph, &span, module);
     }
+    free(inside);
     free(born);
+    return given;
+}
+
+uint32_t graph_give_borders(struct graph *graph, const char *const *names, uint32_t count)
+{
+    struct graph_calls *calls = graph_calls_new(graph); /* of names alone, which stay as they are */
+    uint32_t given = 0;
+    while (given < count && give(graph, calls, names[given]))
+        given++;
     graph_calls_free(calls);
     return given;
 }

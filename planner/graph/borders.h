@@ -5,10 +5,10 @@
 
 #include "graph/graph.h"
 
-/* Gives the module its borders (ROLE_INNER), with the parameters below it that have no module
- * further in: before the first operator of what it contains, and behind the last one and what goes
- * with its forward. Called from the leaves up. False: nothing of that name is called, or it begins
- * in one module and ends in another. */
-bool graph_give_borders(struct graph *graph, const char *name);
+/* Gives modules of `count` names their borders (ROLE_INNER), with the parameters below them that
+ * have no module further in: before the first operator of what one contains, and behind the last
+ * one and what goes with its forward. The leaves come first. Returns how many were given; less than
+ * `count`: of the next nothing is called, or it begins in one module and ends in another. */
+uint32_t graph_give_borders(struct graph *graph, const char *const *names, uint32_t count);
 
 #endif

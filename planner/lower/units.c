@@ -94,7 +94,8 @@ struct by_size {
     bool *wrapped;       /* (modules) */
     struct named *named; /* (modules) in the order of their names, of the same name in their own */
     struct arena *arena;
-    const char *borderless;
+    const char **borderless; /* (borderless_count) modules to wrap without borders, leaves first */
+    uint32_t borderless_count, borderless_cap;
 };
 
 static int compare_names(const void *a, const void *b)
@@ -133,6 +134,14 @@ static uint32_t find_name(const struct by_size *by, const char *path, size_t len
     return low;
 }
 
+static void add_borderless(struct by_size *by, const char *name)
+{
+    if (by->borderless_count > 0 && strcmp(by->borderless[by->borderless_count - 1], name) == 0)
+        return; /* another parameter of it */
+    ARRAY_GROW(by->borderless, by->borderless_count, by->borderless_cap);
+    by->borderless[by->borderless_count++] = name;
+}
+
 static void wrap_path(struct by_size *by, const char *path, size_t length)
 {
     const uint32_t at = find_name(by, path, length);
@@ -140,8 +149,7 @@ static void wrap_path(struct by_size *by, const char *path, size_t length)
         by->wrapped[by->named[at].module] = true;
         return;
     }
-    if (!by->borderless)
-        by->borderless = arena_printf(by->arena, "%.*s", (int)length, path);
+    add_borderless(by, arena_printf(by->arena, "%.*s", (int)length, path));
 }
 
 static bool is_sequence(const struct by_size *by, const char *path, size_t length)
@@ -176,7 +184,7 @@ static uint64_t wrap_below(struct by_size *by, uint32_t first, uint32_t end, siz
         taken += wrap_below(by, i, stop, child);
     }
     if (length == 0 && by->graph->lora.rank && all - taken >= by->least) /* what peft has there */
-        by->borderless = by->borderless ? by->borderless : "base_model.model";
+        add_borderless(by, "base_model.model");
     if (length == 0 || all - taken < by->least ||
         (list && !is_sequence(by, params[first].name, length - 1)))
         return taken;
@@ -303,45 +311,55 @@ static uint32_t *none_of(struct arena *arena, uint32_t count)
     return memset(array, 0xff, (count + 1) * sizeof *array);
 }
 
-void choose_units(const struct graph *graph, const struct strategy *s, struct arena *arena,
-                  struct wrapping *out, const char **borderless)
+/* by->borderless is the caller's to free. */
+static void choose(struct by_size *by, struct wrapping *out)
 {
-    const uint64_t least = s->units == UNITS_ELEMENTS ? s->unit_elements : 0;
-    struct by_size by = {.graph = graph,
-                         .strategy = s,
-                         .tail = NONE,
-                         .tied = shares_embedding(graph),
-                         .least = least,
-                         .arena = arena};
+    const struct graph *graph = by->graph;
+    const struct strategy *s = by->strategy;
+    by->tail = NONE;
+    by->tied = shares_embedding(graph);
+    by->least = s->units == UNITS_ELEMENTS ? s->unit_elements : 0;
     *out = (struct wrapping){
-        .of_module = none_of(arena, graph->module_count),
-        .first_module = none_of(arena, graph->module_count + 1),
-        .last_module = none_of(arena, graph->module_count + 1),
+        .of_module = none_of(by->arena, graph->module_count),
+        .first_module = none_of(by->arena, graph->module_count + 1),
+        .last_module = none_of(by->arena, graph->module_count + 1),
     };
     new_unit(out, MODULE_ROOT);
     if (strategy_wraps_inside(s)) {
-        by.wrapped = arena_alloc(arena, graph->module_count + 1);
-        choose_by_size(&by, out);
+        by->wrapped = arena_alloc(by->arena, graph->module_count + 1);
+        choose_by_size(by, out);
     } else {
         choose_by_role(graph, s, out);
     }
     choose_beside(graph, s, out);
-    if (borderless)
-        *borderless = by.borderless;
     if (!s->ignore)
         return;
-    out->ignored = arena_alloc(arena, graph->param_count + 1);
+    out->ignored = arena_alloc(by->arena, graph->param_count + 1);
     for (uint32_t p = 0; p < graph_own_params(graph); p++)
         out->ignored[p] = names_match(s->ignore, graph->params[p].name);
+}
+
+void choose_units(const struct graph *graph, const struct strategy *s, struct arena *arena,
+                  struct wrapping *out, const char **borderless)
+{
+    struct by_size by = {.graph = graph, .strategy = s, .arena = arena};
+    choose(&by, out);
+    if (borderless)
+        *borderless = by.borderless_count > 0 ? by.borderless[0] : NULL;
+    free(by.borderless);
 }
 
 void choose_units_inside(struct graph *graph, const struct strategy *s, struct arena *arena,
                          struct wrapping *out)
 {
-    const char *borderless;
-    do
-        choose_units(graph, s, arena, out, &borderless);
-    while (borderless && graph_give_borders(graph, borderless));
+    bool given = true;
+    while (given) {
+        struct by_size by = {.graph = graph, .strategy = s, .arena = arena};
+        choose(&by, out);
+        given = by.borderless_count > 0 &&
+                graph_give_borders(graph, by.borderless, by.borderless_count) > 0;
+        free(by.borderless);
+    }
 }
 
 uint32_t unit_of_param(const struct graph *graph, const struct wrapping *wrapping, uint32_t param)
