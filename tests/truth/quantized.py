@@ -92,6 +92,14 @@ def in_parametrizations(model, kind, double):
             replace_parameter_4bit(model.get_submodule(module), field, compress_statistics=double, quant_type=kind)
 
 
+def tie(model, before, value):
+    """Other modules that had the parameter have what came in its place."""
+    for module in model.modules():
+        for field, parameter in module._parameters.items():
+            if parameter is before:
+                setattr(module, field, value)
+
+
 def in_4bit(model, kind, double, compute, storage, kbit, skipped, experts, back):
     config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=kind, bnb_4bit_use_double_quant=double,
                                 bnb_4bit_compute_dtype=compute, bnb_4bit_quant_storage=storage)
@@ -105,13 +113,15 @@ def in_4bit(model, kind, double, compute, storage, kbit, skipped, experts, back)
         if not parameter.is_meta:
             continue
         module, _, field = name.rpartition(".")
-        value = weights.pop(name).data
+        before = weights.pop(name)
+        value = before.data
         if isinstance(parameter, Params4bit):
             turned = module and model.get_submodule(module).source_cls.__name__ == "Conv1D"
             value = Params4bit(value.T if turned else value, requires_grad=False, **parameter.__dict__)._quantize(value.device)
         else:
             value = torch.nn.Parameter(value, requires_grad=False)
         setattr(model.get_submodule(module), field, value)
+        tie(model, before, value)
     if experts:
         in_parametrizations(model, kind, double)
     torch.set_default_dtype(made)
