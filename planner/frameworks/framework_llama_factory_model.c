@@ -200,9 +200,8 @@ enum err_code llama_factory_read_bits(struct import *im, const struct key_row *r
     const bool planned =
         bits == 4 ? is_sharded(im) || transformers_is_whole(im) : transformers_is_whole(im);
     const char *of = !says(im, NAME("peft_config"), "lora") ? "a model without adapters"
-                     : !planned ? system_name(im->settings->job.strategy.system)
-                     : is_sharded(im) && im->settings->job.strategy.offload
-                         ? "fsdp2 with offloading"
+                     : !planned
+                         ? system_name(im->settings->job.strategy.system)
                          : import_of_model(im, bits == 8 ? bits8_unplanned : bits4_unplanned);
     if (of)
         import_list(im, node, row->path,

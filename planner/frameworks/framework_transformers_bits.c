@@ -51,16 +51,20 @@ static const char *storage_of(const struct import *im)
                                      : "bf16";
 }
 
-/* Whether the system is one that they are planned under: fsdp2 gathers all in one dtype, and was
- * not recorded with them on the host. */
-static bool is_planned(const struct import *im)
+/* Whether the system is one that they are planned under. What is cut is packed in the dtype that
+ * the rest of it is in; DeepSpeed cuts integers, too, but not what is in 8 bits. */
+static bool is_planned(const struct import *im, int bits)
 {
     const char *half = transformers_half(im), *storage = storage_of(im);
-    if (im->settings->job.strategy.system != SYSTEM_FSDP2)
-        return transformers_is_whole(im);
-    if (im->settings->job.strategy.offload || !half)
+    const enum system_kind system = im->settings->job.strategy.system;
+    const uint32_t stage = system_zero_stage(system);
+    if (transformers_is_whole(im))
+        return true;
+    if (bits == 8)
+        return stage == 1 || stage == 2;
+    if (!half || (system == SYSTEM_FSDP1 && strcmp(half, "fp16") == 0)) /* read_frozen */
         return false;
-    return strcmp(storage, half) == 0 ||
+    return strcmp(storage, half) == 0 || (stage > 0 && strcmp(storage, "uint8") == 0) ||
            (strcmp(half, "bf16") == 0 && strcmp(storage, "bfloat16") == 0) ||
            (strcmp(half, "fp16") == 0 && strcmp(storage, "float16") == 0);
 }
@@ -119,13 +123,8 @@ static const char *not_of(struct import *im, const struct key_row *row, const st
         return "adapter: lora, which has them of transformers' defaults";
     if (method && method->text && strcmp(method->text, "bnb") != 0)
         return "another method than bitsandbytes'";
-    const bool hosted = im->settings->job.strategy.offload;
-    if (bits == 8 && transformers_is_whole(im))
-        return of_model(im, bits);
-    return is_planned(im) && bits == 4
-               ? of_model(im, bits)
-               : import_text(im, "%s%s", system_name(im->settings->job.strategy.system),
-                             hosted ? " with offloading" : "");
+    return is_planned(im, bits) ? of_model(im, bits)
+                                : system_name(im->settings->job.strategy.system);
 }
 
 static enum err_code list_as_planned(struct import *im, const struct key_row *row,
