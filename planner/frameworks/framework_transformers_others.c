@@ -249,7 +249,7 @@ const char *transformers_named_from(const char *path)
     return strncmp(path, "deepspeed_configs/", 18) == 0
                ? "`axolotl fetch deepspeed_configs` puts it there"
            : strncmp(path, "examples/", 9) == 0
-               ? "it is looked for from where this is started, and from where the file is and each "
-                 "folder above"
+               ? "it is looked for from where this is started, LLaMA-Factory's folder, from "
+                 "where the file is, and from each folder above that"
                : NULL;
 }

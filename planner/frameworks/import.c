@@ -412,6 +412,11 @@ static void swap_named(struct import *im, const struct framework *framework)
  * trainers are started from the top of what they came with. NULL: nowhere. */
 static const char *named_around(struct import *im, const char *path)
 {
+    const char *own = strrchr(im->document.path, '/');
+    const char *beside = import_text(im, "%.*s%s", own ? (int)(own - im->document.path) + 1 : 0,
+                                     im->document.path, path);
+    if (access(beside, F_OK) == 0)
+        return beside;
     char *whole = realpath(im->document.path, NULL);
     const char *found = NULL;
     for (char *slash; !found && whole && (slash = strrchr(whole, '/')); *slash = '\0') {

@@ -19,11 +19,6 @@ bool tape_saves_memory(const struct tape *tape, uint32_t index, uint32_t tensor)
            (op_class(op)->turns_weight && tensor == op->in[1] && !tape_is_own_linear(tape, op));
 }
 
-uint32_t tape_param_index(const struct tape *tape, uint32_t tensor)
-{
-    return tape->graph->storages[tape->graph->tensors[tensor].storage].index;
-}
-
 void tape_save(struct tape *tape, uint32_t op)
 {
     if (tape_host_has(tape, op)) {

@@ -191,6 +191,12 @@ static inline uint32_t tape_buffer(const struct tape *tape, uint32_t tensor)
     return tape->where[tape->graph->tensors[tensor].storage];
 }
 
+/* The parameter that a tensor is of. */
+static inline uint32_t tape_param_index(const struct tape *tape, uint32_t tensor)
+{
+    return tape->graph->storages[tape->graph->tensors[tensor].storage].index;
+}
+
 /* ---- tape_emit.c ---- */
 
 void tape_step(struct tape *tape, enum step_kind kind, uint32_t arg);
@@ -209,9 +215,8 @@ struct operand tape_grad_as(struct tape *tape, uint32_t tensor);
 /* The tensors that the node of an op holds; returns their number, 0 when it is no node. */
 uint32_t tape_saved(const struct tape *tape, const struct graph_op *op, uint32_t saved[SAVED_MOST]);
 /* Whether the node of op `index` saves a parameter's memory, `tensor` being of a parameter (else
- * false), and which parameter that is. Without call_hooks nobody asks. */
+ * false). Without call_hooks nobody asks. */
 bool tape_saves_memory(const struct tape *tape, uint32_t index, uint32_t tensor);
-uint32_t tape_param_index(const struct tape *tape, uint32_t tensor);
 /* The op's node now holds them. */
 void tape_save(struct tape *tape, uint32_t op);
 /* Runs an op. `holding`: whether autograd keeps what the node saves; in a checkpointed region it

@@ -484,33 +484,35 @@ static enum err_code check_float8(const struct job *job, struct err *err)
     return ERR_OK;
 }
 
-/* Of weights in 4 bits that are cut: fsdp2 gathers all in one dtype. DeepSpeed casts numbers that
- * are packed in another floating dtype than its own, which makes others of them; under zero3 layers
- * that compute in another dtype cast within the hooks of their modules. */
+/* Of weights in 4 bits that are cut: fsdp2 gathers all in one dtype, fsdp1 flattens a unit to one,
+ * and both cast that. DeepSpeed casts numbers that are packed in another floating dtype than its
+ * own, which makes others of them; under zero3 layers that compute in another dtype cast within the
+ * hooks of their modules. */
 static enum err_code check_bits4_cut(const struct job *job, struct err *err)
 {
     const struct strategy *s = &job->strategy;
     const struct graph_bits4 *bits4 = &job->model.bits4;
-    const bool fsdp2 = s->system == SYSTEM_FSDP2, zero3 = s->system == SYSTEM_ZERO3;
-    const bool zero = system_zero_stage(s->system) > 0;
+    const bool fsdp2 = s->system == SYSTEM_FSDP2, fsdp1 = s->system == SYSTEM_FSDP1;
+    const bool zero3 = s->system == SYSTEM_ZERO3, zero = system_zero_stage(s->system) > 0;
     const enum dtype stored = s->frozen_low ? s->compute : s->store;
     const bool other = bits4->storage != s->compute;
     const char *dtype = dtype_brief(s->compute);
     char options[128] = "";
     size_t used = 0;
-    if (other && (fsdp2 || (zero && bits4->storage != DTYPE_UINT8)))
+    if (other && (fsdp2 || fsdp1 || (zero && bits4->storage != DTYPE_UINT8)))
         used += (size_t)snprintf(options, sizeof options, " --bnb-quant-storage %s", dtype);
     if (bits4->compute != s->compute && (fsdp2 || zero3))
         used += (size_t)snprintf(options + used, sizeof options - used, " --bnb-compute-dtype %s",
                                  dtype);
-    if (stored != s->compute && fsdp2)
+    if (stored != s->compute && (fsdp2 || fsdp1))
         used += (size_t)snprintf(options + used, sizeof options - used, " --frozen-dtype param");
     if (used == 0)
         return ERR_OK;
     return err_set(err, ERR_UNSUPPORTED,
                    "--load-in-4bit under %s: planned where weights in 4 bits are %s; %sadd%s",
                    system_name(s->system),
-                   fsdp2 ? "packed, gathered and computed with in the one dtype of --param-dtype"
+                   fsdp2   ? "packed, gathered and computed with in the one dtype of --param-dtype"
+                   : fsdp1 ? "packed and stored in --param-dtype, to which fsdp1 casts them"
                    : zero3
                        ? "packed in uint8 or in --param-dtype, and computed with in that"
                        : "packed in uint8 or in --param-dtype, to which DeepSpeed casts the rest",

@@ -222,6 +222,8 @@ void zero3_gather_persistent(struct lowering *low);
 /* invalidate_secondary_tensor. */
 void zero3_drop_secondary(struct lowering *low);
 
+/* ---- what comes together: zero3_flats.c ---- */
+
 /* Room for what comes together of one dtype, without a buffer yet; and all that came goes. */
 struct zero3_flat *zero3_add_flat(struct lowering *low, struct zero3_handle *handle,
                                   enum dtype dtype);

@@ -96,22 +96,6 @@ static uint32_t new_place(struct lowering *low, uint8_t lane, uint32_t p)
                       flat(z->params[p].part * z->ranks));
 }
 
-struct zero3_flat *zero3_add_flat(struct lowering *low, struct zero3_handle *handle,
-                                  enum dtype dtype)
-{
-    if (!handle->flats)
-        handle->flats = arena_alloc(&low->scratch, handle->count * sizeof *handle->flats);
-    struct zero3_flat *flat = &handle->flats[handle->flat_count++];
-    *flat = (struct zero3_flat){dtype, NONE, NONE};
-    return flat;
-}
-
-void zero3_drop_flats(struct lowering *low, const struct zero3_handle *handle)
-{
-    for (uint32_t i = 0; i < handle->flat_count; i++)
-        emit_free(low, handle->flats[i].buffer);
-}
-
 /* Those of one dtype, in `shards`: how many, and elements of a rank. */
 static uint32_t shards_of(struct lowering *low, const struct zero3_handle *handle, enum dtype dtype,
                           struct operand *shards, uint64_t *elements)

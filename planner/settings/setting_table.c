@@ -385,7 +385,8 @@ static const struct setting rows[] = {
      .systems = WHOLE | FSDP | ZERO, .numerics = true},
     {.name = "bnb-quant-storage", .group = GROUP_STRATEGY, .arg = "DTYPE",
      .help = "bnb_4bit_quant_storage: dtype of the tensors that weights in 4 bits are packed in; under fsdp2 "
-             "it has to be that of --param-dtype", .initial = "uint8", .field = FIELD(job.model.bits4.storage),
+             "and fsdp1 it has to be that of what else is gathered, under zero3 that or uint8",
+     .initial = "uint8", .field = FIELD(job.model.bits4.storage),
      .with = "load-in-4bit",
      .words = WORDS(WORD("uint8", DTYPE_UINT8), STORED_DTYPES), .commands = FOR_JOB,
      .systems = WHOLE | FSDP | ZERO, .numerics = true},

@@ -292,18 +292,33 @@ static void set_all(const struct parse *parse)
                 refuse(parse, parse->given[i].name, "%s", err.text);
 }
 
+/* Whether an axis of `sweep`, or a --largest, has values of the setting. */
+static bool is_swept(const struct parse *parse, const char *name)
+{
+    const size_t length = strlen(name);
+    for (uint32_t i = 0; i < parse->given_count; i++) {
+        const char *text = parse->given[i].text;
+        const struct setting *row = settings_find(parse->settings, parse->given[i].name, NULL);
+        if (row && row->group == GROUP_SWEEP && text && strncmp(text, name, length) == 0 &&
+            (text[length] == '\0' || text[length] == '='))
+            return true;
+    }
+    return false;
+}
+
 /* Options that are of another one, which is not there. What is searched or changed may bring it,
  * and a file may say what its program does not use. */
 static void check_alone(const struct parse *parse, const struct settings *settings)
 {
     uint32_t count;
     const struct setting *rows = setting_rows(&count);
-    if (settings->command != COMMAND_FIT && settings->command != COMMAND_PLAN)
+    if (settings->command != COMMAND_FIT && settings->command != COMMAND_PLAN &&
+        settings->command != COMMAND_SWEEP)
         return;
     for (uint32_t i = 0; i < count; i++) {
         char buffer[NUMBER_TEXT];
         const struct setting *row = &rows[i];
-        if (!row->with || !settings_is_given(settings, row) ||
+        if (!row->with || !settings_is_given(settings, row) || is_swept(parse, row->with) ||
             settings_find(settings, row->name, NULL) != row ||
             (source_path(parse) && !given_text(parse, row->name)))
             continue;

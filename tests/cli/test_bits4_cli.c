@@ -28,8 +28,14 @@ static void what_is_planned_is_said(void **state)
                    "fit " BITS4 " --seq 2048");
     assert_null(strstr(program_output(), FEWEST));
     shardplan_says(0, FEWEST, "fit " BITS4 " --seq 1536");
-    shardplan_says(2, "fsdp1 is not planned with weights in 4 bits",
-                   "fit llama-3.2-1b --strategy fsdp1 --lora 16 --load-in-4bit nf4");
+    shardplan_says(2, "add --bnb-quant-storage bf16 --frozen-dtype param",
+                   "fit llama-3.2-1b --strategy fsdp1 --gpus 2 --lora 16 --load-in-4bit nf4");
+    shardplan_says(2, "add --bnb-compute-dtype bf16",
+                   "fit llama-3.2-1b --strategy zero3 --gpus 2 --lora 16 --load-in-4bit nf4 "
+                   "--bnb-compute-dtype fp32");
+    shardplan_says(0, "linear layers in 4 bits",
+                   "fit llama-3.2-1b --strategy zero3 --gpus 2 --lora 16 --load-in-4bit nf4 "
+                   "--seq 2048 --no-remedies");
 }
 
 /* Of one GPU and DDP alone; what of it is data is said. */

@@ -32,8 +32,14 @@ static void weights_in_few_bits_are_the_trainers_own(void **state)
         {"base_model: Qwen/Qwen3-8B\nadapter: qlora\nload_in_4bit: true\nbf16: true\nlora_r: 32\n"
          "lora_target_linear: true\nfsdp:\n  - full_shard\n  - auto_wrap\nfsdp_config:\n"
          "  fsdp_use_orig_params: false\n",
-         "strategy fsdp1, frozen-dtype param",
-         "frozen weights in 4 bits, which are not planned of fsdp1: planned in bf16"},
+         "strategy fsdp1, load-in-4bit nf4, bnb-quant-storage bf16, frozen-dtype param, units peft",
+         NULL},
+        {"model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: lora\n"
+         "quantization_bit: 4\nbf16: true\ndeepspeed: tests/data/frameworks/deepspeed_auto.json\n",
+         "strategy zero2, load-in-4bit nf4, bnb-quant-storage bf16, bnb-compute-dtype bf16", NULL},
+        {"model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: lora\n"
+         "quantization_bit: 8\nbf16: true\ndeepspeed: tests/data/frameworks/deepspeed_auto.json\n",
+         "strategy zero2, load-in-8bit on", NULL},
         {"base_model: Qwen/Qwen3-8B\nadapter: lora\nload_in_4bit: true\nlora_r: 32\n"
          "bf16: true\nlora_target_linear: true\n",
          "load-in-4bit none", "adapter: lora"},

@@ -448,9 +448,14 @@ static void a_value_is_quoted_as_the_file_has_it(void **state)
     expect_note(&f, NOTE_TAKEN, "adapter", 2, "--lora 32,all-linear");
     assert_string_equal(find_note(&f, NOTE_TAKEN, "adapter")->value, "qlora");
     assert_string_equal(find_note(&f, NOTE_TAKEN, "bf16")->value, "auto");
-    expect_note(&f, NOTE_UNPLANNED, "load_in_4bit", 3,
-                "frozen weights in 4 bits, which are not planned of fsdp2 with offloading: planned "
-                "in bf16");
+    expect(&f, "load-in-4bit nf4, bnb-quant-storage bf16, offload cpu");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML,
+              "base_model: Qwen/Qwen3-8B\nadapter: lora\nload_in_8bit: true\nbf16: auto\n"
+              "lora_r: 32\nlora_target_linear: true\nfsdp_version: 2\nfsdp_config:\n"
+              "  offload_params: true\n");
+    expect_note(&f, NOTE_UNPLANNED, "load_in_8bit", 3,
+                "frozen weights in 8 bits, which are not planned of fsdp2: planned in bf16");
     import_free(&f.import);
     take_text(&f, SYNTAX_YAML,
               "base_model: Qwen/Qwen3-8B\nadapter: lora\nload_in_8bit: true\nload_in_4bit: "

@@ -358,6 +358,8 @@ static void print_zero(struct sums *sums)
                false, truth_read_written, sums);
     print_file("zero_lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
                truth_read_hf, sums);
+    print_file("few_bits_events.jsonl", "The same of models in few bits of bitsandbytes.", true,
+               truth_read_hf, sums);
     print_file("zero_liger_events.jsonl", "Whole event lists of models with Liger's kernels.", true,
                truth_read_hf, sums);
     if (sums->system == SYSTEM_ZERO3)
@@ -424,6 +426,8 @@ static void print_fsdp1(struct sums *sums)
     print_file("recorded_fsdp1_events.jsonl", "The same of models that tools/record.py recorded.",
                true, truth_read_recorded, sums);
     print_file("lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
+               truth_read_hf, sums);
+    print_file("few_bits_events.jsonl", "The same of models in 4 bits of bitsandbytes.", true,
                truth_read_hf, sums);
     print_liger(sums);
     print_cut(sums);
