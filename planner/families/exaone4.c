@@ -49,6 +49,7 @@ static const struct model_preset presets[] = {
 const struct family family_exaone4 = {
     .name = "exaone4",
     .class_name = "Exaone4ForCausalLM",
+    .kin = "exaone4_5_text",
     .classifier = "Exaone4ForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),

@@ -110,8 +110,6 @@ static void build_whole(struct graph *graph, const struct model_config *config,
     if (tower)
         tower_declare(graph, tower, config->hidden, job->tower);
     family_of(config->arch)->builder[job->code](graph, config, job);
-    if (tower)
-        tower_declare_rest(graph, tower, config->hidden, job->tower);
 }
 
 enum err_code model_build(const struct model_config *config, const struct model_job *given,

@@ -85,7 +85,7 @@ void stated_read(const json_t *root, const char *class_name, struct model_stated
     put_text(out->quantized, sizeof out->quantized, method ? method : "?");
 }
 
-/* What a model that sees has besides the text model that is planned. */
+/* What a model that sees or hears has besides the text model that is planned. */
 static void beside_note(const struct model_config *config, const struct model_job *job,
                         const char *planned, char *text, size_t size)
 {
@@ -101,9 +101,12 @@ static void beside_note(const struct model_config *config, const struct model_jo
     else
         snprintf(text, size,
                  "a \"%s\" is planned with batches of text alone, as %s: what it has besides text, "
-                 "%.1f M parameters of a vision tower and what joins them, is there, %s, and not "
+                 "%.1f M parameters of %s and what joins them, is there, %s, and not "
                  "computed with; tools/record.py --hf records it with pictures",
                  outer, planned, (double)tower_parameters(tower, config->hidden) / 1e6,
+                 !tower->ears.layers ? "a vision tower"
+                 : tower->layers     ? "towers that see and hear"
+                                     : "an audio tower",
                  job->tower == TOWER_TRAINED ? "without gradients" : "frozen");
 }
 

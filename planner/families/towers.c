@@ -11,6 +11,11 @@
 enum { SIDE_MAX = 8192, DEEPEST = 63, LEAST_HEAD = 4 };
 
 #define OF(key) "vision_config." key
+#define HEARD(key) "audio_config." key
+#define HEARD_NUMBER(key, member, number, most)                                                    \
+    {                                                                                              \
+        COUNT(HEARD(key), tower.ears.member, number, most)                                         \
+    }
 #define NUMBER_OF(key, member, number, most)                                                       \
     {                                                                                              \
         COUNT(OF(key), tower.member, number, most)                                                 \
@@ -119,6 +124,125 @@ static const struct key gemma4[] = {
     NUMBER_OF("head_dim", head_dim, 64, HIDDEN_MAX),
     NUMBER_OF("position_embedding_size", places, 10240, POSITIONS_MAX),
 };
+
+static const struct key aya[] = {
+    SIZES(27, 1152, 14, 4304), PATCHES(14), SIDE_OF("image_size", image, 384),
+    FLAG_OF("vision_use_head", pooled, false),
+    {COUNT("downsample_factor", tower.merge, 2, 64)},
+    {COUNT("alignment_intermediate_size", tower.joined_out, 0, HIDDEN_MAX), .null = RULE_NONE},
+};
+
+static const struct key cohere2[] = {
+    SIZES(27, 1152, 12, 3072), PATCHES(16), SIDE_OF("image_size", image, 512),
+    FLAG_OF("vision_use_head", pooled, true),
+    {COUNT("downsample_factor", tower.merge, 2, 64)},
+    {COUNT("alignment_intermediate_size", tower.joined_out, 36864, HIDDEN_MAX)},
+};
+
+static const struct key video_llava[] = {
+    SIZES(24, 1024, 16, 4096), PATCHES(14), SIDE_OF("image_size", image, 224),
+};
+
+static const struct key deepseek[] = {
+    SIZES(12, 768, 12, 3072), PATCHES(16), SIDE_OF("image_size", image, 224),
+    FLAG_OF("vision_use_head", pooled, true),
+};
+
+static const struct key lighton[] = {
+    SIZES(24, 1024, 16, 4096), PATCHES(14),
+    {COUNT("spatial_merge_size", tower.merge, 2, 64)},
+};
+
+static const struct key exaone[] = {
+    NUMBER_OF("depth", layers, 32, LAYERS_MAX),
+    NUMBER_OF("hidden_size", width, 3584, HIDDEN_MAX),
+    NUMBER_OF("intermediate_size", ffn, 3420, FFN_MAX),
+    NUMBER_OF("out_hidden_size", out, 3584, HIDDEN_MAX),
+    NUMBER_OF("num_key_value_heads", kv_heads, 8, HEADS_MAX),
+    QWEN_PATCHES(14),
+};
+
+static const struct key kimi[] = {
+    SIZES(27, 1152, 16, 4304), PATCHES(14),
+    NUMBER_OF("pos_emb_height", rows, 64, POSITIONS_MAX),
+    NUMBER_OF("pos_emb_width", columns, 64, POSITIONS_MAX),
+    NUMBER_OF("pos_emb_time", frames, 4, POSITIONS_MAX),
+    SIDE_OF("merge_kernel_size", merge, 2),
+    {COUNT("projection_hidden_size", tower.joined_in, 1152, HIDDEN_MAX)},
+};
+
+static const struct key video_llama3[] = {
+    SIZES(12, 768, 12, 3072), PATCHES(16),
+};
+
+static const struct key minicpm[] = {
+    SIZES(12, 768, 12, 3072), PATCHES(16), SIDE_OF("image_size", image, 224),
+    SIDE_OF("window_kernel_size", merge, 2),
+    {COUNT("merger_times", tower.times, 1, 64)},
+};
+
+static const struct key paddle[] = {
+    SIZES(27, 1152, 16, 4304), PATCHES(14), SIDE_OF("image_size", image, 384),
+    NUMBER_OF("spatial_merge_size", merge, 2, 64),
+};
+
+#define GLM4V(layers_, width_, heads_, ffn_, out_, bias)                                           \
+    NUMBER_OF("depth", layers, layers_, LAYERS_MAX),                                               \
+    NUMBER_OF("hidden_size", width, width_, HIDDEN_MAX),                                           \
+    NUMBER_OF("intermediate_size", ffn, ffn_, FFN_MAX),                                            \
+    NUMBER_OF("out_hidden_size", out, out_, HIDDEN_MAX),                                           \
+    SIDE_OF("image_size", image, 336), FLAG_OF("attention_bias", biased, bias),                    \
+    NUMBER_OF("in_channels", channels, 3, 64), SIDE_OF("patch_size", patch, 14),                   \
+    NUMBER_OF("temporal_patch_size", frames, 2, 64),                                               \
+    NUMBER_OF("spatial_merge_size", merge, 2, 64),                                                 \
+    NUMBER_OF("num_heads", heads, heads_, HEADS_MAX)
+
+static const struct key glm4v[] = {
+    GLM4V(24, 1536, 12, 13696, 4096, false),
+    {ALWAYS(OF("position_embedding"), tower.placed)},
+};
+
+static const struct key glm_ocr[] = {
+    GLM4V(24, 1024, 16, 4096, 1536, true),
+};
+
+#define SPECTRUM                                                                                   \
+    HEARD_NUMBER("num_mel_bins", bins, 128, HIDDEN_MAX),                                           \
+    HEARD_NUMBER("max_source_positions", places, 1500, POSITIONS_MAX)
+/* Whisper's names of sizes, and others'. */
+#define WHISPER_EARS                                                                               \
+    HEARD_NUMBER("encoder_layers", layers, 32, LAYERS_MAX),                                        \
+    HEARD_NUMBER("d_model", width, 1280, HIDDEN_MAX),                                              \
+    HEARD_NUMBER("encoder_attention_heads", heads, 20, HEADS_MAX),                                 \
+    HEARD_NUMBER("encoder_ffn_dim", ffn, 5120, FFN_MAX), SPECTRUM
+#define EARS                                                                                       \
+    HEARD_NUMBER("num_hidden_layers", layers, 32, LAYERS_MAX),                                     \
+    HEARD_NUMBER("hidden_size", width, 1280, HIDDEN_MAX),                                          \
+    HEARD_NUMBER("num_attention_heads", heads, 20, HEADS_MAX),                                     \
+    HEARD_NUMBER("intermediate_size", ffn, 5120, FFN_MAX)
+#define OMNI_EARS WHISPER_EARS, HEARD_NUMBER("output_dim", out, 3584, HIDDEN_MAX)
+
+static const struct key whisper[] = {WHISPER_EARS};
+static const struct key voxtral[] = {EARS, SPECTRUM};
+static const struct key glm_asr[] = {
+    EARS, HEARD_NUMBER("num_mel_bins", bins, 128, HIDDEN_MAX),
+    {DERIVED(HEARD("num_key_value_heads"), tower.ears.kv_heads, RULE_NONE, HEADS_MAX)},
+};
+
+static const struct key qwen2_5_omni[] = {
+    NUMBER_OF("depth", layers, 32, LAYERS_MAX),
+    NUMBER_OF("hidden_size", width, 3584, HIDDEN_MAX),
+    NUMBER_OF("intermediate_size", ffn, 3420, FFN_MAX),
+    NUMBER_OF("out_hidden_size", out, 3584, HIDDEN_MAX),
+    QWEN_PATCHES(14), OMNI_EARS,
+};
+
+static const struct key qwen3_omni[] = {
+    QWEN3(16),
+    {.name = OF("deepstack_visual_indexes"), .type = KEY_SET, AT(tower.deep), .absent = RULE_VALUE,
+     .value = (1 << 8) + (1 << 16) + (1 << 24), .max = DEEPEST},
+    OMNI_EARS, HEARD_NUMBER("downsample_hidden_size", narrow, 480, HIDDEN_MAX),
+};
 /* clang-format on */
 
 /* ---- which there are ---- */
@@ -156,6 +280,29 @@ static const struct sees models[] = {
     {"internvl",        "internvl_vision",     TOWER_INTERNVL,   JOINT_INTERNVL,   KEY_TABLE(internvl)},
     {"llama4",          "llama4_vision_model", TOWER_LLAMA4,     JOINT_LLAMA4,     KEY_TABLE(llama4)},
     {"lfm2_vl",         "siglip2_vision_model", TOWER_SIGLIP2,   JOINT_LFM2,       KEY_TABLE(siglip2)},
+    {"llava_next_video", "clip_vision_model",  TOWER_CLIP,       JOINT_LLAVA_NEXT, KEY_TABLE(clip)},
+    {"llava_next_video", "siglip_vision_model", TOWER_SIGLIP,    JOINT_LLAVA_NEXT, KEY_TABLE(siglip)},
+    {"vipllava",        "clip_vision_model",   TOWER_CLIP,       JOINT_VIPLLAVA,   KEY_TABLE(clip)},
+    {"video_llava",     "clip_vision_model",   TOWER_CLIP_TWICE, JOINT_VIDEO_LLAVA, KEY_TABLE(video_llava)},
+    {"aya_vision",      "siglip_vision_model", TOWER_SIGLIP,     JOINT_AYA,        KEY_TABLE(aya)},
+    {"cohere2_vision",  "siglip_vision_model", TOWER_SIGLIP,     JOINT_COHERE2,    KEY_TABLE(cohere2)},
+    {"deepseek_vl",     "siglip_vision_model", TOWER_SIGLIP,     JOINT_DEEPSEEK,   KEY_TABLE(deepseek)},
+    {"lighton_ocr",     "pixtral",             TOWER_PIXTRAL,    JOINT_LIGHTON,    KEY_TABLE(lighton)},
+    {"hyperclovax_vision_v2", NULL,             TOWER_QWEN2_5_VL, JOINT_HYPERCLOVAX, KEY_TABLE(qwen2_5_vl)},
+    {"exaone4_5",       "exaone4_5_vision",    TOWER_QWEN2_5_VL, JOINT_INSIDE,     KEY_TABLE(exaone)},
+    {"kimi_k25",        "kimi_k25_vision",     TOWER_KIMI,       JOINT_KIMI,       KEY_TABLE(kimi)},
+    {"video_llama_3",   "video_llama_3_vision", TOWER_VIDEO_LLAMA3, JOINT_VIDEO_LLAMA3, KEY_TABLE(video_llama3)},
+    {"minicpmv4_6",     "minicpmv4_6_vision",  TOWER_MINICPM,    JOINT_MINICPM,    KEY_TABLE(minicpm)},
+    {"paddleocr_vl",    NULL,                  TOWER_PADDLE,     JOINT_PADDLE,     KEY_TABLE(paddle)},
+    {"glm4v",           NULL,                  TOWER_GLM4V,      JOINT_INSIDE,     KEY_TABLE(glm4v)},
+    {"glm46v",          NULL,                  TOWER_GLM4V,      JOINT_INSIDE,     KEY_TABLE(glm4v)},
+    {"glm4v_moe",       NULL,                  TOWER_GLM4V,      JOINT_INSIDE,     KEY_TABLE(glm4v)},
+    {"glm_ocr",         NULL,                  TOWER_GLM4V,      JOINT_INSIDE,     KEY_TABLE(glm_ocr)},
+    {"qwen2_audio",     NULL,                  TOWER_WHISPER,    JOINT_QWEN2_AUDIO, KEY_TABLE(whisper)},
+    {"voxtral",         NULL,                  TOWER_WHISPER,    JOINT_VOXTRAL,    KEY_TABLE(voxtral)},
+    {"glmasr",          NULL,                  TOWER_GLM_ASR,    JOINT_GLM_ASR,    KEY_TABLE(glm_asr)},
+    {"qwen2_5_omni_thinker", NULL,             TOWER_QWEN2_5_OMNI, JOINT_INSIDE,   KEY_TABLE(qwen2_5_omni)},
+    {"qwen3_omni_moe_thinker", NULL,           TOWER_QWEN3_OMNI, JOINT_INSIDE,     KEY_TABLE(qwen3_omni)},
 };
 /* clang-format on */
 
@@ -174,31 +321,54 @@ static const json_t *of_vision(const json_t *root, const char *key)
     return json_object_get(json_object_get(root, "vision_config"), key);
 }
 
+static bool hears(enum tower_kind kind)
+{
+    return kind >= TOWER_WHISPER;
+}
+
+/* Joints that are wider where layers are listed whose output they have. */
+static bool joins_features(enum tower_joint joint)
+{
+    return joint == JOINT_LLAVA || joint == JOINT_LLAVA_NEXT || joint == JOINT_VIPLLAVA ||
+           joint == JOINT_VIDEO_LLAVA;
+}
+
+/* The head is of the class around, which does with logits what the text model's would in these
+ * alone. */
+static bool looks_at_logits(enum tower_joint joint)
+{
+    return joint == JOINT_GEMMA4 || joint == JOINT_PALIGEMMA || joint == JOINT_HYPERCLOVAX;
+}
+
 /* What is declared otherwise than here, or not at all. */
-static bool is_other(const json_t *root)
+static bool is_other(const json_t *root, const struct sees *model)
 {
     const char *norm = json_string_value(of_vision(root, "norm_type")); /* InternVL */
     return (norm && strcmp(norm, "layer_norm") != 0) ||
            json_is_true(of_vision(root, "use_mask_token")) ||
            json_is_true(of_vision(root, "use_clipped_linears")) || /* Gemma 4: buffers */
            json_is_true(of_vision(root, "standardize")) ||
-           json_is_object(json_object_get(root, "audio_config")) ||
-           json_is_array(json_object_get(root, "vision_feature_layer"));
+           (json_is_object(json_object_get(root, "audio_config")) && !hears(model->kind)) ||
+           (json_is_array(json_object_get(root, "vision_feature_layer")) &&
+            !joins_features(model->joint));
 }
 
 /* That there is a patch in a picture, and something that RoPE turns in a head. */
 static enum err_code check_sizes(const struct tower *tower, const char *where, struct err *err)
 {
-    const uint32_t head =
-        tower->kind == TOWER_GEMMA4 ? tower->head_dim : tower->width / tower->heads;
+    const struct tower_ears *ears = &tower->ears;
+    const bool only_hears = ears->heads && !tower->heads;
+    const uint32_t head = only_hears                    ? ears->width / ears->heads
+                          : tower->kind == TOWER_GEMMA4 ? tower->head_dim
+                                                        : tower->width / tower->heads;
     if (tower->image && tower->image < tower->patch)
         return err_set(err, ERR_INVALID,
                        "%s: \"vision_config.image_size\": %u pixels are less than a patch of %u",
                        where, tower->image, tower->patch);
     if (head < LEAST_HEAD)
         return err_set(err, ERR_INVALID,
-                       "%s: \"vision_config\": heads of %u numbers: at least %d are planned", where,
-                       head, LEAST_HEAD);
+                       "%s: \"%s_config\": heads of %u numbers: at least %d are planned", where,
+                       only_hears ? "audio" : "vision", head, LEAST_HEAD);
     return ERR_OK;
 }
 
@@ -213,10 +383,26 @@ static void read_tied(const json_t *root, const struct sees *model, struct model
     const json_t *tied = json_object_get(root, "tie_word_embeddings");
     if (model->joint == JOINT_LLAMA4 || family_of(out->arch)->outer)
         return;
+    if (model->joint == JOINT_QWEN2_AUDIO || model->joint == JOINT_VOXTRAL) { /* they never are */
+        out->tied = false;
+        return;
+    }
     if (json_is_boolean(tied))
         out->tied = json_is_true(tied) || (either && out->tied);
     else if (model->joint == JOINT_IDEFICS3)
         out->tied = false;
+}
+
+/* Layers whose output a joint has: those that are listed, or one; ViP-LLaVA's class has five. */
+static uint32_t features(const json_t *root, enum tower_joint joint)
+{
+    const json_t *layers = json_object_get(root, "vision_feature_layer");
+    const size_t count = json_array_size(layers);
+    if (!joins_features(joint))
+        return 0;
+    if (!layers && joint == JOINT_VIPLLAVA)
+        return 5;
+    return count > 0 && count <= LAYERS_MAX ? (uint32_t)count : 1;
 }
 
 enum err_code tower_read(const json_t *root, const char *where, struct model_config *out,
@@ -225,22 +411,25 @@ enum err_code tower_read(const json_t *root, const char *where, struct model_con
     const char *type = json_string_value(json_object_get(root, "model_type"));
     const struct sees *model = find(type, json_string_value(of_vision(root, "model_type")));
     const json_t *vision = json_object_get(root, "vision_config");
-    if (!model || is_other(root) || json_is_null(vision))
+    if (!model || is_other(root, model) || json_is_null(vision))
         return ERR_OK;
     if (vision && !json_is_object(vision))
         return err_set(err, ERR_INVALID, "%s: \"vision_config\": expected an object, got %s", where,
                        shown_of(vision).text);
     out->tower.kind = model->kind;
     out->tower.joint = model->joint;
-    if (model->joint == JOINT_LLAVA || model->joint == JOINT_LLAVA_NEXT)
+    out->tower.features = features(root, model->joint);
+    if (joins_features(model->joint))
         out->tower.joint_biased =
             !json_is_false(json_object_get(root, "multimodal_projector_bias"));
     if (model->joint == JOINT_MISTRAL3)
         out->tower.joint_biased = json_is_true(json_object_get(root, "multimodal_projector_bias"));
     if (model->joint == JOINT_INTERNVL)
         out->tower.merge = 2; /* downsample_ratio 0.5 */
-    if (model->joint == JOINT_GEMMA3)
-        out->logits_softcap = 0; /* Gemma3ForConditionalGeneration does not look */
+    if (!looks_at_logits(model->joint)) {
+        out->logits_softcap = out->logits_multiplier = out->logits_scaling = 0;
+        out->hidden_scaling = 0;
+    }
     read_tied(root, model, out);
     TRY(keys_read(&model->keys, root, where, out, err));
     return check_sizes(&out->tower, where, err);
@@ -352,6 +541,22 @@ void tower_of_preset(const char *name, struct model_config *out)
         }
 }
 
+/* Qwen2-Audio's class has a loss of its own, which looks at the mask, too. */
+static enum err_code own_loss_check(const struct model_config *config, const struct model_job *job,
+                                    const struct tower *tower, struct err *err)
+{
+    const char *what = job->loss != CROSS_ENTROPY_EAGER ? "--loss other than eager"
+                       : job->padding_tokens            ? "--padding-tokens"
+                       : job->prompt_tokens             ? "--prompt-tokens"
+                                                        : NULL;
+    if (!tower || tower->joint != JOINT_QWEN2_AUDIO || !what)
+        return ERR_OK;
+    return err_set(err, ERR_UNSUPPORTED,
+                   "%s of a \"%s\": its class has a loss of its own, of which that is not planned; "
+                   "--tower none plans the text model's",
+                   what, config->stated.outer);
+}
+
 enum err_code tower_check(const struct model_config *config, const struct model_job *job,
                           struct err *err)
 {
@@ -368,6 +573,7 @@ enum err_code tower_check(const struct model_config *config, const struct model_
                        "--task sequence-classification of a \"%s\": planned of text models alone; "
                        "--tower none",
                        config->stated.outer);
+    TRY(own_loss_check(config, job, tower, err));
     if (job->tower != TOWER_TRAINED)
         return ERR_OK;
     if (!tower)

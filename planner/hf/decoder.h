@@ -133,6 +133,7 @@ struct hf_decoder {
     const char *model;    /* the module that has the layers; NULL: "model" */
     bool nested;          /* ... is called by one that keeps inputs_embeds until it returns */
     bool deeper;          /* ... and is a class that is planned by itself, too */
+    bool placeholders;    /* ... which gives it tokens of its own: hf_without_placeholders */
     bool last_named;      /* what the last layer returned lives until the model returns */
     const char *embedding, *layers; /* modules of it; NULL: "embed_tokens", "layers" */
     hf_own_layer *layer;            /* not hf_block_run */

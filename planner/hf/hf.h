@@ -117,8 +117,9 @@ uint32_t hf_rope_table(struct graph *graph, enum work_kind work, enum aten aten,
 enum { HF_GRIDS = 3 };
 enum hf_grids_way {
     HF_GRIDS_NONE,
-    HF_GRIDS_PARTS, /* c->rope_sections: so many to the first, then to the next */
-    HF_GRIDS_WOVEN, /* in turn */
+    HF_GRIDS_PARTS,      /* c->rope_sections: so many to the first, then to the next */
+    HF_GRIDS_WOVEN,      /* in turn */
+    HF_GRIDS_NEIGHBOURS, /* as in parts; each angle twice */
 };
 struct hf_rope hf_rope_grids(struct graph *graph, const struct model_config *config,
                              const struct model_job *job, struct hf_angles angles,
@@ -333,5 +334,14 @@ void hf_head(struct graph *graph, uint32_t module, uint32_t hidden, struct linea
 /* The same where the head was given `scaled` instead, which goes behind it. */
 void hf_loss_scaled(struct graph *graph, uint32_t hidden, uint32_t scaled, uint32_t logits,
                     uint32_t labels);
+/* Tokens (b, s) as a text model is given them where 0 stands for what is no text, and which those
+ * are: both Python's until the model around it returns. */
+struct hf_placeholders {
+    uint32_t tokens, mask;
+};
+struct hf_placeholders hf_without_placeholders(struct graph *graph, uint32_t tokens);
+/* The same where the class has a loss of its own: of copies of logits and labels without what has
+ * no next token, in the dtype that the logits are of. */
+void hf_loss_in_class(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t labels);
 
 #endif

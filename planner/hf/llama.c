@@ -30,6 +30,7 @@ struct inputs { /* the same for every block */
     uint32_t first; /* hidden_states of the first layer (b, s, h) */
     uint32_t positions, mask, window_mask;
     uint32_t embeds;                  /* inputs_embeds */
+    uint32_t outer;                   /* ... as they are where it is called, if it is nested */
     struct hf_alibi alibi;            /* GRAPH_NONE: there is none */
     uint32_t output;                  /* what the last layer returned; GRAPH_NONE: it is gone */
     struct hf_rope rope, window_rope; /* of layers with a window: often the same */
@@ -222,13 +223,15 @@ static void make_masks(struct graph *graph, const struct model_config *c,
         in->window_mask = mask_of(graph, job, c->sliding_window, way->chunks, added && windows);
 }
 
-/* Rows of the embedding times a number, which take their place. */
-static uint32_t multiplied(struct graph *graph, const struct model_config *c, uint32_t rows)
+/* Rows of the embedding times a number, which take their place, but where they are a caller's. */
+static uint32_t multiplied(struct graph *graph, const struct model_config *c,
+                           const struct hf_decoder *way, uint32_t rows)
 {
     if (!(c->embedding_multiplier > 0))
         return rows;
     const uint32_t scaled = op_scalar(graph, OP_MUL_SCALAR, rows, c->embedding_multiplier);
-    graph_drop(graph, rows);
+    if (!way->nested)
+        graph_drop(graph, rows);
     return scaled;
 }
 
@@ -274,6 +277,7 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
 {
     struct inputs in = {
         .way = way, .mask = GRAPH_NONE, .window_mask = GRAPH_NONE, .output = GRAPH_NONE};
+    in.outer = way->nested ? graph->embedded : GRAPH_NONE;
     in.alibi = (struct hf_alibi){GRAPH_NONE, GRAPH_NONE};
     if (c->alibi) {
         graph_mark(graph, MARK_FRAME);
@@ -295,7 +299,7 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
     else if (!ahead)
         make_masks(graph, c, job, &in);
     if (way->late_scale)
-        embedded = multiplied(graph, c, embedded);
+        embedded = multiplied(graph, c, way, embedded);
     in.first = drop_rows(graph, c, way, embedded);
     in.embeds = way->dropped_rows ? in.first : embedded;
     if (graph->tensors[in.embeds].storage != graph->tensors[embedded].storage)
@@ -451,7 +455,7 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
     graph_exit(graph, module, rows);
     if (way->nested)
         graph_mark(graph, MARK_FRAME_END);
-    return way->late_scale ? rows : multiplied(graph, c, rows);
+    return way->late_scale ? rows : multiplied(graph, c, way, rows);
 }
 
 static uint32_t run_layers(struct graph *graph, const struct model_config *c,
@@ -489,7 +493,7 @@ static void drop_some(struct graph *graph, const struct inputs *in, const uint32
                       int count)
 {
     for (int i = 0; i < count; i++)
-        if (tensors[i] != GRAPH_NONE && !(in->way->nested && tensors[i] == in->embeds))
+        if (tensors[i] != GRAPH_NONE && tensors[i] != in->outer)
             graph_drop(graph, tensors[i]);
 }
 
@@ -533,7 +537,7 @@ static void let_go(struct graph *graph, const struct inputs *in)
     if (in->output != GRAPH_NONE)
         graph_drop(graph, in->output);
     if (in->way->nested)
-        graph_drop(graph, in->embeds);
+        graph_drop(graph, in->outer);
 }
 
 static struct linear declare_head(struct graph *graph, const struct model_config *c,
@@ -643,6 +647,7 @@ static struct hf_decoder beside_tower(const struct model_config *c, const struct
     struct hf_decoder deeper = *way;
     deeper.model = tower_text(&c->tower);
     deeper.nested = deeper.deeper = true;
+    deeper.placeholders = c->tower.joint == JOINT_KIMI;
     if (c->tower.joint == JOINT_GEMMA3) /* the class around makes the masks, of types that occur */
         deeper.unasked = deeper.masks_ahead = deeper.masks_of_types = true;
     return deeper;
@@ -665,13 +670,24 @@ void hf_decoder_build(struct graph *graph, const struct model_config *c,
         way->encoder ? hf_targets(graph, c, job, INPUT_MASKED_TARGETS, SHAPE(job->batch * job->seq))
                      : hf_targets(graph, c, job, INPUT_LABELS, SHAPE(job->batch, job->seq));
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
-    const uint32_t embedded = embed(graph, c, way, tokens, &table);
+    struct hf_placeholders given_to = {tokens, GRAPH_NONE};
+    if (way->placeholders)
+        given_to = hf_without_placeholders(graph, tokens);
+    const uint32_t embedded = embed(graph, c, way, given_to.tokens, &table);
     struct hf_ahead *ahead = way->ahead ? way->ahead(graph, c, job, tokens, embedded) : NULL;
     const struct frequencies frequencies = make_frequencies(graph, c, job, way);
     struct inputs in = make_inputs(graph, c, job, way, &frequencies, embedded);
     in.ahead = ahead;
     const uint32_t normed = run_layers(graph, c, job, &in);
     let_go(graph, &in);
+    if (way->placeholders) {
+        graph_drop(graph, given_to.mask);
+        graph_drop(graph, given_to.tokens);
+    }
+    if (tower_is_there(&c->tower, job->tower)) {
+        graph_leave_module(graph);
+        tower_declare_rest(graph, &c->tower, c->hidden, job->tower);
+    }
     if (job->task == TASK_SEQUENCE_CLASSIFICATION && way->encoder) {
         hf_classify(graph, c, job, way->classifier, NULL, normed, GRAPH_NONE, labels);
         return;
@@ -686,6 +702,10 @@ void hf_decoder_build(struct graph *graph, const struct model_config *c,
     }
     if (loss_has_head(graph->cross_entropy)) {
         loss_with_head(graph, c, way, normed, table, labels);
+        return;
+    }
+    if (tower_is_there(&c->tower, job->tower) && c->tower.joint == JOINT_QWEN2_AUDIO) {
+        hf_loss_in_class(graph, normed, apply_head(graph, c, way, normed, table), labels);
         return;
     }
     uint32_t scaled = normed;

@@ -186,6 +186,22 @@ void hf_loss_scaled(struct graph *graph, uint32_t hidden, uint32_t scaled, uint3
     hf_return(graph, logits, GRAPH_NONE);
 }
 
+void hf_loss_in_class(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t labels)
+{
+    const struct shape shape = graph->tensors[logits].shape;
+    const uint32_t rows = shape.dim[0] * (shape.dim[1] - 1);
+    const uint32_t scores = without(graph, logits, 0), targets = without(graph, labels, 1);
+    graph->loss = build_cross_entropy(graph, graph_view(graph, scores, SHAPE(rows, shape.dim[2])),
+                                      graph_view(graph, targets, SHAPE(rows)));
+    graph_mark(graph, MARK_FRAME_END);
+    graph_drop(graph, hidden);
+    if (shape.dim[0] > 1) { /* else they are the logits and labels themselves */
+        graph_drop(graph, scores);
+        graph_drop(graph, targets);
+    }
+    hf_return(graph, logits, GRAPH_NONE);
+}
+
 void hf_masked_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t targets)
 {
     const struct shape shape = graph->tensors[logits].shape;

@@ -59,7 +59,7 @@ static const struct setting rows[] = {
                     WORD("multi_label_classification", PROBLEM_MULTI_LABEL)),
      .commands = FOR_JOB, .numerics = true},
     {.name = "tower", .group = GROUP_MODEL, .arg = "HOW",
-     .help = "What a model that sees has besides text, its tower and what joins them, in transformers' code; batches "
+     .help = "What a model that sees or hears has besides text, its tower and what joins them, in transformers' code; batches "
              "are of text, which do not use it. bare: frozen, and without adapters, too; trained: it gets no gradient, "
              "with which ddp wants --find-unused-parameters and ZeRO is not planned; none: the text model alone", .initial = "frozen", .field = FIELD(job.model.tower),
      .words = WORDS(WORD("frozen", TOWER_FROZEN), WORD("bare", TOWER_BARE), WORD("trained", TOWER_TRAINED), WORD("none", TOWER_ABSENT)),
