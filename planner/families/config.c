@@ -269,15 +269,24 @@ static enum err_code read_outer(const struct family *family, const json_t *root,
     return ERR_OK;
 }
 
-enum err_code model_config_from_json(const json_t *root, const char *where,
+/* Of a model that answers in speech what understands: Qwen-Omni's thinker, which is trained without
+ * what speaks. */
+static const json_t *thinker_of(const json_t *root)
+{
+    const json_t *thinker = json_object_get(root, "thinker_config");
+    return json_is_object(thinker) ? thinker : root;
+}
+
+enum err_code model_config_from_json(const json_t *file, const char *where,
                                      struct model_config *out, struct err *err)
 {
     char part[PATH_MAX + sizeof ": language_config"];
     const char *name;
     *out = (struct model_config){.layers = 0};
-    if (!json_is_object(root))
+    if (!json_is_object(file))
         return err_set(err, ERR_INVALID, "%s: expected a JSON object, got %s", where,
-                       shown_of(root).text);
+                       shown_of(file).text);
+    const json_t *root = thinker_of(file);
     struct model_config config = {.layers = 0};
     const json_t *object = stated_part(root, &name, &config.stated);
     TRY(find_arch(object, where, &config.arch, err));

@@ -81,8 +81,9 @@ enum err_code samples_check(const struct family *family, const struct model_conf
                             const struct model_job *job, struct err *err)
 {
     static const enum arch others[] = {
-        ARCH_GPT2,       ARCH_GPT_BIGCODE,     ARCH_OPT, ARCH_GPT_NEOX, ARCH_QWEN2_VL,
-        ARCH_QWEN2_5_VL, ARCH_GRANITEMOEHYBRID};
+        ARCH_GPT2,       ARCH_GPT_BIGCODE,      ARCH_OPT,          ARCH_GPT_NEOX, ARCH_QWEN2_VL,
+        ARCH_QWEN2_5_VL, ARCH_GRANITEMOEHYBRID, ARCH_QWEN2_5_OMNI, ARCH_GLM4V,    ARCH_GLM4V_MOE,
+        ARCH_GLM_OCR,    ARCH_PADDLEOCR_VL};
     const uint64_t row = (uint64_t)job->batch * job->seq;
     if (job->attention != ATTENTION_FLASH_ATTN)
         return err_set(

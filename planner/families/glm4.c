@@ -5,15 +5,7 @@
 static void build_hf_glm4(struct graph *graph, const struct model_config *config,
                           const struct model_job *job)
 {
-    hf_decoder_build(graph, config, job,
-                     &(struct hf_decoder){
-                         HF_GLM_LAYER,
-                         .norm = hf_rms_norm,
-                         .norms = {{".input_layernorm", HF_BEFORE_ATTENTION},
-                                   {".post_attention_layernorm", HF_BEFORE_MLP},
-                                   {".post_self_attn_layernorm", HF_AFTER_ATTENTION},
-                                   {".post_mlp_layernorm", HF_AFTER_MLP}},
-                     });
+    hf_decoder_build(graph, config, job, &(struct hf_decoder){HF_GLM_LAYER, HF_GLM4_NORMS});
 }
 
 static const struct key keys[] = {
@@ -44,7 +36,7 @@ static const struct preset_alias aliases[] = {
     {"glm-z1-9b-0414", "glm-4-9b-0414"},
 };
 
-static double parameters(const struct model_config *c)
+double count_glm4(const struct model_config *c)
 {
     return count_llama(c) + 2.0 * c->layers * c->hidden;
 }
@@ -56,7 +48,7 @@ const struct family family_glm4 = {
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),
-    .parameters = parameters,
+    .parameters = count_glm4,
     .padding = 151329 + 1,
     .code = CODE_HF,
     .traced = true,

@@ -1,25 +1,15 @@
 /* glm4_moe.c - GLM-4.5: DeepSeek-V3's mixture of experts with Llama's attention, where RoPE turns a
  * part of each head. The layer that predicts a second token is not part of the class. */
-#include "families/llama.h"
-#include "hf/decoder.h"
+#include "families/glm4_moe.h"
 #include "model/count.h"
-#include "model/experts.h"
 
 static const struct key keys[] = {
     SIZE_KEYS,
     KV_HEADS(8),
     HEAD_DIM_KEY,
     LLAMA_KEYS(131072, 1e-5, 1e4),
-    DROPOUT("attention_dropout", attention_dropout, 0),
-    {FLAG("attention_bias", attention_bias, false)},
-    {REAL("partial_rotary_factor", KEY_SHARE, rotary_dim, 0.5, 0, 1),
-     .other = "rope_parameters.partial_rotary_factor"},
+    GLM4_MOE_KEYS(false),
     {FLAG("use_qk_norm", qk_norm, false)},
-    EXPERTS("n_routed_experts", "num_local_experts", 128, 8),
-    EXPERT_WIDTH(1408),
-    EXPERT_GROUPS(1, 1, 1),
-    SHARED_EXPERTS(1, 1),
-    {FLAG("norm_topk_prob", norm_topk, true)},
 };
 
 /* A model is a line, and what the macro holds is a row: no block, no expression. */
@@ -41,8 +31,8 @@ static const struct model_preset presets[] = {
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
-static enum err_code check(const struct key_table *table, const struct model_config *c,
-                           const char *where, struct err *err)
+enum err_code glm4_moe_check(const struct key_table *table, const struct model_config *c,
+                             const char *where, struct err *err)
 {
     if (c->rotary_dim == 0 || c->rotary_dim % 2 != 0 || c->rotary_dim >= c->head_dim)
         return err_set(err, ERR_INVALID,
@@ -70,7 +60,7 @@ const struct family family_glm4_moe = {
     .class_name = "Glm4MoeForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
-    .check = check,
+    .check = glm4_moe_check,
     .parameters = count_llama,
     .traced = true,
     .code = CODE_HF,

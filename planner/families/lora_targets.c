@@ -70,10 +70,10 @@ static const char *of_attention(const struct model_config *config)
                             : "q_proj,kv_a_proj_with_mqa,kv_b_proj,o_proj";
 }
 
-static bool is_one_of(enum arch arch, const char *const *names, size_t count)
+static bool is_one_of(const char *type, const char *const *names, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (strcmp(names[i], arch_name(arch)) == 0)
+        if (strcmp(names[i], type) == 0)
             return true;
     return false;
 }
@@ -82,25 +82,44 @@ static bool is_one_of(enum arch arch, const char *const *names, size_t count)
  * that transformers 5 has in their place (_MODEL_TO_CONVERSION_PATTERN of 0.21.2's
  * utils/transformers_weight_conversion.py), so that all-linear is those, too. Of others it is the
  * layers that are there. */
-static bool experts_are_renamed(enum arch arch)
+static bool experts_are_renamed(const char *type)
 {
     static const char *const names[] = {
-        "cohere2_moe", "deepseek_v2", "deepseek_v3", "dots1",         "ernie4_5_moe",
-        "exaone_moe",  "flex_olmo",   "glm4_moe",    "glm4_moe_lite", "hunyuan_v1_moe",
-        "mellum",      "minimax",     "minimax_m2",  "mixtral",       "olmoe",
-        "qwen3_moe",   "qwen3_next",  "solar_open",
+        "cohere2_moe",
+        "deepseek_v2",
+        "deepseek_v3",
+        "dots1",
+        "ernie4_5_moe",
+        "exaone_moe",
+        "flex_olmo",
+        "glm4_moe",
+        "glm4_moe_lite",
+        "hunyuan_v1_moe",
+        "mellum",
+        "minimax",
+        "minimax_m2",
+        "mixtral",
+        "olmoe",
+        "qwen3_moe",
+        "qwen3_next",
+        "solar_open",
+        "glm4v_moe",
+        "glm4v_moe_text",
+        "qwen3_omni_moe_thinker",
+        "qwen3_omni_moe_text",
     };
-    return is_one_of(arch, names, sizeof names / sizeof *names);
+    return is_one_of(type, names, sizeof names / sizeof *names);
 }
 
 const char *lora_linear_names(const struct model_config *config)
 {
     static const char *const attention_alone[] = {"flex_olmo", "mellum", "minimax_m2",
                                                   "mixtral",   "olmoe",  "qwen3_moe"};
-    if (!experts_are_renamed(config->arch))
+    const char *type =
+        config->tower.kind != TOWER_NONE ? config->stated.outer : arch_name(config->arch);
+    if (!experts_are_renamed(type))
         return ALL_LINEAR;
-    return is_one_of(config->arch, attention_alone,
-                     sizeof attention_alone / sizeof *attention_alone)
+    return is_one_of(type, attention_alone, sizeof attention_alone / sizeof *attention_alone)
                ? of_attention(config)
                : NULL;
 }
@@ -134,17 +153,18 @@ enum err_code lora_read(const char *text, const struct model_config *config,
                        classifier_has(config) && job->code == CODE_HF
                            ? " (--task sequence-classification has them)"
                            : "");
+    const char *type = type_of(config, job);
     *out = (struct graph_lora){
         .rank = (uint32_t)number, .scale = (float)LORA_ALPHA / (float)number, .targets = targets};
     if (!targets)
-        out->targets = own_targets(type_of(config, job));
+        out->targets = own_targets(type);
     if (!out->targets)
-        return err_set(
-            err, ERR_INVALID,
-            "--lora %s: peft has no targets of its own for %s: name layers "
-            "(--lora %s,%s)%s",
-            text, type_of(config, job), rank, advised(config),
-            model_has_mamba(config) || experts_are_renamed(config->arch) ? "" : ", or all-linear");
+        return err_set(err, ERR_INVALID,
+                       "--lora %s: peft has no targets of its own for %s: name layers "
+                       "(--lora %s,%s)%s",
+                       text, type, rank, advised(config),
+                       model_has_mamba(config) || experts_are_renamed(type) ? ""
+                                                                            : ", or all-linear");
     if (pattern_is(out->targets)) {
         struct pattern *pattern;
         TRY(pattern_read(out->targets, "--lora: layers", arena, &pattern, err));
@@ -153,13 +173,13 @@ enum err_code lora_read(const char *text, const struct model_config *config,
     }
     if (strcmp(out->targets, ALL_LINEAR) != 0)
         return ERR_OK;
-    if (experts_are_renamed(config->arch))
+    if (experts_are_renamed(type))
         return err_set(err, ERR_UNSUPPORTED,
                        "--lora %s: of a %s peft takes that for its experts' parameters and the "
                        "router's, too, which is not planned: name layers, such as those of "
                        "attention alone, --lora %s,%s",
-                       text, arch_name(config->arch), rank, of_attention(config));
-    if (is_one_of(config->arch, (const char *const[]){"llama4_text", "phimoe"}, 2))
+                       text, type, rank, of_attention(config));
+    if (is_one_of(arch_name(config->arch), (const char *const[]){"llama4_text", "phimoe"}, 2))
         return err_set(err, ERR_UNSUPPORTED,
                        "--lora %s: of %s that has its router, too, which returns two tensors: peft "
                        "fails with it; name layers",

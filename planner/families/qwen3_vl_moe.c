@@ -4,8 +4,8 @@
 #include "model/count.h"
 #include "model/experts.h"
 
-static void build(struct graph *graph, const struct model_config *config,
-                  const struct model_job *job)
+void build_hf_qwen3_vl_moe(struct graph *graph, const struct model_config *config,
+                           const struct model_job *job)
 {
     static const struct hf_decoder way = {
         HF_QWEN_VL,
@@ -70,5 +70,5 @@ const struct family family_qwen3_vl_moe = {
     .parameters = count_llama,
     .traced = true,
     .code = CODE_HF,
-    .builder = {[CODE_HF] = build},
+    .builder = {[CODE_HF] = build_hf_qwen3_vl_moe},
 };

@@ -37,6 +37,6 @@
     .rope_lacks = "{\"mrope_section\": [16, 24, 24]}", .parameters = count_llama, .code = CODE_HF, \
     .builder = {[CODE_HF] = build_hf_qwen2_vl}
 
-model_builder build_hf_qwen2_vl;
+model_builder build_hf_qwen2_vl, build_hf_qwen3_vl_moe;
 
 #endif

@@ -42,25 +42,37 @@ static uint32_t put_together(struct graph *graph, const uint32_t *sections, uint
     return graph_view(graph, row, all);
 }
 
+/* Each angle again: of a table (b, s, d/2), behind all others or next to itself: (b, s, d) */
+static uint32_t twice(struct graph *graph, uint32_t half, enum hf_grids_way way)
+{
+    struct shape shape = graph->tensors[half].shape;
+    const struct shape pairs = SHAPE(shape.dim[0], shape.dim[1], shape.dim[2], 2);
+    shape.dim[2] *= 2;
+    if (way != HF_GRIDS_NEIGHBOURS)
+        return op_no_grad(graph, WORK_CAT, ATEN_CAT, DTYPE_FP32, shape, 1, &half);
+    const uint32_t doubled = op_no_grad(graph, WORK_INTERLEAVE, ATEN_CLONE, DTYPE_FP32, pairs, 2,
+                                        (uint32_t[]){half, half});
+    return graph_view(graph, doubled, shape);
+}
+
 /* A table (3, b, s, d/2) as (b, s, d), which takes its place: parts of the grids one behind the
  * other, and all of them again; or two grids copied into places of the first, which births nothing.
  */
 static uint32_t joined(struct graph *graph, const uint32_t *sections, enum hf_grids_way way,
                        bool traced, uint32_t grids)
 {
-    if (traced && way != HF_GRIDS_PARTS)
+    if (traced && way == HF_GRIDS_WOVEN)
         grids = put_together(graph, sections, grids);
     const uint32_t first = first_grid(graph, grids);
-    struct shape shape = graph->tensors[first].shape;
+    const struct shape shape = graph->tensors[first].shape;
     uint32_t half = first;
-    if (way == HF_GRIDS_PARTS) {
+    if (way != HF_GRIDS_WOVEN) {
         uint32_t part[HF_GRIDS], at = 0;
         for (int i = 0; i < HF_GRIDS; at += sections[i++])
             part[i] = graph_slice(graph, first, at, sections[i]);
         half = op_no_grad(graph, WORK_CAT, ATEN_CAT, DTYPE_FP32, shape, HF_GRIDS, part);
     }
-    shape.dim[2] *= 2;
-    const uint32_t whole = op_no_grad(graph, WORK_CAT, ATEN_CAT, DTYPE_FP32, shape, 1, &half);
+    const uint32_t whole = twice(graph, half, way);
     if (half != first)
         graph_drop(graph, half);
     graph_drop(graph, grids);

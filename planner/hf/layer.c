@@ -59,16 +59,19 @@ static void turn_parts(struct graph *graph, const struct model_config *c, struct
 }
 
 /* The same of neighbours, and both are turned before they are joined. */
-static void turn_pairs(struct graph *graph, const struct model_config *c, struct hf_rope rope,
-                       struct heads *heads)
+static void turn_pairs(struct graph *graph, const struct model_config *c,
+                       const struct hf_decoder *way, struct hf_rope rope, struct heads *heads)
 {
-    const struct hf_rope pairs = hf_rope_interleaved(graph, rope);
+    const bool as_they_are = way->grids == HF_GRIDS_NEIGHBOURS; /* tables */
+    const struct hf_rope pairs = as_they_are ? rope : hf_rope_interleaved(graph, rope);
     const struct hf_cut q = hf_cut_heads(graph, transposed(graph, heads->q), c->rotary_dim);
     const struct hf_cut k = hf_cut_heads(graph, transposed(graph, heads->k), c->rotary_dim);
     const uint32_t q_turned = hf_rotate_pairs(graph, q.turned, pairs);
     const uint32_t k_turned = hf_rotate_pairs(graph, k.turned, pairs);
     heads->q = transposed(graph, hf_join_heads(graph, q_turned, q.passed));
     heads->k = transposed(graph, hf_join_heads(graph, k_turned, k.passed));
+    if (as_they_are)
+        return;
     graph_drop(graph, pairs.cos);
     graph_drop(graph, pairs.sin);
 }
@@ -180,7 +183,7 @@ static void turn(struct graph *graph, const struct model_config *c, const struct
         turn_parts(graph, c, rope, heads);
         break;
     case HF_ROTARY_PAIRS:
-        turn_pairs(graph, c, rope, heads);
+        turn_pairs(graph, c, block->way, rope, heads);
         break;
     case HF_ROTARY_BOTH:
         turn_both(graph, c, rope, heads);

@@ -32,6 +32,12 @@
     X(QWEN3_5_MOE, qwen3_5_moe)                                                                    \
     X(QWEN3_VL, qwen3_vl)                                                                          \
     X(QWEN3_VL_MOE, qwen3_vl_moe)                                                                  \
+    X(QWEN2_5_OMNI, qwen2_5_omni)                                                                  \
+    X(QWEN3_OMNI_MOE, qwen3_omni_moe)                                                              \
+    X(GLM4V, glm4v)                                                                                \
+    X(GLM4V_MOE, glm4v_moe)                                                                        \
+    X(GLM_OCR, glm_ocr)                                                                            \
+    X(PADDLEOCR_VL, paddleocr_vl)                                                                  \
     X(GLM4_MOE, glm4_moe)                                                                          \
     X(OLMO, olmo)                                                                                  \
     X(OLMOE, olmoe)                                                                                \

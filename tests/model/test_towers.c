@@ -1,5 +1,5 @@
-/* test_towers.c - what models that see have besides text: parameters beside transformers' classes
- * and the Hub's numbers, and what a file may say of it. */
+/* test_towers.c - what models that see or hear have besides text: parameters beside transformers'
+ * classes and the Hub's numbers, and what a file may say of it. */
 #include "families/config.h"
 #include "families/families.h"
 #include "model/tower.h"
@@ -102,6 +102,69 @@ static void parameters_are_those_of_the_class(void **state)
     }
 }
 
+/* Of a file that has what speaks, too, the thinker is planned: as many parameters as transformers'
+ * Qwen2_5OmniThinkerForConditionalGeneration of these sizes. */
+static void a_thinker_is_planned_of_a_file_that_speaks_too(void **state)
+{
+    (void)state;
+    static const char file[] =
+        "{\"model_type\": \"qwen2_5_omni\", \"talker_config\": {\"hidden_size\": 896}, "
+        "\"thinker_config\": {\"model_type\": \"qwen2_5_omni_thinker\", \"text_config\": "
+        "{\"model_type\": \"qwen2_5_omni_text\", \"tie_word_embeddings\": true, " TEXT
+        "\"rope_scaling\": {\"rope_type\": \"default\", \"mrope_section\": [2, 3, 3]}}, "
+        "\"vision_config\": {\"depth\": 2, \"hidden_size\": 48, \"intermediate_size\": 68, "
+        "\"num_heads\": 4, \"out_hidden_size\": 64, \"patch_size\": 4}, "
+        "\"audio_config\": {\"d_model\": 48, \"encoder_layers\": 2, "
+        "\"encoder_attention_heads\": 4, \"encoder_ffn_dim\": 68, \"num_mel_bins\": 20, "
+        "\"max_source_positions\": 30, \"output_dim\": 64}}}";
+    struct model_config config;
+    struct err err = {0};
+    char text[512];
+    const struct model_job job = {.code = CODE_HF};
+    if (read_text(file, &config, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+    assert_string_equal(config.stated.outer, "qwen2_5_omni_thinker");
+    assert_false(config.tied); /* whatever the text model inside says */
+    assert_true(tower_parameters(&config.tower, config.hidden) == 138664);
+    assert_true(model_note(&config, &job, 0, text, sizeof text));
+    assert_non_null(strstr(text, "towers that see and hear"));
+}
+
+/* Layers whose output is joined make the joint wider: transformers' LlavaForConditionalGeneration
+ * with vision_feature_layer of two, and of one. */
+static void listed_layers_widen_the_joint(void **state)
+{
+    (void)state;
+    static const char *const layers[] = {"[-2, -1]", "-2"};
+    uint64_t parameters[2];
+    for (int i = 0; i < 2; i++) {
+        char file[1024];
+        struct model_config config;
+        snprintf(file, sizeof file,
+                 "{\"model_type\": \"llava\", \"vision_feature_layer\": %s, \"text_config\": "
+                 "{\"model_type\": \"llama\", " TEXT "\"rms_norm_eps\": 1e-6}, "
+                 "\"vision_config\": {" VISION "\"image_size\": 16}}",
+                 layers[i]);
+        assert_int_equal(read_text(file, &config, NULL), ERR_OK);
+        parameters[i] = tower_parameters(&config.tower, config.hidden);
+    }
+    assert_true(parameters[0] == parameters[1] + 48 * 64);
+}
+
+/* The class around has the head: Aya Vision's does not look at Cohere 2's logit_scale. */
+static void logits_are_those_of_the_class_around(void **state)
+{
+    (void)state;
+    struct model_config config;
+    assert_int_equal(read_text("{\"model_type\": \"aya_vision\", \"text_config\": {\"model_type\": "
+                               "\"cohere2\", \"logit_scale\": 0.25, " TEXT
+                               "\"layer_norm_eps\": 1e-5}, "
+                               "\"vision_config\": {" VISION "\"image_size\": 16}}",
+                               &config, NULL),
+                     ERR_OK);
+    assert_true(config.logits_multiplier == 0 && config.tower.kind != TOWER_NONE);
+}
+
 static void what_is_not_known_has_no_tower(void **state)
 {
     (void)state;
@@ -110,6 +173,8 @@ static void what_is_not_known_has_no_tower(void **state)
         "\"rms_norm_eps\": 1e-6}, \"vision_config\": {\"model_type\": \"dinov2\"}}",
         "{\"model_type\": \"internvl\", \"text_config\": {\"model_type\": \"qwen2\", " TEXT
         "\"rms_norm_eps\": 1e-6}, \"vision_config\": {\"norm_type\": \"rms_norm\"}}",
+        "{\"model_type\": \"ovis2\", \"text_config\": {\"model_type\": \"qwen2\", " TEXT
+        "\"rms_norm_eps\": 1e-6}, \"vision_config\": {" VISION "\"vocab_size\": 40}}",
         "{\"model_type\": \"granite_speech\", \"text_config\": {\"model_type\": \"llama\", " TEXT
         "\"rms_norm_eps\": 1e-6}}",
     };
@@ -143,6 +208,9 @@ static void values_that_cannot_be_are_refused(void **state)
         {"{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"llama\", " TEXT
          "\"rms_norm_eps\": 1e-6}, \"vision_config\": {\"num_attention_heads\": 512}}",
          "text: \"vision_config\": heads of 2 numbers: at least 4 are planned"},
+        {"{\"model_type\": \"qwen2_audio\", \"text_config\": {\"model_type\": \"qwen2\", " TEXT
+         "\"rms_norm_eps\": 1e-6}, \"audio_config\": {\"encoder_attention_heads\": 512}}",
+         "text: \"audio_config\": heads of 2 numbers: at least 4 are planned"},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         struct model_config config;
@@ -186,11 +254,38 @@ static void what_is_not_planned_is_refused(void **state)
     }
 }
 
+/* Its class has a loss of its own. */
+static void losses_of_qwen2_audio_are_its_own(void **state)
+{
+    (void)state;
+    static const char file[] = "{\"model_type\": \"qwen2_audio\", \"text_config\": "
+                               "{\"model_type\": \"qwen2\", " TEXT "\"rms_norm_eps\": 1e-6}}";
+    const struct model_job jobs[] = {{.loss = CROSS_ENTROPY_CHUNKED}, {.padding_tokens = 4}};
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        struct model_config config;
+        struct model_job job = jobs[i];
+        struct graph *graph;
+        struct err err = {0};
+        job.code = CODE_HF;
+        job.batch = 2;
+        job.seq = 16;
+        job.compute = DTYPE_BF16;
+        assert_int_equal(read_text(file, &config, NULL), ERR_OK);
+        assert_int_equal(model_build(&config, &job, &graph, &err), ERR_UNSUPPORTED);
+        if (!strstr(err.text, "of a \"qwen2_audio\": its class has a loss of its own"))
+            fail_msg("%s", err.text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(presets_are_as_many_parameters_as_the_hub_shows),
         cmocka_unit_test(parameters_are_those_of_the_class),
+        cmocka_unit_test(a_thinker_is_planned_of_a_file_that_speaks_too),
+        cmocka_unit_test(listed_layers_widen_the_joint),
+        cmocka_unit_test(logits_are_those_of_the_class_around),
+        cmocka_unit_test(losses_of_qwen2_audio_are_its_own),
         cmocka_unit_test(what_is_not_known_has_no_tower),
         cmocka_unit_test(values_that_cannot_be_are_refused),
         cmocka_unit_test(what_is_not_planned_is_refused),

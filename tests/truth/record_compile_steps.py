@@ -450,6 +450,20 @@ REST_CASES = tuple((f"frames-hf-fsdp2-{name}", m, HF_FRAMES) for name, m in REST
     (f"accelerate-fsdp2-{name}", REST_OF[name], {**HF_FRAMES, "units": "torchtitan"}) for name in ("apertus", "gpt_oss", "deepseek_v2")
     ) + tuple((f"blocks-fsdp2-{name}", REST_OF[name], {"world": 4, "code": "hf", **BF16})
               for name in ("falcon", "mpt", "gpt_neo", "codegen", "gpt_oss"))
+def seeing(kind, sections, part=None, **more):
+    """The text model of one that sees."""
+    ropes = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": sections, **({"partial_rotary_factor": part} if part else {})}
+    return {**HF_GQA, "vocab_size": 251, "model_type": kind, "pad_token_id": 0, "rope_parameters": ropes, **more}
+
+
+SEEING = {
+    "glm4v": seeing("glm4v_text", [2, 3, 3], 0.5), "glm_ocr": seeing("glm_ocr_text", [4, 6, 6], 1.0, head_dim=32),
+    "paddleocr_vl": seeing("paddleocr_vl_text", [4, 6, 6], head_dim=32),
+    "glm4v_moe": {**seeing("glm4v_moe_text", [2, 3, 3], 0.5), "seq": 512, "head_dim": 32, "n_routed_experts": 4, "num_experts_per_tok": 2,
+                  "n_shared_experts": 1, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "moe_intermediate_size": 96,
+                  "max_position_embeddings": 512},
+}
+REST_CASES += tuple((f"blocks-fsdp2-{name}", m, {"world": 4, "code": "hf", **BF16}) for name, m in SEEING.items())
 PEFT = {**FSDP1, "world": 4, **ALL_LINEAR, **BF16, "wrap": "peft", "autocast": "bf16"}  # blocks without fullgraph, as accelerate compiles regions
 PEFT_CASES = (          # adapters' Linears are units: hooks within blocks
     ("peft-fsdp1", HF_GQA, PEFT),
