@@ -333,13 +333,6 @@ static bool joins_features(enum tower_joint joint)
            joint == JOINT_VIDEO_LLAVA;
 }
 
-/* The head is of the class around, which does with logits what the text model's would in these
- * alone. */
-static bool looks_at_logits(enum tower_joint joint)
-{
-    return joint == JOINT_GEMMA4 || joint == JOINT_PALIGEMMA || joint == JOINT_HYPERCLOVAX;
-}
-
 /* What is declared otherwise than here, or not at all. */
 static bool is_other(const json_t *root, const struct sees *model)
 {
@@ -426,10 +419,6 @@ enum err_code tower_read(const json_t *root, const char *where, struct model_con
         out->tower.joint_biased = json_is_true(json_object_get(root, "multimodal_projector_bias"));
     if (model->joint == JOINT_INTERNVL)
         out->tower.merge = 2; /* downsample_ratio 0.5 */
-    if (!looks_at_logits(model->joint)) {
-        out->logits_softcap = out->logits_multiplier = out->logits_scaling = 0;
-        out->hidden_scaling = 0;
-    }
     read_tied(root, model, out);
     TRY(keys_read(&model->keys, root, where, out, err));
     return check_sizes(&out->tower, where, err);

@@ -653,11 +653,22 @@ static struct hf_decoder beside_tower(const struct model_config *c, const struct
     return deeper;
 }
 
-void hf_decoder_build(struct graph *graph, const struct model_config *c,
+/* The text model of one that sees, whose head is the class's around it. */
+static struct model_config as_around(const struct model_config *c)
+{
+    struct model_config around = *c;
+    if (!tower_scales_logits(&c->tower))
+        around.logits_softcap = around.logits_multiplier = around.logits_scaling =
+            around.hidden_scaling = 0;
+    return around;
+}
+
+void hf_decoder_build(struct graph *graph, const struct model_config *text,
                       const struct model_job *given, const struct hf_decoder *of_text)
 {
     uint32_t table;
-    const bool deeper = tower_is_there(&c->tower, given->tower) && !of_text->nested;
+    const bool deeper = tower_is_there(&text->tower, given->tower) && !of_text->nested;
+    const struct model_config known = deeper ? as_around(text) : *text, *c = &known;
     const struct hf_decoder whole = deeper ? beside_tower(c, of_text) : *of_text, *way = &whole;
     struct model_job joined = *given;
     const struct model_job *job = &joined;

@@ -152,6 +152,7 @@ struct joint {
     tower_part *join; /* NULL: the tower has it */
     bool last;        /* it is declared behind the text model */
     bool newline;     /* there is a row for the end of a line, declared first */
+    bool scales;      /* logits are what the text model's class makes of them */
 };
 
 #define SEEN "model.vision_tower."
@@ -163,7 +164,7 @@ struct joint {
 static const struct joint joints[JOINTS] = {
     [JOINT_INSIDE]       = {"model.visual.", "", TEXT, NULL},
     [JOINT_GEMMA3]       = {SEEN, PROJECTOR, TEXT, join_gemma3},
-    [JOINT_PALIGEMMA]    = {SEEN, PROJECTOR, TEXT, join_paligemma},
+    [JOINT_PALIGEMMA]    = {SEEN, PROJECTOR, TEXT, join_paligemma, .scales = true},
     [JOINT_LLAVA]        = {SEEN, PROJECTOR, TEXT, join_llava},
     [JOINT_LLAVA_NEXT]   = {SEEN, PROJECTOR, TEXT, join_llava, .newline = true},
     [JOINT_MISTRAL3]     = {SEEN, PROJECTOR, TEXT, join_mistral3},
@@ -173,7 +174,8 @@ static const struct joint joints[JOINTS] = {
     [JOINT_LLAMA4]       = {"vision_model.", "multi_modal_projector.", "language_model.model",
                             join_llama4},
     [JOINT_LFM2]         = {SEEN, PROJECTOR, TEXT, join_lfm2},
-    [JOINT_GEMMA4]       = {SEEN, "model.embed_vision.", TEXT, join_gemma4, .last = true},
+    [JOINT_GEMMA4]       = {SEEN, "model.embed_vision.", TEXT, join_gemma4, .last = true,
+                            .scales = true},
     [JOINT_AYA]          = {SEEN, PROJECTOR, TEXT, join_aya},
     [JOINT_COHERE2]      = {SEEN, PROJECTOR, TEXT, join_cohere2},
     [JOINT_VIPLLAVA]     = {SEEN, PROJECTOR, TEXT, join_vipllava},
@@ -181,7 +183,8 @@ static const struct joint joints[JOINTS] = {
     [JOINT_DEEPSEEK]     = {"model.vision_model.", "model.aligner.", TEXT, join_deepseek},
     [JOINT_LIGHTON]      = {"model.vision_encoder.", "model.vision_projection.", TEXT,
                             join_mistral3},
-    [JOINT_HYPERCLOVAX]  = {"model.vision_model.", "model.", TEXT, join_hyperclovax},
+    [JOINT_HYPERCLOVAX]  = {"model.vision_model.", "model.", TEXT, join_hyperclovax,
+                            .scales = true},
     [JOINT_KIMI]         = {SEEN, "model.mm_projector.", TEXT, join_kimi, .last = true},
     [JOINT_VIDEO_LLAMA3] = {"model.vision_model.", "model.projector.", TEXT, join_video_llama3},
     [JOINT_MINICPM]      = {SEEN, "model.merger.mlp.", TEXT, join_minicpm, .last = true},
@@ -277,6 +280,11 @@ void tower_declare_rest(struct graph *graph, const struct tower *tower, uint32_t
 const char *tower_text(const struct tower *tower)
 {
     return joints[tower->joint].text;
+}
+
+bool tower_scales_logits(const struct tower *tower)
+{
+    return joints[tower->joint].scales;
 }
 
 uint64_t tower_parameters(const struct tower *tower, uint32_t text)

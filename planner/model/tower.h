@@ -115,6 +115,10 @@ void tower_declare_rest(struct graph *graph, const struct tower *tower, uint32_t
 /* The module that the text model is: "model.language_model". Static. */
 const char *tower_text(const struct tower *tower);
 
+/* The head is of the class around the text model. Whether that does with logits, and with what they
+ * are made of, what the text model's own class does: multiplies, divides or caps them. */
+bool tower_scales_logits(const struct tower *tower);
+
 /* How many parameters that are, whatever the graph makes of them; NONE: 0. */
 uint64_t tower_parameters(const struct tower *tower, uint32_t text);
 

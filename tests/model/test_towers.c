@@ -2,6 +2,7 @@
  * classes and the Hub's numbers, and what a file may say of it. */
 #include "families/config.h"
 #include "families/families.h"
+#include "graph/graph.h"
 #include "model/tower.h"
 
 #include <setjmp.h>
@@ -151,18 +152,32 @@ static void listed_layers_widen_the_joint(void **state)
     assert_true(parameters[0] == parameters[1] + 48 * 64);
 }
 
-/* The class around has the head: Aya Vision's does not look at Cohere 2's logit_scale. */
+/* The head is of the class around: Aya Vision's does not look at Cohere 2's logit_scale, which
+ * Cohere2ForCausalLM multiplies with. */
 static void logits_are_those_of_the_class_around(void **state)
 {
     (void)state;
     struct model_config config;
+    uint32_t ops[2];
     assert_int_equal(read_text("{\"model_type\": \"aya_vision\", \"text_config\": {\"model_type\": "
                                "\"cohere2\", \"logit_scale\": 0.25, " TEXT
                                "\"layer_norm_eps\": 1e-5}, "
                                "\"vision_config\": {" VISION "\"image_size\": 16}}",
                                &config, NULL),
                      ERR_OK);
-    assert_true(config.logits_multiplier == 0 && config.tower.kind != TOWER_NONE);
+    assert_false(tower_scales_logits(&config.tower));
+    for (int i = 0; i < 2; i++) {
+        const struct model_job job = {.code = CODE_HF,
+                                      .batch = 1,
+                                      .seq = 16,
+                                      .compute = DTYPE_BF16,
+                                      .tower = i ? TOWER_ABSENT : TOWER_FROZEN};
+        struct graph *graph;
+        assert_int_equal(model_build(&config, &job, &graph, NULL), ERR_OK);
+        ops[i] = graph->op_count;
+        graph_free(graph);
+    }
+    assert_int_equal(ops[1], ops[0] + 1);
 }
 
 static void what_is_not_known_has_no_tower(void **state)
