@@ -20,7 +20,8 @@ RECORDED = [    # name, batch, seq; a module of its own is build of its file
     ("llama", 2, 256), ("llama4", 2, 448), ("mamba2", 2, 448), ("mixtral", 2, 256), ("modernbert", 2, 448), ("olmo2", 2, 448),
     ("phi3", 2, 448), ("qwen3_moe", 2, 448), ("qwen3_next", 2, 448), ("resnet", 2, 448), ("segformer", 2, 448), ("smollm3", 2, 448),
     ("stablelm", 2, 448), ("swin", 2, 448), ("unet", 2, 256), ("vit", 2, 448), ("whisper", 2, 448), ("xlnet", 2, 64)]
-TEXTS = {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"}      # of which the text model is recorded
+TEXTS = {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "glm4v", "glm4v_moe", "glm_ocr", "paddleocr_vl", "qwen2_5_omni",
+         "qwen3_omni_moe"}      # of which the text model is recorded
 ENCODERS = {"bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert", "opt", "t5", "mt5", "modernbert", "eurobert"}
 GLOBS = {
     "llama": ["*w2*", "*attention.w[qk]*", "*norm.weight", "layers.1.*", "*layers.[!0]*", "norm.weight", "*.w[13].*", "*wo*,tok_emb*"],
@@ -54,8 +55,12 @@ def settled(kind, fields):
         fields["pad_token_id"] = 0
     if kind.removesuffix("_text") in TEXTS:
         half = fields.get("head_dim") or fields["hidden_size"] // fields["num_attention_heads"]
+        part = {"partial_rotary_factor": 0.5} if kind.startswith("glm4v") else {}
+        half //= 1 + len(part)
+        if part and half % 2:
+            raise ValueError("what turns is not even")
         sections = [half // 2 - 2 * (half // 6), half // 6, half // 6]
-        fields["rope_parameters"] = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": sections}
+        fields["rope_parameters"] = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": sections, **part}
     return fields
 
 

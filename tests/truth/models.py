@@ -344,6 +344,12 @@ HF = {  # model_type -> (model class, config class, paths of the lists of blocks
     "qwen2_5_vl_text": ("Qwen2_5_VLForConditionalGeneration", "Qwen2_5_VLConfig", ["model.language_model.layers"]),
     "qwen3_vl_text": ("Qwen3VLForConditionalGeneration", "Qwen3VLConfig", ["model.language_model.layers"]),
     "qwen3_vl_moe_text": ("Qwen3VLMoeForConditionalGeneration", "Qwen3VLMoeConfig", ["model.language_model.layers"]),
+    "glm4v_text": ("Glm4vForConditionalGeneration", "Glm4vConfig", ["model.language_model.layers"]),
+    "glm4v_moe_text": ("Glm4vMoeForConditionalGeneration", "Glm4vMoeConfig", ["model.language_model.layers"]),
+    "glm_ocr_text": ("GlmOcrForConditionalGeneration", "GlmOcrConfig", ["model.language_model.layers"]),
+    "paddleocr_vl_text": ("PaddleOCRVLForConditionalGeneration", "PaddleOCRVLConfig", ["model.language_model.layers"]),
+    "qwen2_5_omni_text": ("Qwen2_5OmniThinkerForConditionalGeneration", "Qwen2_5OmniThinkerConfig", ["model.language_model.layers"]),
+    "qwen3_omni_moe_text": ("Qwen3OmniMoeThinkerForConditionalGeneration", "Qwen3OmniMoeThinkerConfig", ["model.language_model.layers"]),
 }
 WHOLE = {name: classes[1] for name, classes in HF.items() if name.endswith("_text")}     # class around a text model
 NOT_CONFIG = ("kind", "model_type", "batch", "seq", "sample_tokens", "padding_tokens", "prompt_tokens", "experts_implementation")
@@ -351,10 +357,10 @@ NOT_CONFIG = ("kind", "model_type", "batch", "seq", "sample_tokens", "padding_to
 
 def hf_classes(model_type, whole=False):
     """Those of HF, or what AutoModelForCausalLM takes: a decoder whose blocks are model.layers. `whole`: of a model that
-    sees, whose text model's blocks are deeper."""
+    sees or hears, whose text model's blocks are deeper."""
     import transformers
     if whole:
-        from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES as names
+        from transformers.models.auto.modeling_auto import MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES as names
         config_class = transformers.models.auto.configuration_auto.CONFIG_MAPPING[model_type]
         inner = {"llama4": "language_model.model", "smolvlm": "model.text_model", "idefics3": "model.text_model"}
         return getattr(transformers, names[model_type]), config_class, [inner.get(model_type, "model.language_model") + ".layers"]
@@ -448,14 +454,17 @@ def hf_config(config_class, model_type, fields):
     if model_type not in WHOLE:
         return config_class(use_cache=False, **fields)
     text = {k: v for k, v in fields.items() if k != "tie_word_embeddings"}
-    return config_class(text_config={"use_cache": False, **text}, vision_config={"depth": 1},
+    ears = {"audio_config": {"encoder_layers": 1}} if "omni" in model_type else {}
+    layers = "num_hidden_layers" if model_type.startswith("paddleocr") else "depth"
+    return config_class(text_config={"use_cache": False, **text}, vision_config={layers: 1}, **ears,
                         tie_word_embeddings=fields.get("tie_word_embeddings", False))
 
 
 def without_tower(model):
-    """A model that sees, without what it sees with: calls by text alone never ask for it."""
-    if hasattr(getattr(model, "model", None), "visual"):
-        model.model.visual = None
+    """A model that sees or hears, without what it does that with: calls by text alone never ask for it."""
+    for part in ("visual", "audio_tower", "projector"):
+        if hasattr(getattr(model, "model", None), part):
+            setattr(model.model, part, None)
     return model
 
 

@@ -77,7 +77,7 @@ static void print_padding(struct sums *sums)
 static void print_towers(struct sums *sums)
 {
     print_file("tower_events.jsonl",
-               "Whole event lists of models that see, called with text alone (`--tower`).", true,
+               "Whole event lists of models that see or hear, called with text alone (`--tower`).", true,
                truth_read_hf, sums);
 }
 
