@@ -201,6 +201,12 @@ static enum err_code check_hf(const struct family *family, const struct model_co
                        "--compile: what torch.compile makes of %s's attention, which is written in "
                        "Python, was not recorded, and is not planned",
                        family->name);
+    if (job->compiled && family->uncompiled)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--compile: what torch.compile makes of %s's blocks was not recorded, and is "
+            "not planned; --compile off is",
+            family->name);
     if (job->seq == 1 && in_python)
         return err_set(
             err, ERR_UNSUPPORTED,

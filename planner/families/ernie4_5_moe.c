@@ -17,7 +17,7 @@ static void build(struct graph *graph, const struct model_config *config,
         .moe = {.route = hf_route_ernie,
                 .gate = hf_gate_halves,
                 .router = "gate",
-                .statics = "gate.moe_statics",
+                .statics = "gate.moe_statics.e_score_correction_bias",
                 .when = HF_SHARED_HELD},
     };
     hf_decoder_build(graph, config, job, &way);

@@ -55,6 +55,7 @@ struct family {
 
     bool traced;              /* what torch.compile makes of it as a whole in transformers' code is
                                  planned */
+    bool uncompiled;          /* what torch.compile makes of its blocks was not recorded */
     bool encoder;             /* of BERT's kind: it looks both ways */
     bool heads_divide_hidden; /* even where head_dim is given: the config class insists */
     bool rope;                /* on whole heads; where on part of them, rotary_dim says it */

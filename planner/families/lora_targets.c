@@ -85,6 +85,7 @@ static bool is_one_of(const char *type, const char *const *names, size_t count)
 static bool experts_are_renamed(const char *type)
 {
     static const char *const names[] = {
+        "afmoe",
         "cohere2_moe",
         "deepseek_v2",
         "deepseek_v3",

@@ -60,6 +60,8 @@ static void declare_attention(struct graph *graph, const struct model_config *c,
     block->o = build_linear(graph, prefix, output, h, h_q, c->output_bias);
     if (block->way->qk == HF_QK_WIDE || c->qk_norm)
         declare_qk_norms(graph, c, prefix, block);
+    if (block->way->gate_output)
+        block->gate = build_linear(graph, prefix, block->way->gate_output, h_q, h, false);
 }
 
 /* Attention, or what is in its place. */

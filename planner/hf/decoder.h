@@ -92,8 +92,10 @@ struct hf_decoder {
     bool norms_at_zero;          /* weights begin at 0, to which the norm adds 1 */
     bool scaled_rows;            /* the embedding is times the root of h, by a buffer */
     bool eager;                  /* attention in Python: hf_eager_attention */
-    bool fused_qkv;      /* one product for q, k and v, sliced; declared behind the output's */
-    bool fused_gate_up;  /* one product for gate and up, in two halves */
+    const char *gate_output; /* a product of attention's input, declared behind norms of heads, by
+                                whose sigmoid attention's output is multiplied; NULL: none */
+    bool fused_qkv;          /* one product for q, k and v, sliced; declared behind the output's */
+    bool fused_gate_up;      /* one product for gate and up, in two halves */
     const char *halves;  /* what that is called, of whose halves the first comes first when they are
                             multiplied; NULL: "gate_up_proj", the second */
     const char *mlp;     /* the feed-forward's module; NULL: "mlp" */
@@ -108,6 +110,7 @@ struct hf_decoder {
     const char *down, *output, *last_norm; /* "c_proj", "dense", "final_layernorm"; NULL: Llama's */
     bool biased_head;
     bool late_scale;    /* c->embedding_multiplier: when masks are there, not with the embedding */
+    bool scaled_apart;  /* ... and inputs_embeds are what it multiplies */
     bool dropped_rows;  /* dropout takes the embedding's place: inputs_embeds are what it returns */
     bool x_last;        /* of the parallel sum: (attention(y) + mlp(y)) + x */
     bool attended_last; /* what attention returned, and no norm of it, lives until it returns */
@@ -213,6 +216,7 @@ uint32_t hf_xielu(struct graph *graph, const struct hf_xielu *xielu, uint32_t x)
 struct hf_block {
     const struct hf_decoder *way;                 /* lent */
     struct linear q, k, v, o;                     /* q: all of it where they are fused */
+    struct linear gate;                           /* way->gate_output's */
     uint32_t sinks;                               /* GRAPH_NONE: there are none */
     struct hf_mla mla;                            /* latent attention, in their place */
     union hf_mixing mixing;                       /* way->mixer's, in their place ... */

@@ -298,6 +298,8 @@ static struct heads project_then_norm(struct graph *graph, const struct hf_block
     heads.q = hf_heads(graph, apply_linear(graph, y, block->q), orders->q, orders->q_copied);
     heads.k = hf_heads(graph, apply_linear(graph, y, block->k), orders->kv, orders->k_copied);
     heads.v = hf_heads(graph, apply_linear(graph, y, block->v), orders->kv, orders->v_copied);
+    if (block->way->gate_output)
+        heads.gate = apply_linear(graph, y, block->gate);
     heads.q = normed_heads(graph, block, heads.q, block->q_norm);
     heads.k = normed_heads(graph, block, heads.k, block->k_norm);
     return heads;
@@ -497,10 +499,12 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     if (block->way->own_dropout)
         out = own_dropout(graph, c, out, block->o.weight);
     graph_drop(graph, heads.q);
-    if (heads.gate != GRAPH_NONE)
+    if (heads.gate != GRAPH_NONE && !block->way->gate_output)
         graph_drop(graph, heads.gate);
     graph_drop(graph, heads.k);
     graph_drop(graph, heads.v);
+    if (block->way->gate_output)
+        graph_drop(graph, heads.gate);
     for (uint32_t i = 0; i < heads.held_count; i++)
         graph_drop(graph, heads.held[i]);
     if (block->way->output_last)

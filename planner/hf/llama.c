@@ -298,9 +298,11 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
         make_all_masks(graph, c, job, &in);
     else if (!ahead)
         make_masks(graph, c, job, &in);
-    if (way->late_scale)
+    if (way->late_scale && !way->scaled_apart)
         embedded = multiplied(graph, c, way, embedded);
-    in.first = drop_rows(graph, c, way, embedded);
+    const bool apart = way->scaled_apart && c->embedding_multiplier > 0;
+    in.first = apart ? op_scalar(graph, OP_MUL_SCALAR, embedded, c->embedding_multiplier)
+                     : drop_rows(graph, c, way, embedded);
     in.embeds = way->dropped_rows ? in.first : embedded;
     if (graph->tensors[in.embeds].storage != graph->tensors[embedded].storage)
         graph_drop(graph, embedded);

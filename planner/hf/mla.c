@@ -155,7 +155,13 @@ uint32_t hf_mla(struct graph *graph, const struct model_config *c, const struct 
     const uint32_t latent = graph_view(graph, normed, SHAPE(b, 1, s, c->kv_lora));
     uint32_t q_turned = q_part[1], k_turned = graph_view(graph, kv_part[1], SHAPE(b, 1, s, r));
     way.rotate(graph, c, rope, &q_turned, &k_turned);
-    const uint32_t q = op_cat_last(graph, q_part[0], q_turned);
+    uint32_t q = op_cat_last(graph, q_part[0], q_turned);
+    if (c->position_beta > 0) {
+        const uint32_t scaled =
+            hf_scale_by_position(graph, q, rope.positions, c->position_beta, c->position_step);
+        graph_rebind(graph, q, scaled);
+        q = scaled;
+    }
     expand_kv(graph, c, mla, latent, k_turned, &k, &v);
     const uint32_t o = hf_attention(graph, &(struct hf_attention){.q = by_token(graph, q),
                                                                   .k = by_token(graph, k),

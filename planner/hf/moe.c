@@ -47,8 +47,8 @@ static uint32_t declare_statics(struct graph *graph, const struct model_config *
 {
     const bool outer = graph->all_frozen;
     graph->all_frozen = true;
-    const uint32_t correction = graph_param(graph, PARAM_BIAS, SHAPE(1, c->experts),
-                                            "%s%s.e_score_correction_bias", prefix, way->statics);
+    const struct shape shape = way->own_statics ? SHAPE(c->experts) : SHAPE(1, c->experts);
+    const uint32_t correction = graph_param(graph, PARAM_BIAS, shape, "%s%s", prefix, way->statics);
     graph->all_frozen = outer;
     graph_init_param(graph, correction, (struct param_init){.kind = INIT_ZEROS});
     return correction;
@@ -71,15 +71,17 @@ struct hf_moe hf_moe_declare(struct graph *graph, const struct model_config *c,
                               : "shared_experts");
     if (way->leaf)
         graph_leaf(graph, way->leaf, "%.*s", (int)strlen(prefix) - 1, prefix);
+    if (way->own_statics)
+        moe.correction = declare_statics(graph, c, way, prefix);
     if (way->experts_first)
         hf_experts_declare(graph, c, way, prefix, &moe);
     moe.router = build_weights(graph, prefix, way->router, SHAPE(c->experts, c->hidden),
                                c->expert_bias ? c->experts : 0);
     if (moe.router.bias != GRAPH_NONE) /* drawn as its weight is */
         graph_init_param(graph, moe.router.bias, init_normal((double)c->init_std, 0));
-    if (way->statics)
+    if (way->statics && !way->own_statics)
         moe.correction = declare_statics(graph, c, way, prefix);
-    if (!way->experts_first)
+    if (!way->experts_first && !way->experts_last)
         hf_experts_declare(graph, c, way, prefix, &moe);
     if (way->correction)
         moe.correction =
@@ -88,6 +90,8 @@ struct hf_moe hf_moe_declare(struct graph *graph, const struct model_config *c,
     if (shared_within(c, way))
         moe.shared = (way->ungated ? hf_mlp_declare_plain : hf_mlp_declare)(graph, c, shared,
                                                                             shared_within(c, way));
+    if (way->experts_last)
+        hf_experts_declare(graph, c, way, prefix, &moe);
     if (c->shared_gate)
         moe.shared_gate = build_linear(graph, prefix, "shared_expert_gate", 1, c->hidden, false);
     return moe;
@@ -352,6 +356,19 @@ static uint32_t add_behind(struct graph *graph, const struct model_config *c,
     return out;
 }
 
+/* `routed`, which goes, and what all tokens passed, which stays the caller's: their sum, or half of
+ * it. */
+static uint32_t add_after(struct graph *graph, const struct model_config *c, uint32_t shared,
+                          uint32_t routed)
+{
+    const uint32_t sum = op_add(graph, routed, shared);
+    const uint32_t out = c->shared_average ? op_scalar(graph, OP_DIV_SCALAR, sum, 2) : sum;
+    if (out != sum)
+        graph_drop(graph, sum);
+    graph_rebind(graph, routed, out);
+    return out;
+}
+
 /* What all tokens pass may be computed first, of y or of its rows, or last. */
 static uint32_t run_block(struct graph *graph, const struct model_config *c,
                           const struct hf_moe_way *way, const struct hf_moe *moe, uint32_t y,
@@ -367,7 +384,9 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
                                           : op_view_node(graph, y, flat);
     if ((way->when == HF_SHARED_ROWS || way->when == HF_SHARED_HELD) && shared_within(c, way))
         shared = shared_mlp(graph, c, moe, rows);
-    const struct hf_routing r = way->route(graph, c, moe, rows);
+    const struct hf_routing r = way->route(graph, c, moe, way->router_flattens ? y : rows);
+    if (way->when == HF_SHARED_BETWEEN)
+        shared = shared_mlp(graph, c, moe, op_call_input(graph, rows));
     if (r.in_place)
         rows = r.rows;
     if (way->flattens)
@@ -384,6 +403,12 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     } else if (way->when == HF_SHARED_BEHIND) {
         routed = out;
         out = add_behind(graph, c, moe, rows, routed);
+    } else if (way->when == HF_SHARED_AFTER) {
+        if (shared_within(c, way))
+            out = add_after(graph, c, shared = shared_mlp(graph, c, moe, rows), out);
+    } else if (way->when == HF_SHARED_BETWEEN) {
+        routed = out;
+        out = op_add(graph, graph_view(graph, shared, shape), graph_view(graph, routed, shape));
     } else if (shared_within(c, way)) {
         routed = out;
         if (way->when == HF_SHARED_LAST)
@@ -399,6 +424,8 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     if (!way->returns_scores)
         graph_drop(graph, r.weights);
     graph_drop(graph, r.experts);
+    if (shared != GRAPH_NONE && (way->when == HF_SHARED_BETWEEN || way->when == HF_SHARED_AFTER))
+        graph_drop(graph, shared);
     if (routed != GRAPH_NONE && way->when != HF_SHARED_LAST)
         graph_drop(graph, routed);
     return graph_view(graph, out, shape);
@@ -414,9 +441,12 @@ uint32_t hf_moe(struct graph *graph, const struct model_config *c, const struct 
         graph_call_end(graph);
         return all;
     }
-    if (strchr(way->router, '.')) /* none of these is one, unless somebody says so */
+    if (strchr(way->router, '.') && !way->own_statics) /* none of these is one, unless told */
         return run_block(graph, c, way, moe, y, scores);
-    hf_call_outer(graph, moe->router.weight);
+    if (way->own_statics)
+        hf_call(graph, moe->correction);
+    else
+        hf_call_outer(graph, moe->router.weight);
     const uint32_t out = run_block(graph, c, way, moe, y, scores);
     graph_call_end(graph);
     return out;

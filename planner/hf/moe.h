@@ -54,6 +54,9 @@ typedef struct hf_routing hf_router(struct graph *graph, const struct model_conf
 hf_router hf_route_mixtral, hf_route_qwen;
 /* The k best of the logits themselves, and the softmax of those, as GPT-OSS has it. */
 hf_router hf_route_gpt_oss;
+/* The k best of the logits, and their softmax in fp32, cast back, or their sigmoids, perhaps
+ * divided by their sum, as Cohere has it. */
+hf_router hf_route_cohere;
 
 /* The same of logits in fp32, cast back, as Granite has it. */
 hf_router hf_route_granite;
@@ -64,9 +67,10 @@ hf_router hf_route_hunyuan;
  * their sum. */
 hf_router hf_route_minimax_m2;
 
-/* The same with the product in fp32, and the weights times a factor, as HY 3 has it; and with all
- * in the dtype of the product, where the config says that they are divided, as LFM2 has it. */
-hf_router hf_route_hy_v3, hf_route_lfm2;
+/* The same with the product in fp32, and the weights times a factor, as HY 3 has it; with all in
+ * the dtype of the product, where the config says that they are divided, as LFM2 has it; and of y,
+ * by a matrix of a module of the router's, as AFMoE has it. */
+hf_router hf_route_hy_v3, hf_route_lfm2, hf_route_afmoe;
 
 /* As ERNIE has it, in fp32: p = softmax(router y); of the k best p + correction, p divided by their
  * sum, or by a least one. */
@@ -75,6 +79,8 @@ hf_router hf_route_ernie;
 /* As DeepSeek-V3 has it, in fp32: s = sigmoid(router y); of groups of experts, the best by the sum
  * of their two best s + correction; in those the k best s + correction, weighted by their s. */
 hf_router hf_route_deepseek_v3;
+/* The same of p = softmax(router y), in the dtype of the product, as Mistral 4 has it. */
+hf_router hf_route_mistral4;
 /* As DeepSeek-V2 has it, in fp32: p = softmax(router y); the k best, of the groups with the best
  * where the config limits them. */
 hf_router hf_route_deepseek_v2;
@@ -96,14 +102,17 @@ hf_gate hf_gate_halves, hf_gate_clamped;
 hf_gate hf_gate_none;
 
 /* When what all tokens pass is computed: last, of y; or before the router, of y or of its rows, and
- * then it may be Python's until the block returns; or behind the experts, of the rows, and then
- * theirs is. Or it is a module of the layer's, which adds it itself. */
+ * then it may be Python's until the block returns; or between router and experts, of the rows,
+ * first in the sum, and then both are; or behind the experts, of the rows, and then theirs is, or
+ * it is, and both may be halved. Or it is a module of the layer's, which adds it itself. */
 enum hf_shared {
     HF_SHARED_LAST,
     HF_SHARED_FIRST,
     HF_SHARED_ROWS,
     HF_SHARED_HELD,
+    HF_SHARED_BETWEEN,
     HF_SHARED_BEHIND,
+    HF_SHARED_AFTER,
     HF_SHARED_BESIDE,
 };
 
@@ -115,16 +124,19 @@ enum hf_correction { HF_NO_CORRECTION, HF_CORRECTION_AS_MADE, HF_CORRECTION_FP32
 struct hf_moe_way {
     hf_router *route;
     hf_gate *gate;
-    const char *router;  /* its module: "gate" */
-    bool experts_first;  /* declared before the router */
-    bool every;          /* every token goes to every expert, times its weight: hf_every */
-    bool transposed;     /* experts' matrices: multiplied as they are */
-    bool ungated;        /* experts and what all tokens pass are down(act(up y)) */
-    bool returns_scores; /* the weights are the block's second result */
-    bool flattens;       /* the router and the experts flatten y themselves */
-    const char *leaf;    /* its class, where DeepSpeed takes that as one (leaf_module_config.py) */
+    const char *router;   /* its module: "gate" */
+    bool experts_first;   /* declared before the router */
+    bool experts_last;    /* declared behind what all tokens pass */
+    bool every;           /* every token goes to every expert, times its weight: hf_every */
+    bool transposed;      /* experts' matrices: multiplied as they are */
+    bool ungated;         /* experts and what all tokens pass are down(act(up y)) */
+    bool returns_scores;  /* the weights are the block's second result */
+    bool flattens;        /* the router and the experts flatten y themselves */
+    bool router_flattens; /* the router does, once more than the block */
+    const char *leaf;     /* its class, where DeepSpeed takes that as one (leaf_module_config.py) */
     enum hf_correction correction; /* a buffer of the router's */
-    const char *statics; /* the router's module that has that parameter: "gate.moe_statics" */
+    const char *statics;           /* that parameter: "gate.moe_statics.e_score_correction_bias" */
+    bool own_statics;              /* it is the block's own, (E), and declared ahead of all */
     enum hf_shared when;
     const char *shared; /* what all tokens pass; NULL: "shared_experts", gated "shared_expert" */
 };

@@ -107,6 +107,35 @@ struct hf_routing hf_route_gpt_oss(struct graph *graph, const struct model_confi
     return r;
 }
 
+struct hf_routing hf_route_cohere(struct graph *graph, const struct model_config *c,
+                                  const struct hf_moe *moe, uint32_t rows)
+{
+    hf_call(graph, moe->router.weight);
+    struct hf_routing r = {.logits = apply_linear(graph, rows, moe->router)};
+    uint32_t best = op_topk(graph, r.logits, c->experts_per_token, &r.experts), shares;
+    if (c->sigmoid_scores) {
+        shares = op_unary(graph, OP_SIGMOID, best);
+    } else {
+        const uint32_t upcast = op_to(graph, best, DTYPE_FP32);
+        shares = op_softmax(graph, upcast);
+        if (upcast != best)
+            graph_drop(graph, upcast);
+    }
+    graph_rebind(graph, best, shares);
+    if (c->sigmoid_scores && c->norm_topk) {
+        const uint32_t sum = op_sum_last(graph, shares);
+        best = op_div(graph, shares, sum);
+        graph_drop(graph, sum);
+        graph_rebind(graph, shares, best);
+        shares = best;
+    }
+    r.weights = op_to(graph, shares, (enum dtype)graph->tensors[rows].dtype);
+    if (r.weights != shares)
+        graph_rebind(graph, shares, r.weights);
+    graph_call_end(graph);
+    return r;
+}
+
 struct hf_routing hf_route_granite(struct graph *graph, const struct model_config *c,
                                    const struct hf_moe *moe, uint32_t rows)
 {
@@ -267,6 +296,35 @@ struct hf_routing hf_route_hy_v3(struct graph *graph, const struct model_config 
     return r;
 }
 
+struct hf_routing hf_route_afmoe(struct graph *graph, const struct model_config *c,
+                                 const struct hf_moe *moe, uint32_t y)
+{
+    const struct shape s = graph->tensors[y].shape;
+    struct hf_routing r = {.in_place = false};
+    hf_call_outer(graph, moe->router.weight);
+    const uint32_t rows = op_view_node(graph, y, SHAPE(s.dim[0] * s.dim[1], s.dim[2]));
+    const uint32_t product = apply_linear(graph, rows, moe->router);
+    r.logits = op_to(graph, product, DTYPE_FP32);
+    if (r.logits != product)
+        graph_drop(graph, product);
+    const uint32_t scores = op_unary(graph, OP_SIGMOID, r.logits);
+    const uint32_t choice = corrected(graph, scores, moe->correction);
+    const uint32_t best = op_topk_no_grad(graph, choice, c->experts_per_token, &r.experts);
+    graph_drop(graph, choice);
+    const uint32_t chosen = op_gather(graph, scores, r.experts);
+    const uint32_t bare = op_sum_last(graph, chosen);
+    const uint32_t sum = op_scalar(graph, OP_ADD_SCALAR, bare, 1e-20F);
+    graph_drop(graph, bare);
+    const uint32_t shares = op_div(graph, chosen, sum);
+    graph_rebind(graph, chosen, shares);
+    r.weights = scaled(graph, c, shares);
+    graph_drop(graph, best);
+    graph_drop(graph, scores);
+    graph_drop(graph, sum);
+    graph_call_end(graph);
+    return r;
+}
+
 struct hf_routing hf_route_lfm2(struct graph *graph, const struct model_config *c,
                                 const struct hf_moe *moe, uint32_t rows)
 {
@@ -284,6 +342,44 @@ struct hf_routing hf_route_lfm2(struct graph *graph, const struct model_config *
     return r;
 }
 
+/* Of scores (t, E), which go, the experts chosen by `choice`, which may be those: in groups that
+ * are the best by the sum of their two best, of which the others are lowered. Ends the call of a
+ * module that has begun. */
+static void route_in_groups(struct graph *graph, const struct model_config *c, uint32_t scores,
+                            uint32_t choice, float least, struct hf_routing *r)
+{
+    uint32_t places;
+    const uint32_t two = op_topk_no_grad(graph, in_groups(graph, c, choice), 2, &places);
+    graph_drop(graph, places);
+    const uint32_t sums = op_sum_last_no_grad(graph, two);
+    keep(graph, r->logits, sums, places);
+    graph_drop(graph, two);
+    const struct grouped g = choose_groups(graph, c, sums);
+    const uint32_t lowered = op_masked_no_grad(graph, choice, g.others, least);
+    keep(graph, r->logits, lowered, g.others);
+    graph_drop(graph, g.others);
+    if (choice != scores)
+        graph_drop(graph, choice);
+    graph_drop(graph, op_topk_no_grad(graph, lowered, c->experts_per_token, &r->experts));
+    uint32_t weights = op_gather(graph, scores, r->experts), sum = GRAPH_NONE;
+    if (c->norm_topk) {
+        const uint32_t bare = op_sum_last(graph, weights);
+        sum = op_scalar(graph, OP_ADD_SCALAR, bare, 1e-20F);
+        graph_drop(graph, bare);
+        weights = op_div_inplace(graph, weights, sum);
+    }
+    r->weights = scaled(graph, c, weights);
+    graph_drop(graph, scores);
+    if (choice != scores) /* it has a name before groups have theirs */
+        graph_drop(graph, lowered);
+    drop_groups(graph, &g);
+    if (choice == scores)
+        graph_drop(graph, lowered);
+    if (sum != GRAPH_NONE)
+        graph_drop(graph, sum);
+    graph_call_end(graph);
+}
+
 struct hf_routing hf_route_deepseek_v3(struct graph *graph, const struct model_config *c,
                                        const struct hf_moe *moe, uint32_t y)
 {
@@ -291,33 +387,20 @@ struct hf_routing hf_route_deepseek_v3(struct graph *graph, const struct model_c
     struct hf_routing r = {.logits = wide_logits(graph, moe, y)};
     const uint32_t scores = op_unary(graph, OP_SIGMOID, r.logits);
     const uint32_t choice = corrected(graph, scores, moe->correction);
-    uint32_t places;
-    const uint32_t two = op_topk_no_grad(graph, in_groups(graph, c, choice), 2, &places);
-    graph_drop(graph, places);
-    const uint32_t sums = op_sum_last_no_grad(graph, two);
-    keep(graph, r.logits, sums, places);
-    graph_drop(graph, two);
-    const struct grouped g = choose_groups(graph, c, sums);
     /* minus infinity in Python: no number is below this one either */
-    const uint32_t lowered = op_masked_no_grad(graph, choice, g.others, -FLT_MAX);
-    keep(graph, r.logits, lowered, g.others);
-    graph_drop(graph, g.others);
-    graph_drop(graph, choice);
-    graph_drop(graph, op_topk_no_grad(graph, lowered, c->experts_per_token, &r.experts));
-    uint32_t weights = op_gather(graph, scores, r.experts), sum = GRAPH_NONE;
-    if (c->norm_topk) {
-        const uint32_t bare = op_sum_last(graph, weights);
-        sum = op_scalar(graph, OP_ADD_SCALAR, bare, 1e-20F);
-        graph_drop(graph, bare);
-        weights = op_div_inplace(graph, weights, sum);
-    }
-    r.weights = scaled(graph, c, weights);
-    graph_drop(graph, scores);
-    graph_drop(graph, lowered);
-    drop_groups(graph, &g);
-    if (sum != GRAPH_NONE)
-        graph_drop(graph, sum);
-    graph_call_end(graph);
+    route_in_groups(graph, c, scores, choice, -FLT_MAX, &r);
+    return r;
+}
+
+struct hf_routing hf_route_mistral4(struct graph *graph, const struct model_config *c,
+                                    const struct hf_moe *moe, uint32_t y)
+{
+    const struct shape s = graph->tensors[y].shape;
+    hf_call(graph, moe->router.weight);
+    const uint32_t rows = op_view_node(graph, y, SHAPE(s.dim[0] * s.dim[1], s.dim[2]));
+    struct hf_routing r = {.logits = apply_linear(graph, rows, moe->router)};
+    const uint32_t scores = op_softmax(graph, r.logits);
+    route_in_groups(graph, c, scores, scores, 0, &r);
     return r;
 }
 

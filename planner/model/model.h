@@ -39,6 +39,7 @@
     X(GLM_OCR, glm_ocr)                                                                            \
     X(PADDLEOCR_VL, paddleocr_vl)                                                                  \
     X(GLM4_MOE, glm4_moe)                                                                          \
+    X(AFMOE, afmoe)                                                                                \
     X(OLMO, olmo)                                                                                  \
     X(OLMOE, olmoe)                                                                                \
     X(PHI, phi)                                                                                    \
@@ -169,6 +170,7 @@ struct model_config {
     bool output_bias;    /* ... for Llama and its kin, whose Qwen2 has none */
     bool mlp_bias;
     bool head_bias;             /* Phi-MoE, ModernBERT */
+    bool rms_norms;             /* Cohere 2 with experts: norms are RMSNorms */
     bool norm_bias, dense_bias; /* ModernBERT: of LayerNorms; of the Linear before the head */
     bool qk_norm;
     bool gated;              /* T5: gated feed-forward */
@@ -240,6 +242,7 @@ struct model_config {
     bool narrow_ffn;       /* two thirds of ffn is meant, times a number ... */
     uint32_t ffn_multiple; /* ... and rounded up to a multiple of this */
     double ffn_multiplier; /* that number */
+    float value_scale;     /* MiMo: a number that values are multiplied by */
     /* Granite; 0: there is no such product */
     float embedding_multiplier, attention_multiplier, residual_multiplier;
     float logits_scaling; /* a divisor */
@@ -248,6 +251,7 @@ struct model_config {
     float attention_in_multiplier, attention_out_multiplier;
     float ssm_in_multiplier, ssm_out_multiplier;
     float ssm_multipliers[5]; /* of what Mamba-2's first product gives: z, x, B, C, dt */
+    bool scaled_by_root;      /* AFMoE: embedding_multiplier is the root of the hidden size */
     /* MiniCPM 3 */
     uint32_t embedding_scale; /* an integer that the embedding is multiplied by; 0: there is none */
     float hidden_scaling;     /* a divisor of what the head is given; 0: there is none */
@@ -272,6 +276,8 @@ struct model_config {
     struct layer_list dense;                /* layers that have none, whatever the rest says */
     bool batched_experts; /* their experts_implementation is "batched_mm", not "grouped_mm" */
     bool norm_topk;       /* the weights of a token's experts are divided by their sum */
+    bool sigmoid_scores;  /* Cohere: the weights are sigmoids, not the softmax of the best */
+    bool shared_average;  /* ... and experts' sum with what all tokens pass is halved */
     bool wide_sum;        /* HY 3: experts' sum with what all tokens pass is in fp32 */
     bool shared_gate;     /* Qwen2: what all pass is weighted, too */
     bool expert_bias;     /* GPT-OSS: experts and routers have biases */
