@@ -1,11 +1,10 @@
 /* ministral3.c - Ministral 3: Mistral whose queries are scaled by their positions. */
 #include "families/llama.h"
+#include "families/scaled_queries.h"
 #include "hf/decoder.h"
 #include "hf/llama.h"
 #include "model/count.h"
-#include "model/keys_rope.h"
 
-/* What the class has where the file has no object for RoPE. */
 static const struct key keys[] = {
     SIZE_KEYS,
     KV_HEADS(8),
@@ -13,28 +12,8 @@ static const struct key keys[] = {
     LLAMA_KEYS(262144, 1e-5, 1e6),
     DROPOUT("attention_dropout", attention_dropout, 0),
     {WINDOW(RULE_NONE)},
-    {NUMBER("rope_parameters.llama_4_scaling_beta", position_beta, 0.1, 1e-9, 1e6)},
-    {COUNT("rope_parameters.original_max_position_embeddings", position_step, 16384,
-           POSITIONS_MAX)},
+    SCALED_QUERIES(16384),
 };
-
-/* modeling_ministral3.py multiplies by what rope_parameters has of it, which is None where that
- * lacks it: only an object that is not there is the class's own. */
-static enum err_code read(const json_t *root, const char *where, struct model_config *config,
-                          struct err *err)
-{
-    const json_t *object;
-    const char *name;
-    (void)config;
-    TRY(rope_find(root, where, &object, &name, err));
-    if (!object || json_is_number(json_object_get(object, "llama_4_scaling_beta")))
-        return ERR_OK;
-    return err_set(
-        err, ERR_INVALID,
-        "%s: \"%s\": \"llama_4_scaling_beta\" is missing, with which transformers' class "
-        "scales queries; it fails without",
-        where, name);
-}
 
 /* A model is a line, and what the macro holds is a row: no block, no expression. */
 /* clang-format off */
@@ -68,7 +47,7 @@ const struct family family_ministral3 = {
                    "\"original_max_position_embeddings\": 16384, \"beta_fast\": 32.0, "
                    "\"beta_slow\": 1.0, \"mscale_all_dim\": 1.0, \"mscale\": 1.0}",
     .padding = 11 + 1,
-    .read = read,
+    .read = scaled_queries_read,
     .parameters = count_llama,
     .traced = true,
     .code = CODE_HF,

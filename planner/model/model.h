@@ -84,6 +84,7 @@
     X(VAULTGEMMA, vaultgemma)                                                                      \
     X(MINIMAX_M2, minimax_m2)                                                                      \
     X(MINISTRAL3, ministral3)                                                                      \
+    X(MISTRAL4, mistral4)                                                                          \
     X(HUNYUAN_V1_MOE, hunyuan_v1_moe)                                                              \
     X(GEMMA, gemma)                                                                                \
     X(GEMMA2, gemma2)                                                                              \

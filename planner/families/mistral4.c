@@ -1,0 +1,71 @@
+/* mistral4.c - Mistral Small 4's text model: DeepSeek-V3's latent attention whose queries are
+ * scaled by their positions, and experts in groups by a softmax. */
+#include "families/llama.h"
+#include "families/mla.h"
+#include "families/scaled_queries.h"
+#include "hf/decoder.h"
+#include "model/count.h"
+#include "model/experts.h"
+
+static void build(struct graph *graph, const struct model_config *config,
+                  const struct model_job *job)
+{
+    static const struct hf_decoder way = {
+        HF_LLAMA_NORMS,
+        .tables_first = true,
+        .mla = {.rotate = hf_mla_rotate_v3, .key_first = true},
+        .moe = {.route = hf_route_mistral4,
+                .gate = hf_gate_halves,
+                .router = "gate",
+                .experts_first = true,
+                .flattens = true},
+    };
+    hf_decoder_build(graph, config, job, &way);
+}
+
+/* "head_dim" is what the class makes of the two below. */
+static const struct key keys[] = {
+    SIZE_KEYS,
+    {COUNT("num_key_value_heads", kv_heads, 32, HEADS_MAX), .null = RULE_HEADS},
+    {COUNT("kv_lora_rank", kv_lora, 256, HIDDEN_MAX)},
+    {.name = "q_lora_rank",
+     .type = KEY_INT,
+     .max = HIDDEN_MAX,
+     AT(q_lora),
+     .absent = RULE_VALUE,
+     .null = RULE_NONE,
+     .value = 1024},
+    {COUNT("qk_rope_head_dim", rotary_dim, 64, HEAD_DIM_MAX)},
+    {COUNT("qk_rope_head_dim", head_dim, 64, HEAD_DIM_MAX)},
+    {COUNT("qk_nope_head_dim", nope_dim, 64, HEAD_DIM_MAX)},
+    {COUNT("v_head_dim", v_dim, 128, HEAD_DIM_MAX)},
+    MSCALE_ALL,
+    LLAMA_KEYS(1048576, 1e-6, 1e4),
+    DROPOUT("attention_dropout", attention_dropout, 0),
+    {FLAG("attention_bias", attention_bias, false)},
+    {FLAG("rope_interleave", rope_interleave, true)},
+    SCALED_QUERIES(8192),
+    EXPERTS("n_routed_experts", "num_local_experts", 128, 4),
+    EXPERT_WIDTH(2048),
+    EXPERT_GROUPS(1, 1, 1),
+    SHARED_EXPERTS(1, 0),
+    {FLAG("norm_topk_prob", norm_topk, true)},
+};
+
+const struct family family_mistral4 = {
+    .name = "mistral4",
+    .class_name = "Mistral4ForCausalLM",
+    .classifier = "Mistral4ForSequenceClassification",
+    .keys = KEY_TABLE(keys),
+    .seeing = "mistral3",
+    .rope_absent = "{\"rope_type\": \"yarn\", \"rope_theta\": 10000.0, \"factor\": 128.0, "
+                   "\"original_max_position_embeddings\": 8192, \"beta_fast\": 32.0, "
+                   "\"beta_slow\": 1.0, \"mscale_all_dim\": 1.0, \"mscale\": 1.0}",
+    .padding = 11 + 1,
+    .read = scaled_queries_read,
+    .check = mla_check_experts,
+    .parameters = count_llama,
+    .uncompiled = true,
+    .code = CODE_HF,
+    .builder = {[CODE_HF] = build},
+};
