@@ -195,7 +195,8 @@ static enum err_code check_hf(const struct family *family, const struct model_co
         TRY(check_split(family, err));
     const bool in_python = c->sinks || c->arch == ARCH_GEMMA2 || c->arch == ARCH_GPTJ ||
                            c->arch == ARCH_CODEGEN || c->arch == ARCH_GPT_NEO ||
-                           c->arch == ARCH_MPT || job->attention == ATTENTION_EAGER;
+                           c->arch == ARCH_MPT || c->arch == ARCH_MIMO_V2_FLASH ||
+                           job->attention == ATTENTION_EAGER;
     if (job->compiled && in_python && !family->traced)
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile: what torch.compile makes of %s's attention, which is written in "

@@ -83,6 +83,7 @@
     X(FLEX_OLMO, flex_olmo)                                                                        \
     X(VAULTGEMMA, vaultgemma)                                                                      \
     X(MINIMAX_M2, minimax_m2)                                                                      \
+    X(MIMO_V2_FLASH, mimo_v2_flash)                                                                \
     X(MINISTRAL3, ministral3)                                                                      \
     X(MISTRAL4, mistral4)                                                                          \
     X(HUNYUAN_V1_MOE, hunyuan_v1_moe)                                                              \
