@@ -6,9 +6,10 @@
 #include "hf/decoder.h"
 
 /* clang-format off */
-#define HF_COHERE_LAYER                                                                            \
-    .norm = hf_layer_norm_wide, .norms = {{".input_layernorm", HF_BEFORE_ATTENTION}},              \
-    .locals_last = true, .rotary = HF_ROTARY_NEIGHBOURS_CAST
+#define HF_COHERE_LAYER HF_COHERE_NORM(hf_layer_norm_wide)
+#define HF_COHERE_NORM(as)                                                                         \
+    .norm = (as), .norms = {{".input_layernorm", HF_BEFORE_ATTENTION}}, .locals_last = true,       \
+    .rotary = HF_ROTARY_NEIGHBOURS_CAST
 #define COHERE_KEYS(theta)                                                                         \
     SIZE_KEYS,                                                                                     \
     {DERIVED("num_key_value_heads", kv_heads, RULE_HEADS, HEADS_MAX)},                             \

@@ -67,6 +67,7 @@
     X(ERNIE4_5_MOE, ernie4_5_moe)                                                                  \
     X(COHERE, cohere)                                                                              \
     X(COHERE2, cohere2)                                                                            \
+    X(COHERE2_MOE, cohere2_moe)                                                                    \
     X(NEMOTRON, nemotron)                                                                          \
     X(NEMOTRON_H, nemotron_h)                                                                      \
     X(DOTS1, dots1)                                                                                \

@@ -329,6 +329,7 @@ HF = {  # model_type -> (model class, config class, paths of the lists of blocks
     "mistral": ("MistralForCausalLM", "MistralConfig", ["model.layers"]),
     "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", ["model.layers"]),
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", ["model.layers"]),
+    "mistral4": ("Mistral4ForCausalLM", "Mistral4Config", ["model.layers"]),    # which AutoModelForCausalLM has not
     "mixtral": ("MixtralForCausalLM", "MixtralConfig", ["model.layers"]),
     "bert": ("BertForMaskedLM", "BertConfig", ["bert.encoder.layer"]),
     "electra": ("ElectraForMaskedLM", "ElectraConfig", ["electra.encoder.layer"]),

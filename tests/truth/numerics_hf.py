@@ -145,6 +145,20 @@ FAMILIES = [
         **YARN, "rope_type": "yarn", "rope_theta": 1e4, "llama_4_scaling_beta": 0.1, "mscale": 1.0,
         "mscale_all_dim": 1.0}}),
     ("hunyuan_v1_moe", {**GROUPED, "head_dim": 16, "num_experts": 6, "moe_topk": [2, 2]}),
+    ("afmoe", {**EXPERTS, "num_experts": 6, "num_shared_experts": 1, "sliding_window": 8, "mup_enabled": True, "rms_norm_eps": 1e-3,
+               "route_scale": 2.5, "layer_types": ["full_attention", "sliding_attention"]}),
+    ("mistral4", {**MLA, "q_lora_rank": 24, "n_group": 4, "topk_group": 2, "pad_token_id": 0, "rope_parameters": {
+        **YARN, "rope_type": "yarn", "rope_theta": 1e4, "llama_4_scaling_beta": 0.1, "mscale": 1.0,
+        "mscale_all_dim": 1.0}}),
+    ("cohere2_moe", {**GROUPED, "num_hidden_layers": 3, "head_dim": 12, "intermediate_size": 24, "prefix_dense_intermediate_size": 80,
+                     "num_experts": 6, "num_shared_experts": 1, "num_experts_per_tok": 2, "first_k_dense_replace": 1,
+                     "sliding_window": 8, "sliding_window_pattern": 2, "logit_scale": 0.25, "bos_token_id": 1, "eos_token_id": 2}),
+    ("cohere2_moe", {**GROUPED, "head_dim": 12, "intermediate_size": 24, "num_experts": 6, "num_experts_per_tok": 2, "sliding_window": 8,
+                     "expert_selection_fn": "sigmoid", "rms_norm_eps": 1e-3, "logit_scale": 0.25, "bos_token_id": 1, "eos_token_id": 2}),
+    ("mimo_v2_flash", {**EXPERTS, "num_attention_heads": 8, "head_dim": 12, "v_head_dim": 8, "n_routed_experts": 6, "sliding_window": 8,
+                       "layer_types": ["full_attention", "sliding_attention"], "rope_parameters": {
+                           "full_attention": {"rope_type": "default", "rope_theta": 1e5, "partial_rotary_factor": 0.34},
+                           "sliding_attention": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.34}}}),
     ("hy_v3", {**EXPERTS, "num_experts": 6, "num_shared_experts": 1}),
     ("minicpm3", {**LATENT, "q_lora_rank": 24, "scale_emb": 4, "dim_model_base": 16,
                   "initializer_range": 0.02}),
@@ -262,7 +276,8 @@ def train(model_type, settings, padding=0, prompt=0):
         config.decoder_start_token_id = 0  # as published files say
     make = CLASSES.get(model_type, AutoModelForCausalLM)
     make = AutoModelForImageTextToText if whole else make
-    model = models.without_tower(make.from_config(config)).float().train()
+    made = make.from_config(config) if model_type != "mistral4" else transformers.Mistral4ForCausalLM(config)    # AutoModel has it not
+    model = models.without_tower(made).float().train()
     named = list(model.named_parameters())
     with torch.no_grad():
         for index, (name, parameter) in enumerate(named):
