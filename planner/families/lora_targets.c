@@ -189,6 +189,17 @@ enum err_code lora_read(const char *text, const struct model_config *config,
     return ERR_OK;
 }
 
+/* Whether peft takes the name of a parameter's layer for experts' parameters, in a family of which
+ * experts_are_renamed: their v4 names. */
+static bool names_experts(const char *param)
+{
+    static const char *const layers[] = {".gate.", ".gate_proj.", ".up_proj.", ".down_proj."};
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
+        if (strstr(param, layers[i]))
+            return true;
+    return false;
+}
+
 enum err_code lora_check(const struct graph *graph, const struct model_config *config,
                          struct err *err)
 {
@@ -199,6 +210,14 @@ enum err_code lora_check(const struct graph *graph, const struct model_config *c
         if (param->adapter == GRAPH_NONE)
             continue;
         any = true;
+        if (experts_are_renamed(config->arch) && names_experts(param->name))
+            return err_set(err, ERR_UNSUPPORTED,
+                           "--lora %u,%s: of a %s peft takes the name of %s for its experts' "
+                           "parameters, too, or fails where one of gate_proj and up_proj is not "
+                           "named, which is not planned: name others, such as attention's, "
+                           "--lora %u,%s",
+                           graph->lora.rank, targets, arch_name(config->arch), param->name,
+                           graph->lora.rank, of_attention(config));
         if (param->read_by_model)
             return err_set(err, ERR_UNSUPPORTED,
                            "--lora %u,%s: --loss %s reads %s past an adapter, which would get "

@@ -365,7 +365,7 @@ static uint32_t add_after(struct graph *graph, const struct model_config *c, uin
     const uint32_t out = c->shared_average ? op_scalar(graph, OP_DIV_SCALAR, sum, 2) : sum;
     if (out != sum)
         graph_drop(graph, sum);
-    graph_rebind(graph, routed, out);
+    graph_rebind(graph, routed, shared); /* whose name comes next */
     return out;
 }
 
