@@ -403,9 +403,9 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     } else if (way->when == HF_SHARED_BEHIND) {
         routed = out;
         out = add_behind(graph, c, moe, rows, routed);
-    } else if (way->when == HF_SHARED_AFTER) {
-        if (shared_within(c, way))
-            out = add_after(graph, c, shared = shared_mlp(graph, c, moe, rows), out);
+    } else if (way->when == HF_SHARED_AFTER && shared_within(c, way)) {
+        shared = shared_mlp(graph, c, moe, rows);
+        out = add_after(graph, c, shared, out);
     } else if (way->when == HF_SHARED_BETWEEN) {
         routed = out;
         out = op_add(graph, graph_view(graph, shared, shape), graph_view(graph, routed, shape));

@@ -100,6 +100,19 @@ MIXTURES = {
                  "attention_bias": TIED, **OWN_HEAD},
     "hy_v3": {"num_experts": [4, 8], **COUNTS, "moe_intermediate_size": WIDTHS, "num_shared_experts": [1, 2], **OWN_HEAD,
               "enable_moe_fp32_combine": TIED, "tie_word_embeddings": TIED, "attention_bias": TIED},
+    "afmoe": {"num_experts": [4, 8], **COUNTS, "moe_intermediate_size": WIDTHS, "num_shared_experts": [1, 2], **OWN_HEAD,
+              "sliding_window": [4, 16], "num_dense_layers": [0, 1], "mup_enabled": TIED, "tie_word_embeddings": TIED,
+              "attention_bias": TIED},
+    "cohere2_moe": {"num_experts": [4, 8], **COUNTS, "intermediate_size": WIDTHS, "prefix_dense_intermediate_size": [None, 96],
+                    "num_shared_experts": [0, 1, 2], "shared_expert_combination_strategy": ["average", "sum"],
+                    "expert_selection_fn": ["softmax", "sigmoid"], "norm_topk_prob": TIED, "first_k_dense_replace": [0, 1], **OWN_HEAD,
+                    "sliding_window": [4, 16], "sliding_window_pattern": [2, 4], "rms_norm_eps": [None, 1e-6], "attention_bias": TIED},
+    "mistral4": {"n_routed_experts": [4, 8], **COUNTS, "moe_intermediate_size": WIDTHS, "n_shared_experts": [1, 2],
+                 "first_k_dense_replace": [0, 1], "kv_lora_rank": [16, 32], "q_lora_rank": [48, None], "qk_rope_head_dim": [8],
+                 "qk_nope_head_dim": [8, 16], "v_head_dim": [16, 24], "n_group": [2], "topk_group": [1, 2], "norm_topk_prob": TIED,
+                 "rope_interleave": TIED, "attention_bias": TIED, "pad_token_id": [0],
+                 "rope_parameters": [{"rope_type": "yarn", "rope_theta": 1e4, "factor": 8.0, "original_max_position_embeddings": 8,
+                                      "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}]},
     "mellum": {"num_experts": [4, 8], **COUNTS, "moe_intermediate_size": WIDTHS, "norm_topk_prob": TIED, **OWN_HEAD,
                "sliding_window": [4, 16], "tie_word_embeddings": TIED, "attention_bias": TIED},
     "deepseek_v2": {"n_routed_experts": [4, 8], **COUNTS, "moe_intermediate_size": WIDTHS, "n_shared_experts": [1, 2],
@@ -148,7 +161,7 @@ OPTIONAL = {"sliding_window", "use_sliding_window", "attention_bias", "mlp_bias"
             "resid_pdrop", "embd_pdrop", "attention_dropout", "residual_dropout", "embedding_dropout", "hidden_dropout",
             "partial_rotary_factor", "attn_logit_softcapping", "final_logit_softcapping", "use_bias", "use_qkv_bias",
             "use_parallel_residual", "embedding_multiplier", "logits_scaling", "residual_multiplier", "attention_multiplier"}
-LATENT = {"deepseek_v2", "deepseek_v3", "minicpm3"}     # every query has keys of its own
+LATENT = {"deepseek_v2", "deepseek_v3", "minicpm3", "mistral4"}     # every query has keys of its own
 
 
 def decoder(rng, kind, keys):

@@ -51,6 +51,14 @@ def settled(kind, fields):
             fields["local_attention"] = 2 * fields.pop("sliding_window")
         if "use_sliding_window" in values_of(kind):
             fields["use_sliding_window"] = True
+    if kind == "mistral4":      # whose queries are scaled by numbers of that object
+        fields["num_key_value_heads"] = fields["num_attention_heads"]
+        if "rope_parameters" in fields:
+            fields["rope_parameters"] = {"original_max_position_embeddings": 16, **fields["rope_parameters"], "llama_4_scaling_beta": 0.1}
+    if kind == "mimo_v2_flash":     # twice as many heads of keys where a window is
+        rope = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.334}
+        fields.update(num_attention_heads=8, num_key_value_heads=2, head_dim=24, rope_parameters={
+            "full_attention": rope, "sliding_attention": rope})
     if fields.get("pad_token_id", 0) is None and kind in ENCODERS:
         fields["pad_token_id"] = 0
     if kind.removesuffix("_text") in TEXTS:
