@@ -207,9 +207,10 @@ static void make_masks(struct graph *graph, const struct model_config *c,
             in->mask = hf_alibi_mask(graph, c, job, in->alibi, in->mask);
         return;
     }
-    if (asks(c, way) && (any_layer(c, false) || !way->masks_of_types))
+    const bool full = any_layer(c, false) || !way->masks_of_types;
+    if (asks(c, way) && full)
         hf_packed_test(graph, job, in->positions);
-    if (added && !one_mask)
+    if (added && !one_mask && full)
         in->mask = mask_of(graph, job, HF_NO_WINDOW, false, true);
     else if (way->masked && !none)
         in->mask = mask_of(graph, job, HF_NO_WINDOW, false, false);

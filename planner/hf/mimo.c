@@ -145,6 +145,8 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     const struct shape in = graph->tensors[y].shape;
     const uint32_t b = in.dim[0], s = in.dim[1], k = block->kv_heads, d = c->head_dim;
     uint32_t qkv[3];
+    if (block->sinks != GRAPH_NONE) /* a parameter of the module's own */
+        hf_call(graph, block->sinks);
     qkv[0] = hf_heads(graph, apply_linear(graph, y, block->q), SHAPE(b, s, c->heads, d), true);
     qkv[1] = hf_heads(graph, apply_linear(graph, y, block->k), SHAPE(b, s, k, d), true);
     const uint32_t values =
@@ -159,6 +161,8 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     graph_drop(graph, o);
     for (int i = 0; i < 3; i++)
         graph_drop(graph, qkv[i]);
+    if (block->sinks != GRAPH_NONE)
+        graph_call_end(graph);
     return out;
 }
 
