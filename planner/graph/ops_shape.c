@@ -526,6 +526,8 @@ OP_BACKWARD(put_slice)
         const struct operand zeros = tape_birth(tape, ATEN_ZEROS_LIKE, dtype, shape);
         tape_kernel(tape, WORK_FILL, ATEN_ZEROS_LIKE, -1.0, 0, NULL, 1, &zeros);
         slice = slice_gradient(tape, graph, op, slice);
+        if (!tape_needs(tape, op, 0)) /* CopySlices' function lets go of it as it returns */
+            tape_death(tape, slice);
         tape_kernel(tape, WORK_PUT_SLICE, ATEN_COPY_, -1.0, 1, &zeros, 1, &copy);
         tape_death(tape, zeros);
         tape_give(tape, op, 1, copy);
@@ -535,7 +537,7 @@ OP_BACKWARD(put_slice)
     }
     if (tape_needs(tape, op, 0))
         tape_give(tape, op, 0, slice);
-    else
+    else if (!tape_needs(tape, op, 1))
         tape_death(tape, slice);
 }
 

@@ -37,6 +37,7 @@ static struct block declare(struct graph *graph, const struct model_config *c, u
     char attention[96], mlp[96];
     snprintf(attention, sizeof attention, "%s.self_attn.", layer);
     snprintf(mlp, sizeof mlp, "%s.mlp.", layer);
+    graph->by_name = ".self_attn"; /* which has parameters of its own */
     if (model_has_window(c, index))
         block.sinks = graph_param(graph, PARAM_WEIGHT, SHAPE(a), "%ssinks", attention);
     block.q = build_linear(graph, attention, "q_proj", a * d, h, c->attention_bias);

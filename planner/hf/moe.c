@@ -447,7 +447,9 @@ uint32_t hf_moe(struct graph *graph, const struct model_config *c, const struct 
         hf_call(graph, moe->correction);
     else
         hf_call_outer(graph, moe->router.weight);
-    const uint32_t out = run_block(graph, c, way, moe, y, scores);
+    /* parameters of its own go where the gradient of what it was called with is complete */
+    const uint32_t called = way->own_statics ? op_called_alone(graph, y) : y;
+    const uint32_t out = run_block(graph, c, way, moe, called, scores);
     graph_call_end(graph);
     return out;
 }
