@@ -11,18 +11,23 @@
 #include <cmocka.h>
 
 /* ERR_OK: it is planned. Or a part of why not. */
-static void expect(const char *preset, const char *why)
+static void expect_of(const char *preset, const char *lora, const char *why)
 {
     struct model_config config;
     struct graph *graph = NULL;
     struct err err = {0};
     const struct model_job job = {
-        .batch = 1, .seq = 64, .code = CODE_HF, .compute = DTYPE_BF16, .lora = "8,all-linear"};
+        .batch = 1, .seq = 64, .code = CODE_HF, .compute = DTYPE_BF16, .lora = lora};
     assert_int_equal(model_preset_find(preset, &config, &err), ERR_OK);
     const enum err_code rc = model_build(&config, &job, &graph, &err);
     if (why ? rc == ERR_OK || !strstr(err.text, why) : rc != ERR_OK)
         fail_msg("%s: %s", preset, err.text);
     graph_free(graph);
+}
+
+static void expect(const char *preset, const char *why)
+{
+    expect_of(preset, "8,all-linear", why);
 }
 
 static void all_linear_of_mixtures(void **state)
@@ -32,7 +37,19 @@ static void all_linear_of_mixtures(void **state)
     expect("qwen1.5-moe-a2.7b", NULL);
     expect("mixtral-8x7b", "its experts' parameters and the router's");
     expect("qwen3-30b-a3b", "its experts' parameters and the router's");
+    expect("trinity-nano-preview", "its experts' parameters and the router's");
     expect("llama-4-scout-17b-16e", "its router, too, which returns two tensors");
+}
+
+/* peft 0.21.2 takes v4's names of experts' layers for the parameters of v5 in their place. */
+static void names_of_experts_layers(void **state)
+{
+    (void)state;
+    expect_of("trinity-nano-preview", "8,q_proj,v_proj", NULL);
+    expect_of("trinity-nano-preview", "8,q_proj,gate_proj", "for its experts' parameters, too");
+    expect_of("deepseek-v3", "8,o_proj,down_proj", "for its experts' parameters, too");
+    expect_of("deepseek-v3", "8,.*\\.(o_proj|up_proj)", "for its experts' parameters, too");
+    expect_of("qwen1.5-moe-a2.7b", "8,q_proj,gate_proj", NULL);
 }
 
 static const char *names_of(const char *preset)
@@ -58,6 +75,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_linear_of_mixtures),
         cmocka_unit_test(names_of_linear_layers),
+        cmocka_unit_test(names_of_experts_layers),
     };
     return cmocka_run_group_tests_name("lora_targets", tests, NULL, NULL);
 }
