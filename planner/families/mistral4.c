@@ -6,6 +6,9 @@
 #include "hf/decoder.h"
 #include "model/count.h"
 #include "model/experts.h"
+#include "model/keys_rope.h"
+
+#include <math.h>
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)
@@ -23,7 +26,6 @@ static void build(struct graph *graph, const struct model_config *config,
     hf_decoder_build(graph, config, job, &way);
 }
 
-/* "head_dim" is what the class makes of the two below. */
 static const struct key keys[] = {
     SIZE_KEYS,
     {COUNT("num_key_value_heads", kv_heads, 32, HEADS_MAX), .null = RULE_HEADS},
@@ -52,6 +54,27 @@ static const struct key keys[] = {
     {FLAG("norm_topk_prob", norm_topk, true)},
 };
 
+/* The class makes a head's size of its two parts, unless the file has another, and RoPE's of that
+ * and a share: it has to be the part that turns. */
+static enum err_code read(const json_t *root, const char *where, struct model_config *c,
+                          struct err *err)
+{
+    const json_t *object, *head = json_object_get(root, "head_dim");
+    const char *name;
+    TRY(scaled_queries_read(root, where, c, err));
+    TRY(rope_find(root, where, &object, &name, err));
+    const json_t *factor = json_object_get(object, "partial_rotary_factor");
+    const double parts = (double)c->nope_dim + c->rotary_dim,
+                 whole = json_is_number(head) ? json_number_value(head) : parts,
+                 share = json_is_number(factor) ? json_number_value(factor) : c->rotary_dim / parts;
+    if (floor(whole * share) == c->rotary_dim)
+        return ERR_OK;
+    return err_set(err, ERR_INVALID,
+                   "%s: \"head_dim\" times \"partial_rotary_factor\", %g times %g, is not "
+                   "\"qk_rope_head_dim\": %u, which RoPE turns",
+                   where, whole, share, c->rotary_dim);
+}
+
 const struct family family_mistral4 = {
     .name = "mistral4",
     .class_name = "Mistral4ForCausalLM",
@@ -62,7 +85,7 @@ const struct family family_mistral4 = {
                    "\"original_max_position_embeddings\": 8192, \"beta_fast\": 32.0, "
                    "\"beta_slow\": 1.0, \"mscale_all_dim\": 1.0, \"mscale\": 1.0}",
     .padding = 11 + 1,
-    .read = scaled_queries_read,
+    .read = read,
     .check = mla_check_experts,
     .parameters = count_llama,
     .uncompiled = true,

@@ -51,7 +51,8 @@ def settled(kind, fields):
             fields["local_attention"] = 2 * fields.pop("sliding_window")
         if "use_sliding_window" in values_of(kind):
             fields["use_sliding_window"] = True
-    if kind == "mistral4":      # whose queries are scaled by numbers of that object
+    if kind == "mistral4":      # whose queries are scaled by numbers of that object; a head is its two parts
+        fields.pop("head_dim", None)
         fields["num_key_value_heads"] = fields["num_attention_heads"]
         if "rope_parameters" in fields:
             fields["rope_parameters"] = {"original_max_position_embeddings": 16, **fields["rope_parameters"], "llama_4_scaling_beta": 0.1}
