@@ -203,6 +203,7 @@ static bool names_experts(const char *param)
 enum err_code lora_check(const struct graph *graph, const struct model_config *config,
                          struct err *err)
 {
+    const char *outer = config->stated.outer, *type = *outer ? outer : arch_name(config->arch);
     const char *targets = graph->lora.targets ? graph->lora.targets : ALL_LINEAR;
     bool any = graph->lora.rank == 0;
     for (uint32_t p = 0; p < graph->param_count; p++) {
@@ -210,7 +211,7 @@ enum err_code lora_check(const struct graph *graph, const struct model_config *c
         if (param->adapter == GRAPH_NONE)
             continue;
         any = true;
-        if (experts_are_renamed(config->arch) && names_experts(param->name))
+        if (experts_are_renamed(type) && names_experts(param->name))
             return err_set(err, ERR_UNSUPPORTED,
                            "--lora %u,%s: of a %s peft takes the name of %s for its experts' "
                            "parameters, too, or fails where one of gate_proj and up_proj is not "
