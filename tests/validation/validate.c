@@ -77,8 +77,8 @@ static void print_padding(struct sums *sums)
 static void print_towers(struct sums *sums)
 {
     print_file("tower_events.jsonl",
-               "Whole event lists of models that see or hear, called with text alone (`--tower`).", true,
-               truth_read_hf, sums);
+               "Whole event lists of models that see or hear, called with text alone (`--tower`).",
+               true, truth_read_hf, sums);
 }
 
 static void print_padded_pairs(struct sums *sums)
