@@ -54,8 +54,11 @@ static enum err_code read_type(struct import *im, const struct key_row *row,
     if (strcmp(node->text, "FSDP") != 0)
         return import_refuse(im, row->path, node, err,
                              "shardplan plans FSDP, MULTI_GPU, DEEPSPEED and NO");
-    const bool second = import_integer(im, "fsdp_config.fsdp_version", 1) == 2;
-    return import_set(im, "strategy", second ? "fsdp2" : "fsdp1", row, node, err);
+    static const char key[] = "fsdp_config.fsdp_version";
+    const long long version = import_integer(im, key, 1);
+    if (version != 1 && version != 2)
+        return import_refuse(im, key, import_node(im, key), err, "allowed are 1, 2");
+    return import_set(im, "strategy", version == 2 ? "fsdp2" : "fsdp1", row, node, err);
 }
 
 static const char *write_type(const struct settings *s, char text[NUMBER_TEXT])

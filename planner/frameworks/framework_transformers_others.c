@@ -17,9 +17,11 @@ static const struct {
     {"max_length", "cutoff_len"},                        /* TRL */
     {"max_seq_length", "cutoff_len"},                    /* TRL, once */
     {"torch_dtype", "dtype"},                            /* TRL, once */
-    {"lora_r", "lora_rank"},                             /* axolotl, TRL */
-    {"liger_swiglu", "liger_glu_activation"},            /* axolotl, before */
-    {"fsdp_version", "fsdp_config.version"},             /* axolotl */
+    {"model_init_kwargs.dtype", "dtype"},                /* TRL: of the trainer's arguments */
+    {"model_init_kwargs.torch_dtype", "dtype"},
+    {"lora_r", "lora_rank"},                  /* axolotl, TRL */
+    {"liger_swiglu", "liger_glu_activation"}, /* axolotl, before */
+    {"fsdp_version", "fsdp_config.version"},  /* axolotl */
     {"fsdp_config.offload_params", "fsdp_config.cpu_offload"},
     {"fsdp_config.sharding_strategy", "fsdp_config.reshard_after_forward"},
 };

@@ -179,9 +179,16 @@ static json_t *calls_json(const struct prediction *p)
 static const char *idle_note(const struct job *job)
 {
     const struct strategy *s = &job->strategy;
-    if (job->tape.checkpointing == CHECKPOINTING_NONE && job->tape.checkpointed != CHECKPOINTED_ALL)
+    const struct tape_options *tape = &job->tape;
+    if (tape->checkpointing == CHECKPOINTING_NONE && tape->checkpointed != CHECKPOINTED_ALL)
         return "--checkpoint-blocks does nothing without checkpoints: --checkpointing full or "
                "selective makes them";
+    if (tape->checkpointing == CHECKPOINTING_NONE && tape->reentrant)
+        return "--checkpoint-reentrant does nothing without checkpoints: --checkpointing full "
+               "makes them";
+    if (tape->checkpointing == CHECKPOINTING_NONE && tape->no_early_stop)
+        return "--early-stop does nothing without checkpoints: --checkpointing full or selective "
+               "makes them";
     return s->system == SYSTEM_ZERO3 && s->zero.quantized_gradients &&
                    s->world <= s->zero.node_ranks
                ? "zero_quantized_gradients does nothing on one node: DeepSpeed reduces in 4 bits "

@@ -210,6 +210,10 @@ static void zeros_units_and_what_does_nothing_are_said(void **state)
     assert_non_null(strstr(program_output(), "units: 2, reduced in bf16: group 0 "));
     assert_null(strstr(program_output(), "0.00 GiB; "));
     unlink(options);
+    shardplan_says(0, "--checkpoint-reentrant does nothing without checkpoints",
+                   "fit llama-3.2-1b --code hf --gpus 8 --checkpoint-reentrant on");
+    shardplan_says(0, "--early-stop does nothing without checkpoints",
+                   "fit llama-3.2-1b --gpus 8 --early-stop off");
     shardplan_says(0, "--checkpoint-blocks does nothing without checkpoints",
                    "fit " TOY " --checkpoint-blocks first-1");
     assert_int_equal(shardplan("fit " TOY " --checkpoint-blocks first-1 --checkpointing full"), 0);

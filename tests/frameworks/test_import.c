@@ -508,6 +508,8 @@ static void mistakes_name_line_key_and_what_is_allowed(void **state)
          "x:1: distributed_type FSPD: allowed are FSDP, MULTI_GPU, DEEPSPEED"},
         {SYNTAX_YAML, "distributed_type: MEGATRON_LM\n",
          "x:1: distributed_type MEGATRON_LM: shardplan plans FSDP, MULTI_GPU, DEEPSPEED and NO"},
+        {SYNTAX_YAML, "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 3\n",
+         "x:3: fsdp_config.fsdp_version 3: allowed are 1, 2"},
         {SYNTAX_YAML, "num_machines: 3\nnum_processes: 8\ndistributed_type: MULTI_GPU\n",
          "x:2: num_processes 8: num_machines does not divide it"},
         {SYNTAX_YAML,

@@ -109,6 +109,9 @@ static void weights_in_few_bits_are_the_trainers_own(void **state)
          "lora-dropout 0, store-dtype fp32, frozen-dtype store, autocast bf16, seq 2048, "
          "checkpointing none",
          "TRL casts adapters"},
+        {"model_name_or_path: Qwen/Qwen3-8B\nuse_peft: true\nmodel_init_kwargs:\n"
+         "  dtype: bfloat16\n",
+         "load-in-4bit none, lora 16, store-dtype fp32, frozen-dtype bf16", NULL},
         {"model_name_or_path: Qwen/Qwen3-8B\nuse_peft: true\ndtype: bfloat16\n",
          "load-in-4bit none, lora 16, store-dtype fp32, frozen-dtype bf16", NULL},
     };
