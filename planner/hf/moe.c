@@ -382,8 +382,10 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     uint32_t rows = way->flattens         ? y
                     : c->input_jitter > 0 ? hf_jitter(graph, y)
                                           : op_view_node(graph, y, flat);
-    if ((way->when == HF_SHARED_ROWS || way->when == HF_SHARED_HELD) && shared_within(c, way))
+    if (way->when == HF_SHARED_ROWS && shared_within(c, way))
         shared = shared_mlp(graph, c, moe, rows);
+    if (way->when == HF_SHARED_HELD && shared_within(c, way)) /* its sum apart, as recorded */
+        shared = shared_mlp(graph, c, moe, op_call_input(graph, rows));
     const struct hf_routing r = way->route(graph, c, moe, way->router_flattens ? y : rows);
     if (way->when == HF_SHARED_BETWEEN)
         shared = shared_mlp(graph, c, moe, op_call_input(graph, rows));
