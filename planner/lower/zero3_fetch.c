@@ -43,21 +43,40 @@ static struct zero3_handle *new_handle(struct lowering *low, const uint32_t *par
     return handle;
 }
 
-/* Several shards are copied together first; one is where NCCL finds it. Returns the event behind
- * it. */
-static uint32_t gather(struct lowering *low, uint8_t lane, uint8_t group, struct operand whole,
-                       uint32_t count, const struct operand *shards)
+/* Into `whole`, from what is in its place there. Returns the event behind it. */
+static uint32_t gather(struct lowering *low, uint8_t group, struct operand whole)
 {
     const uint8_t nccl = zero3_of(low)->nccl_lane;
-    if (count == 1)
-        emit_sync(low, nccl, lane);
-    emit_work_on(low, PLAN_COPY_IN, count == 1 ? nccl : lane, WORK_COPY_IN, ATEN_FOREACH_COPY_,
-                 group, count, shards, 1, &whole);
-    if (count > 1)
-        emit_sync(low, nccl, lane);
     emit_work_on(low, PLAN_ALL_GATHER, nccl, WORK_ALL_GATHER, ATEN_ALL_GATHER_INTO_TENSOR, group, 1,
                  &whole, 1, &whole);
     return emit_record(low, nccl);
+}
+
+static void put_in(struct lowering *low, uint8_t lane, uint8_t group, struct operand whole,
+                   uint32_t count, const struct operand *shards)
+{
+    emit_work_on(low, PLAN_COPY_IN, lane, WORK_COPY_IN, ATEN_FOREACH_COPY_, group, count, shards, 1,
+                 &whole);
+}
+
+/* Of one parameter, whose shard NCCL finds where it is. */
+static uint32_t gather_shard(struct lowering *low, uint8_t lane, uint8_t group,
+                             struct operand whole, struct operand shard)
+{
+    const uint8_t nccl = zero3_of(low)->nccl_lane;
+    emit_sync(low, nccl, lane);
+    put_in(low, nccl, group, whole, 1, &shard);
+    return gather(low, group, whole);
+}
+
+/* Of what comes together, be it one of its dtype: `lane` copies shards together first
+ * (torch.cat). */
+static uint32_t gather_shards(struct lowering *low, uint8_t lane, uint8_t group,
+                              struct operand whole, uint32_t count, const struct operand *shards)
+{
+    put_in(low, lane, group, whole, count, shards);
+    emit_sync(low, zero3_of(low)->nccl_lane, lane);
+    return gather(low, group, whole);
 }
 
 /* What a rank of `group` has of it. */
@@ -75,7 +94,7 @@ static uint32_t gather_to(struct lowering *low, uint8_t lane, uint8_t group, uin
     zero3_of(low)->params[p].buffer = buffer;
     if (low->plan->buffers[buffer].resident) /* else there already */
         emit_alloc(low, buffer);
-    return gather(low, lane, group, plan_whole_buffer(low->plan, buffer), 1, &shard);
+    return gather_shard(low, lane, group, plan_whole_buffer(low->plan, buffer), shard);
 }
 
 static uint32_t gather_one(struct lowering *low, uint8_t lane, uint8_t group, uint32_t p,
@@ -124,8 +143,8 @@ static void gather_dtype(struct lowering *low, struct zero3_handle *handle, enum
     flat_in->buffer = alloc_buffer(low, CATEGORY_ALL_GATHER, z->gather_lane, ATEN_EMPTY, dtype,
                                    flat(elements * z->ranks));
     zero3_bring_shards(low, z->gather_lane, shards, count);
-    flat_in->event = gather(low, z->gather_lane, handle->group,
-                            plan_whole_buffer(low->plan, flat_in->buffer), count, shards);
+    flat_in->event = gather_shards(low, z->gather_lane, handle->group,
+                                   plan_whole_buffer(low->plan, flat_in->buffer), count, shards);
     zero3_drop_copies(low, z->gather_lane, shards, count);
 }
 
@@ -674,7 +693,7 @@ static void gather_alone(struct lowering *low, uint32_t p)
     emit_alloc(low, param->home);
     zero3_bring_shards(low, LANE_COMPUTE, &shard, 1);
     if (z->ranks > 1) {
-        emit_wait(low, LANE_COMPUTE, gather(low, LANE_COMPUTE, z->shard_group, home, 1, &shard));
+        emit_wait(low, LANE_COMPUTE, gather_shard(low, LANE_COMPUTE, z->shard_group, home, shard));
     } else {
         zero_copy(low, LANE_COMPUTE, shard, home);
         emit_sync(low, LANE_HOST, LANE_COMPUTE);
