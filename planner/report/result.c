@@ -668,15 +668,20 @@ static json_t *saved_views_json(const struct saved_views *v)
 
 static void saved_views_print(FILE *file, const struct saved_views *v, uint64_t device_bytes)
 {
+    const char *how = v->until_loss_goes ? "--checkpointing full --checkpoint-reentrant on"
+                                         : "--checkpointing full";
     fprintf(file,
             "\n  saved views: up to %.2f GiB of gathered parameters are released and not freed: "
-            "autograd\n  saved views of them, which hold their memory until backward",
-            gib(v->bytes));
+            "%s\n",
+            gib(v->bytes),
+            v->until_loss_goes
+                ? "nodes\n  of layers in 4 bits have them until the loss goes"
+                : "autograd\n  saved views of them, which hold their memory until backward");
     if (v->checkpointed_bytes)
-        fprintf(file, "\n  with --checkpointing full, a block's at a time: %.2f GiB, not %.2f%s\n",
+        fprintf(file, "  with %s, a block's at a time: %.2f GiB, not %.2f%s\n", how,
                 gib(v->checkpointed_bytes), gib(device_bytes), by_release(v->checkpointed_release));
     else
-        fprintf(file, "\n  --checkpointing full: %s\n", v->refusal.text);
+        fprintf(file, "  %s: %s\n", how, v->refusal.text);
 }
 
 static json_t *losses_json(const struct other_loss *losses, uint32_t count)

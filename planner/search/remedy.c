@@ -6,6 +6,7 @@
 #include "search/judged.h"
 #include "search/losses.h"
 #include "search/numerics.h"
+#include "search/saved_views.h"
 #include "search/search.h"
 #include "settings/settings_resolve.h"
 
@@ -702,13 +703,15 @@ static void propose_autocast(struct finder *f)
     propose(f, job.model.frozen || job.model.lora ? cast_frozen : cast);
 }
 
+/* padding.h, saved_views.h */
 static void propose_what_notes_do(struct finder *f)
 {
-    static const struct proposal columns[] = {{"placement", "columns"},
-                                              {NULL, NULL}},        /* padding.h */
-        checkpointed[] = {{"checkpointing", "full"}, {NULL, NULL}}; /* saved_views.h */
+    static const struct proposal columns[] = {{"placement", "columns"}, {NULL, NULL}};
+    static const struct proposal checkpointed[] = {{"checkpointing", "full"}, {NULL, NULL}};
+    static const struct proposal reentrant[] = {
+        {"checkpointing", "full"}, {"checkpoint-reentrant", "on"}, {NULL, NULL}};
     propose(f, columns);
-    propose(f, checkpointed);
+    propose(f, saved_until_loss_goes(f->settings) ? reentrant : checkpointed);
 }
 
 static uint32_t find(struct finder *f, struct remedy told[REMEDIES])

@@ -38,7 +38,7 @@ static void what_is_planned_is_said(void **state)
                    "--seq 2048 --no-remedies");
 }
 
-/* Of one GPU and DDP alone; what of it is data is said. */
+/* Where weights are whole; what of it is data is said. */
 static void weights_in_8_bits_are_planned_so(void **state)
 {
     (void)state;
@@ -129,6 +129,44 @@ static void each_weight_is_made_twice(void **state)
     assert_true(more < 3 * (least + copies));
 }
 
+#define ZERO3                                                                                      \
+    "llama-3.2-1b --strategy zero3 --gpus 4 --lora 16,all-linear --load-in-4bit nf4 --seq 512"
+
+/* What is alone of its dtype among those that come together is copied by the same stream as more
+ * would be, so memory that it came from the host in is that stream's to have again: `plan` holds
+ * the order to its rules. */
+static void what_waits_on_the_host_comes_in_order(void **state)
+{
+    static const char zero[] =
+        "{\"zero_optimization\": {\"offload_param\": {\"device\": \"cpu\"}}}";
+    (void)state;
+    file_write(file_in(folder, "zero.json"), zero, strlen(zero));
+    shardplan_says(0, "linear layers in 4 bits", "plan " ZERO3 " --zero %s/zero.json", folder);
+}
+
+/* bitsandbytes' contexts keep gathered weights, checkpointed or not, until the loss goes: what a
+ * note says of checkpoints that make no graph is what these take. */
+static void what_nodes_keep_goes_with_reentrant_checkpoints(void **state)
+{
+    static const char *const held[] = {"", "--checkpointing full"};
+    (void)state;
+    shardplan_says(0, "", "fit " ZERO3 " --checkpointing full --checkpoint-reentrant on --json");
+    json_t *fit = program_object();
+    const double least =
+        json_number_value(json_object_get(json_object_get(fit, "peak"), "device_bytes"));
+    assert_null(json_object_get(fit, "saved_views"));
+    json_decref(fit);
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++) {
+        shardplan_says(0, "with --checkpointing full --checkpoint-reentrant on", "fit " ZERO3 " %s",
+                       held[i]);
+        shardplan_says(0, "", "fit " ZERO3 " %s --json", held[i]);
+        fit = program_object();
+        assert_true(least == json_number_value(json_object_get(json_object_get(fit, "saved_views"),
+                                                               "checkpointed_device_bytes")));
+        json_decref(fit);
+    }
+}
+
 static void a_plan_is_read_as_it_was_written(void **state)
 {
     (void)state;
@@ -145,6 +183,8 @@ int main(void)
         cmocka_unit_test(what_a_refusal_adds_is_planned),
         cmocka_unit_test(a_frozen_dtype_may_go_by_its_name),
         cmocka_unit_test(each_weight_is_made_twice),
+        cmocka_unit_test(what_waits_on_the_host_comes_in_order),
+        cmocka_unit_test(what_nodes_keep_goes_with_reentrant_checkpoints),
         cmocka_unit_test(a_plan_is_read_as_it_was_written),
     };
     return cmocka_run_group_tests(tests, folder_set_up_undrawn(folder), folder_tear_down);
