@@ -334,14 +334,15 @@ void hf_head(struct graph *graph, uint32_t module, uint32_t hidden, struct linea
 /* The same where the head was given `scaled` instead, which goes behind it. */
 void hf_loss_scaled(struct graph *graph, uint32_t hidden, uint32_t scaled, uint32_t logits,
                     uint32_t labels);
+/* hf_loss of a class that computes its own: of copies of logits and labels without what has no next
+ * token, in the dtype that the logits are of. */
+void hf_loss_in_class(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t labels);
+
 /* Tokens (b, s) as a text model is given them where 0 stands for what is no text, and which those
- * are: both Python's until the model around it returns. */
+ * are: both Python's until the model around it returns (placeholders.c). */
 struct hf_placeholders {
     uint32_t tokens, mask;
 };
 struct hf_placeholders hf_without_placeholders(struct graph *graph, uint32_t tokens);
-/* The same where the class has a loss of its own: of copies of logits and labels without what has
- * no next token, in the dtype that the logits are of. */
-void hf_loss_in_class(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t labels);
 
 #endif
