@@ -514,7 +514,7 @@ static enum err_code check_bits4_cut(const struct job *job, struct err *err)
                    fsdp2   ? "packed, gathered and computed with in the one dtype of --param-dtype"
                    : fsdp1 ? "packed and stored in --param-dtype, to which fsdp1 casts them"
                    : zero3
-                       ? "packed in uint8 or in --param-dtype, and computed with in that"
+                       ? "packed in uint8 or in --param-dtype, and computed with in --param-dtype"
                        : "packed in uint8 or in --param-dtype, to which DeepSpeed casts the rest",
                    s->world == 1 ? "--strategy single, which has no wrapper, or " : "", options);
 }
