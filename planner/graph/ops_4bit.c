@@ -1,9 +1,11 @@
 /* ops_4bit.c - a Linear whose weight is stored in 4 bits: bitsandbytes' MatMul4Bit.
  *
  * Forward and backward each make the weight anew from what is stored, multiply by it and let it go:
- * nothing is saved. Scales that are quantised are made first, in fp32. Forward makes the weight in
- * x's dtype, backward in that of what was quantised, and casts it to the gradient's. Under autocast
- * forward's product casts as any F.linear does, and keeps none of its casts.
+ * nothing is saved, but the context has what is stored for as long as the node lives, which matters
+ * where that was gathered (OP_CLASS's attribute). Scales that are quantised are made first, in
+ * fp32. Forward makes the weight in x's dtype, backward in that of what was quantised, and casts it
+ * to the gradient's. Under autocast forward's product casts as any F.linear does, and keeps none of
+ * its casts.
  *
  * So does bitsandbytes 0.50.2 of more than 1,536 tokens (backends/cuda/ops.py, gemm_4bit and
  * _dequant_linear_fallback; autograd/_functions.py, MatMul4Bit); of fewer a table that knows the

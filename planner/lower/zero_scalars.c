@@ -608,7 +608,8 @@ enum err_code zero_check_used(const struct graph *graph, const struct stream *st
     const uint32_t unused = find_unused(graph, stream);
     if (unused != NONE)
         return err_set(err, ERR_UNSUPPORTED,
-                       "%s is trained and not used: its place in the partitions is not planned",
+                       "%s is trained and not used: its place in the partitions is not planned; "
+                       "--freeze what is like it",
                        graph->params[unused].name);
     return ERR_OK;
 }
