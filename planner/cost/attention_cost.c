@@ -159,16 +159,18 @@ static struct profile_attention plain_row(const struct profile *profile)
     };
 }
 
-/* In fp32 kernels have no matrix instructions of Hopper or Blackwell, so what these are of a peak
- * in 16 bits says nothing of them: they are taken to have as much of theirs as Ampere's have (the
- * same paper's rates of head sizes 64 and 128 on A100). No times of them were found. */
+/* In fp32 no kernel runs on matrix instructions of Hopper or Blackwell, whose rows in a profile are
+ * shares of a peak in 16 bits: it is taken to reach as much of fp32's peak as kernels of Ampere do
+ * of theirs (the paper's rates of head sizes 64 and 128 on A100). No times of it were found. */
 static struct profile_attention in_fp32(const struct profile *profile, uint32_t head)
 {
     static const struct profile_attention of_64 = {.head = 64, .forward = 0.64, .backward = 0.55},
                                           of_128 = {.head = 128, .forward = 0.72, .backward = 0.62};
     struct profile_attention row = plain_row(profile);
-    row.forward = BESIDE_FLASH * share_on_line(&of_64, 0.64, &of_128, 0.72, head);
-    row.backward = BESIDE_FLASH * share_on_line(&of_64, 0.55, &of_128, 0.62, head);
+    row.forward =
+        BESIDE_FLASH * share_on_line(&of_64, of_64.forward, &of_128, of_128.forward, head);
+    row.backward =
+        BESIDE_FLASH * share_on_line(&of_64, of_64.backward, &of_128, of_128.backward, head);
     row.spread = fmax(row.spread, NOT_MEASURED);
     return row;
 }
