@@ -130,8 +130,12 @@ static const char *not_of(struct import *im, const struct key_row *row, const st
 static enum err_code list_as_planned(struct import *im, const struct key_row *row,
                                      const struct node *node, const char *of)
 {
-    char buffer[NUMBER_TEXT];
-    const char *half = transformers_half(im), *dtype = half ? half : "fp32";
+    char buffer[NUMBER_TEXT], cast[NUMBER_TEXT];
+    const char *half = transformers_half(im);
+    const char *dtype = system_zero_stage(im->settings->job.strategy.system) > 0
+                            ? import_value(im, "param-dtype", cast) /* whatever it is loaded in */
+                        : half ? half
+                               : "fp32";
     const char *why =
         *of ? import_text(im, "%s, which are not planned of %s", row->why, of) : row->why;
     if (im->settings->job.strategy.system == SYSTEM_FSDP1 && strcmp(dtype, "fp16") == 0)

@@ -40,6 +40,10 @@ static void weights_in_few_bits_are_the_trainers_own(void **state)
         {"model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: lora\n"
          "quantization_bit: 8\nbf16: true\ndeepspeed: tests/data/frameworks/deepspeed_auto.json\n",
          "strategy zero2, load-in-8bit on", NULL},
+        {"model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: lora\n"
+         "quantization_bit: 4\ndeepspeed: tests/data/frameworks/deepspeed_zero3.json\n",
+         "strategy zero3, load-in-4bit none, param-dtype bf16",
+         "not planned of zero3: planned in bf16"},
         {"base_model: Qwen/Qwen3-8B\nadapter: lora\nload_in_4bit: true\nlora_r: 32\n"
          "bf16: true\nlora_target_linear: true\n",
          "load-in-4bit none", "adapter: lora"},
