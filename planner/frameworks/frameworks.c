@@ -48,6 +48,16 @@ static bool is_gathered_in_float8(const struct settings *settings)
     return settings->job.model.float8_gather != FLOAT8_GATHER_NOT;
 }
 
+static bool is_in_4_bits(const struct settings *settings)
+{
+    return settings->job.model.bits4.kind != BITS4_NOT;
+}
+
+static bool skips_bits(const struct settings *settings)
+{
+    return is_in_4_bits(settings) && settings->job.model.bits_skipped;
+}
+
 bool framework_expands_segments(const struct settings *settings)
 {
     return settings->expandable_segments;
@@ -70,6 +80,14 @@ static const struct script_setting script[] = {
      "likewise: enable_fsdp_float8_all_gather=True; precomputed: "
      "precompute_float8_dynamic_scale_for_fsdp(model) after each step of the optimizer: %s",
      is_gathered_in_float8, false},
+    {"load-in-4bit",
+     "before apply: the model is loaded with BitsAndBytesConfig(load_in_4bit=True), "
+     "bnb_4bit_quant_type %s",
+     is_in_4_bits, false},
+    {"bnb-double-quant", "likewise: bnb_4bit_use_double_quant: %s", is_in_4_bits, false},
+    {"bnb-quant-storage", "likewise: bnb_4bit_quant_storage: %s", is_in_4_bits, false},
+    {"bnb-compute-dtype", "likewise: bnb_4bit_compute_dtype: %s", is_in_4_bits, false},
+    {"llm-int8-skip-modules", "likewise: llm_int8_skip_modules: %s", skips_bits, false},
     EXPANDABLE_SEGMENTS_BY_SCRIPT,
     {"optimizer-impl", "foreach=True, fused=True or neither, of the optimizer: %s", NULL, false},
     {"clip", "torch.nn.utils.clip_grad_norm_(model.parameters(), MAXNORM): %s", NULL, false},

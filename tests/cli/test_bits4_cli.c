@@ -175,6 +175,26 @@ static void a_plan_is_read_as_it_was_written(void **state)
     shardplan_says(2, "dequantize_blocks", "run %s/plan.json", folder);
 }
 
+/* A file of FSDP2 puts adapters beside the layers itself; what these are in, its script does. */
+static void an_export_says_what_the_script_loads(void **state)
+{
+    (void)state;
+    shardplan_says(0, "",
+                   "plan llama-3.2-1b --gpus 2 --lora 16 --load-in-4bit nf4 --bnb-quant-storage "
+                   "bf16 --frozen-dtype param --llm-int8-skip-modules o_proj,lm_head --seq 64 -q "
+                   "-o %s",
+                   folder);
+    static const char *const said[] = {
+        "BitsAndBytesConfig(load_in_4bit=True), bnb_4bit_quant_type nf4",
+        "bnb_4bit_use_double_quant: off", "bnb_4bit_quant_storage: bf16",
+        "bnb_4bit_compute_dtype: bf16", "llm_int8_skip_modules: o_proj,lm_head"};
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++)
+        shardplan_says(0, said[i], "export %s/plan.json", folder);
+    shardplan_says(0, "", "plan llama-3.2-1b --gpus 2 --lora 16 --seq 64 -q -o %s", folder);
+    shardplan_says(0, "", "export %s/plan.json", folder);
+    assert_null(strstr(program_output(), "BitsAndBytesConfig"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +206,7 @@ int main(void)
         cmocka_unit_test(what_waits_on_the_host_comes_in_order),
         cmocka_unit_test(what_nodes_keep_goes_with_reentrant_checkpoints),
         cmocka_unit_test(a_plan_is_read_as_it_was_written),
+        cmocka_unit_test(an_export_says_what_the_script_loads),
     };
     return cmocka_run_group_tests(tests, folder_set_up_undrawn(folder), folder_tear_down);
 }
