@@ -98,6 +98,10 @@ const char *liger_has(const struct model_config *config, enum liger_kernel kerne
 /* Layers of nn.Linear but the head, by names, as axolotl and LLaMA-Factory ask peft for all of
  * them: "all-linear" where that is the same; NULL: of these peft makes others, which are not
  * planned. */
+/* Whether peft 0.21.2 takes the name of a layer, which a parameter's path has, for the parameters
+ * that transformers 5 has in the place of experts' layers, too, or fails where one of gate_proj and
+ * up_proj is named alone (utils/transformers_weight_conversion.py). Planned are the layers. */
+bool lora_takes_experts(const struct model_config *config, const char *param);
 const char *lora_linear_names(const struct model_config *config);
 
 /* axolotl's kernels of adapters that it gives a family and that are planned, for --lora-kernels

@@ -189,21 +189,19 @@ enum err_code lora_read(const char *text, const struct model_config *config,
     return ERR_OK;
 }
 
-/* Whether peft takes the name of a parameter's layer for experts' parameters, in a family of which
- * experts_are_renamed: their v4 names. */
-static bool names_experts(const char *param)
+bool lora_takes_experts(const struct model_config *config, const char *param)
 {
     static const char *const layers[] = {".gate.", ".gate_proj.", ".up_proj.", ".down_proj."};
+    const char *outer = config->stated.outer, *type = *outer ? outer : arch_name(config->arch);
+    bool named = false;
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
-        if (strstr(param, layers[i]))
-            return true;
-    return false;
+        named = named || strstr(param, layers[i]);
+    return named && experts_are_renamed(type);
 }
 
 enum err_code lora_check(const struct graph *graph, const struct model_config *config,
                          struct err *err)
 {
-    const char *outer = config->stated.outer, *type = *outer ? outer : arch_name(config->arch);
     const char *targets = graph->lora.targets ? graph->lora.targets : ALL_LINEAR;
     bool any = graph->lora.rank == 0;
     for (uint32_t p = 0; p < graph->param_count; p++) {
@@ -211,14 +209,6 @@ enum err_code lora_check(const struct graph *graph, const struct model_config *c
         if (param->adapter == GRAPH_NONE)
             continue;
         any = true;
-        if (experts_are_renamed(type) && names_experts(param->name))
-            return err_set(err, ERR_UNSUPPORTED,
-                           "--lora %u,%s: of a %s peft takes the name of %s for its experts' "
-                           "parameters, too, or fails where one of gate_proj and up_proj is not "
-                           "named, which is not planned: name others, such as attention's, "
-                           "--lora %u,%s",
-                           graph->lora.rank, targets, arch_name(config->arch), param->name,
-                           graph->lora.rank, of_attention(config));
         if (param->read_by_model)
             return err_set(err, ERR_UNSUPPORTED,
                            "--lora %u,%s: --loss %s reads %s past an adapter, which would get "

@@ -3,6 +3,7 @@
 
 #include "base/names.h"
 #include "base/pattern.h"
+#include "families/families.h"
 
 #include <string.h>
 
@@ -59,10 +60,20 @@ static bool passed_over(const struct job *job, const struct plan *plan, uint32_t
     return false;
 }
 
+/* The first adapter of whose layer's name peft makes more; NULL: there is none. */
+static const char *taken_for_more(const struct job *job, const struct plan *plan)
+{
+    for (uint32_t p = 0; p < plan->param_count; p++)
+        if (strstr(plan->params[p].name, ".lora_A.") &&
+            lora_takes_experts(&job->config, plan->params[p].name))
+            return plan->params[p].name;
+    return NULL;
+}
+
 bool adapter_notes_any(const struct job *job, const struct plan *plan)
 {
     char name[NAME], near[NAME];
-    return passed_over(job, plan, 0, name, near);
+    return passed_over(job, plan, 0, name, near) || taken_for_more(job, plan);
 }
 
 void adapter_notes_print(FILE *file, const struct job *job, const struct plan *plan)
@@ -71,6 +82,14 @@ void adapter_notes_print(FILE *file, const struct job *job, const struct plan *p
     for (uint32_t i = 0; passed_over(job, plan, i, name, near); i++)
         fprintf(file, "note: --lora: no linear layer is called %s, which is passed over%s%s%s\n",
                 name, *near ? "; did you mean " : "", near, *near ? "?" : "");
+    const char *more = taken_for_more(job, plan);
+    if (more)
+        fprintf(
+            file,
+            "note: --lora: peft 0.21.2 takes the name of %.*s for its experts' parameters, too, "
+            "or fails where one of gate_proj and up_proj is named alone; planned are the "
+            "layers, as earlier ones have them\n",
+            (int)(strstr(more, ".lora_A.") - more), more);
 }
 
 void adapter_notes_set(json_t *object, const struct job *job, const struct plan *plan)
@@ -82,4 +101,6 @@ void adapter_notes_set(json_t *object, const struct job *job, const struct plan 
     if (json_array_size(names))
         json_object_set(object, "adapters_passed_over", names);
     json_decref(names);
+    if (taken_for_more(job, plan))
+        json_object_set_new(object, "adapters_of_experts_left_out", json_true());
 }

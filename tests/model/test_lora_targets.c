@@ -45,11 +45,16 @@ static void all_linear_of_mixtures(void **state)
 static void names_of_experts_layers(void **state)
 {
     (void)state;
-    expect_of("trinity-nano-preview", "8,q_proj,v_proj", NULL);
-    expect_of("trinity-nano-preview", "8,q_proj,gate_proj", "for its experts' parameters, too");
-    expect_of("deepseek-v3", "8,o_proj,down_proj", "for its experts' parameters, too");
-    expect_of("deepseek-v3", "8,.*\\.(o_proj|up_proj)", "for its experts' parameters, too");
-    expect_of("qwen1.5-moe-a2.7b", "8,q_proj,gate_proj", NULL);
+    static const char gate[] = "model.layers.2.mlp.shared_experts.gate_proj.lora_A.default.weight";
+    struct model_config trinity, qwen2;
+    struct err err = {0};
+    assert_int_equal(model_preset_find("trinity-nano-preview", &trinity, &err), ERR_OK);
+    assert_int_equal(model_preset_find("qwen1.5-moe-a2.7b", &qwen2, &err), ERR_OK);
+    assert_true(lora_takes_experts(&trinity, gate));
+    assert_false(lora_takes_experts(&trinity, "model.layers.2.self_attn.q_proj.weight"));
+    assert_false(lora_takes_experts(&qwen2, gate));
+    expect_of("trinity-nano-preview", "8,q_proj,gate_proj", NULL);
+    expect_of("deepseek-v3", "8,.*\\.(o_proj|up_proj)", NULL);
 }
 
 static const char *names_of(const char *preset)
