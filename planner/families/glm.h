@@ -25,6 +25,8 @@
     {FLAG("attention_bias", attention_bias, true)}
 /* clang-format on */
 
+/* A family's builder: GLM-4.1V's text model, and GLM-OCR's. */
+model_builder build_hf_glm4v;
 /* A family's count: Llama's with two more norms a layer. */
 double count_glm4(const struct model_config *config);
 

@@ -3,8 +3,8 @@
 #include "families/qwen_vl.h"
 #include "model/count.h"
 
-static void build(struct graph *graph, const struct model_config *config,
-                  const struct model_job *job)
+void build_hf_glm4v(struct graph *graph, const struct model_config *config,
+                    const struct model_job *job)
 {
     hf_decoder_build(graph, config, job,
                      &(struct hf_decoder){HF_GLM_LAYER, HF_GLM4_NORMS, HF_GLM_GRIDS});
@@ -29,5 +29,5 @@ const struct family family_glm4v = {
     .rope_lacks = "{\"mrope_section\": [8, 12, 12]}",
     .parameters = count_glm4,
     .code = CODE_HF,
-    .builder = {[CODE_HF] = build},
+    .builder = {[CODE_HF] = build_hf_glm4v},
 };

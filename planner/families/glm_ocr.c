@@ -5,13 +5,6 @@
 #include "families/qwen_vl.h"
 #include "model/count.h"
 
-static void build(struct graph *graph, const struct model_config *config,
-                  const struct model_job *job)
-{
-    hf_decoder_build(graph, config, job,
-                     &(struct hf_decoder){HF_GLM_LAYER, HF_GLM4_NORMS, HF_GLM_GRIDS});
-}
-
 static const struct key keys[] = {
     SIZE_KEYS,
     KV_HEADS(8),
@@ -30,5 +23,5 @@ const struct family family_glm_ocr = {
     .rope_lacks = "{\"mrope_section\": [8, 12, 12]}",
     .parameters = count_glm4,
     .code = CODE_HF,
-    .builder = {[CODE_HF] = build},
+    .builder = {[CODE_HF] = build_hf_glm4v},
 };
