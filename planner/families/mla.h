@@ -16,13 +16,16 @@ enum err_code mla_check_experts(const struct key_table *keys, const struct model
 model_builder mla_build_v3;
 
 /* clang-format off */
-/* Absent, the latent of q has `number`; null means that there is none. As the config class, this
- * calls what RoPE turns a head's size: a file that says otherwise has a RoPE that fits no head. */
+/* Absent, the latent of q has `number`; null means that there is none. */
+#define LATENT_QUERIES(number)                                                                     \
+    {.name = "q_lora_rank", .type = KEY_INT, .max = HIDDEN_MAX, AT(q_lora), .absent = RULE_VALUE,  \
+     .null = RULE_NONE, .value = (number)}
+/* As the config class, this calls what RoPE turns a head's size: a file that says otherwise has a
+ * RoPE that fits no head. */
 #define MLA_KEYS(number)                                                                           \
     {DERIVED("num_key_value_heads", kv_heads, RULE_HEADS, HEADS_MAX)},                             \
     {COUNT("kv_lora_rank", kv_lora, 512, HIDDEN_MAX)},                                             \
-    {.name = "q_lora_rank", .type = KEY_INT, .max = HIDDEN_MAX, AT(q_lora), .absent = RULE_VALUE,  \
-     .null = RULE_NONE, .value = (number)},                                                        \
+    LATENT_QUERIES(number),                                                                        \
     {COUNT("qk_rope_head_dim", rotary_dim, 64, HEAD_DIM_MAX), .other = "head_dim"},                \
     {COUNT("qk_rope_head_dim", head_dim, 64, HEAD_DIM_MAX), .other = "head_dim"},                  \
     {COUNT("qk_nope_head_dim", nope_dim, 128, HEAD_DIM_MAX)},                                      \

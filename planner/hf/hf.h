@@ -191,6 +191,8 @@ uint32_t hf_join_heads(struct graph *graph, uint32_t embedded, uint32_t passed);
 uint32_t hf_rms_normed(struct graph *graph, uint32_t x, float eps, uint32_t *variance);
 /* RMSNorm as Python writes it, in fp32 but for the last product. */
 uint32_t hf_rms_norm(struct graph *graph, uint32_t x, struct norm norm);
+/* hf_rms_norm, with its module called around it, where layer.c does not do that. */
+uint32_t hf_rms_norm_called(struct graph *graph, uint32_t x, struct norm norm);
 /* The same with that product in fp32, too; with the weight cast for it; and with 1 + weight for
  * the weight. */
 uint32_t hf_rms_norm_wide(struct graph *graph, uint32_t x, struct norm norm);

@@ -54,14 +54,6 @@ static struct block declare(struct graph *graph, const struct model_config *c, u
     return block;
 }
 
-static uint32_t normed(struct graph *graph, uint32_t x, struct norm norm)
-{
-    hf_call(graph, norm.weight);
-    const uint32_t out = hf_rms_norm(graph, x, norm);
-    graph_call_end(graph);
-    return out;
-}
-
 /* Scores (b, a, s, s), masked, and the sinks beside them: less each row's largest. */
 static uint32_t logits_of(struct graph *graph, const struct model_config *c,
                           const struct block *block, uint32_t q, uint32_t k, uint32_t mask)
@@ -173,12 +165,12 @@ uint32_t mimo_layer(struct graph *graph, const struct model_config *c, const str
     const struct block block = declare(graph, c, call->index, call->prefix);
     uint32_t weights, none;
     (void)job;
-    const uint32_t y1 = normed(graph, call->x, block.input);
+    const uint32_t y1 = hf_rms_norm_called(graph, call->x, block.input);
     const uint32_t attended = attention(graph, c, &block, call, y1, &weights);
     graph_drop(graph, y1);
     const uint32_t h = op_add(graph, call->x, attended);
     graph_drop(graph, attended);
-    const uint32_t y2 = normed(graph, h, block.post_attention);
+    const uint32_t y2 = hf_rms_norm_called(graph, h, block.post_attention);
     const uint32_t fed = block.mixed ? hf_moe(graph, c, &moe_way, &block.moe, y2, &none)
                                      : hf_mlp(graph, c, &block.mlp, y2);
     graph_drop(graph, y2);

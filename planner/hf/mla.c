@@ -24,21 +24,13 @@ struct hf_mla hf_mla_declare(struct graph *graph, const struct model_config *c, 
     return mla;
 }
 
-static uint32_t latent_norm(struct graph *graph, uint32_t x, struct norm norm)
-{
-    hf_call(graph, norm.weight);
-    const uint32_t out = hf_rms_norm(graph, x, norm);
-    graph_call_end(graph);
-    return out;
-}
-
 static uint32_t make_q(struct graph *graph, const struct model_config *c, const struct hf_mla *mla,
                        uint32_t y)
 {
     if (!c->q_lora)
         return apply_linear(graph, y, mla->q);
     const uint32_t latent = apply_linear(graph, y, mla->q_a);
-    const uint32_t normed = latent_norm(graph, latent, mla->q_norm);
+    const uint32_t normed = hf_rms_norm_called(graph, latent, mla->q_norm);
     graph_drop(graph, latent);
     const uint32_t q = apply_linear(graph, normed, mla->q_b);
     graph_drop(graph, normed);
@@ -151,7 +143,7 @@ uint32_t hf_mla(struct graph *graph, const struct model_config *c, const struct 
     op_split(graph, in_heads(graph, q0, b, s, c->heads, n + r), n, q_part);
     const uint32_t compressed = apply_linear(graph, y, mla->kv_a);
     op_split(graph, compressed, c->kv_lora, kv_part);
-    const uint32_t normed = latent_norm(graph, kv_part[0], mla->kv_norm);
+    const uint32_t normed = hf_rms_norm_called(graph, kv_part[0], mla->kv_norm);
     const uint32_t latent = graph_view(graph, normed, SHAPE(b, 1, s, c->kv_lora));
     uint32_t q_turned = q_part[1], k_turned = graph_view(graph, kv_part[1], SHAPE(b, 1, s, r));
     way.rotate(graph, c, rope, &q_turned, &k_turned);

@@ -113,3 +113,11 @@ uint32_t hf_rms_norm_power(struct graph *graph, uint32_t x, struct norm norm)
         graph_drop(graph, wide);
     return out;
 }
+
+uint32_t hf_rms_norm_called(struct graph *graph, uint32_t x, struct norm norm)
+{
+    hf_call(graph, norm.weight);
+    const uint32_t out = hf_rms_norm(graph, x, norm);
+    graph_call_end(graph);
+    return out;
+}
