@@ -2,6 +2,7 @@
 #include "job/estimate.h"
 
 #include "cost/cost.h"
+#include "job/clocked.h"
 #include "job/predict.h"
 #include "lower/outline.h"
 #include "memory/placer.h"
@@ -235,17 +236,39 @@ static enum err_code lower_program(struct estimator *e, const struct strategy *s
     return ERR_OK;
 }
 
-/* The longer way: the program itself, through the allocator. */
+/* Blocks that another stream uses, by the machine's clock where they are too many as waits show
+ * them: predict.h. */
+static enum err_code replay_clocked(const struct estimator *e, struct memory_options *options,
+                                    struct memory *memory, struct err *err)
+{
+    struct deferred_clock clock;
+    TRY(clocked_moments(e->program, e->machine, &clock, err));
+    options->clock = &clock;
+    const enum err_code rc = memory_replay(e->program, options, NULL, NULL, memory, err);
+    clocked_free(&clock);
+    return rc;
+}
+
+static uint64_t held_bytes(const struct memory *memory, const struct estimate *out)
+{
+    return memory->out_of_memory ? UINT64_MAX : memory->reserved_bytes + out->outside_bytes;
+}
+
+/* The longer way: the program itself, through the allocator. What is enough is asked of the last
+ * replay alone: whether a device has room decides which one that is. */
 static enum err_code replay(struct estimator *e, const struct strategy *strategy,
                             const struct estimate_options *wish, struct estimate *out,
                             struct err *err)
 {
     struct memory memory = {.repeats = false};
-    struct memory_options options = machine_memory(e->machine);
-    const uint64_t enough = wish->enough, outside = out->outside_bytes;
-    options.allocator.expandable_segments = wish->expandable_segments;
-    options.enough_bytes = enough > outside ? enough - outside : enough > 0;
+    struct machine machine = *e->machine;
+    machine.expandable_segments = wish->expandable_segments;
+    struct memory_options options = machine_memory(&machine);
+    const uint64_t capacity = profile_bytes(&e->machine->profile, PROFILE_CAPACITY),
+                   outside = out->outside_bytes;
     uint32_t lowered = 0;
+    if (wish->enough)
+        options.enough_bytes = (wish->enough > capacity ? wish->enough : capacity) - outside;
     for (uint32_t count = REPEAT_FEW; lowered < strategy->accumulate && !memory.repeats;
          count *= 2) {
         lowered = at_most(count, strategy->accumulate);
@@ -256,7 +279,16 @@ static enum err_code replay(struct estimator *e, const struct strategy *strategy
         TRY(memory_replay(e->program, &options, NULL, NULL, &memory, err));
     }
     out->replayed = true;
-    out->device_bytes = memory.out_of_memory ? UINT64_MAX : memory.reserved_bytes + outside;
+    out->device_bytes = held_bytes(&memory, out);
+    if (out->device_bytes > capacity && clocked_any(e->program)) {
+        options.enough_bytes = capacity - outside;
+        TRY(replay_clocked(e, &options, &memory, err));
+        const uint64_t clocked = held_bytes(&memory, out);
+        if (clocked != UINT64_MAX && clocked + machine_page_over(&machine) <= capacity)
+            out->device_bytes = clocked;
+    }
+    if (wish->enough && out->device_bytes > wish->enough)
+        out->device_bytes = UINT64_MAX;
     return ERR_OK;
 }
 

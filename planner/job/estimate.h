@@ -39,8 +39,9 @@ struct estimate {
                         optimizer's update; 0: nobody knows whether all of it is done sooner or
                         later under another update */
     double step_s;   /* ESTIMATE_TIME: of the job, so of its slowest rank */
-    uint64_t device_bytes;  /* ESTIMATE_DEVICE: prediction.unconstrained_bytes, while nothing is
-                               given back; UINT64_MAX: more than enough, or than any device has */
+    uint64_t device_bytes; /* ESTIMATE_DEVICE: prediction.device_bytes of what fits while nothing is
+                              given back, of the rest unconstrained_bytes; UINT64_MAX: more than
+                              enough, or than any device has */
     uint32_t timed_batches; /* ESTIMATE_TIME: micro-batches that were simulated for it */
     bool replayed; /* for that the program itself was needed: blocks come back later than their
                       frees */

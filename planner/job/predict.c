@@ -7,9 +7,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* What expandable segments may hold beyond the capacity that the allocator is given (allocator.h):
- * a device has not got that. */
-static uint64_t page_over(const struct machine *machine)
+uint64_t machine_page_over(const struct machine *machine)
 {
     return machine->expandable_segments ? 20ULL << 20 : 0;
 }
@@ -36,7 +34,7 @@ struct memory_options prediction_memory(const struct prediction *prediction,
     struct memory_options options = machine_memory(machine);
     if (prediction->after_release) {
         options.allocator.capacity_bytes = profile_bytes(&machine->profile, PROFILE_CAPACITY) -
-                                           prediction->outside_bytes - page_over(machine);
+                                           prediction->outside_bytes - machine_page_over(machine);
         options.steps_before = STEPS_TO_SETTLE;
     }
     options.clock = clock_of(prediction);
@@ -313,7 +311,7 @@ static enum err_code replay_capped(struct prediction *out, const struct machine 
     options.before = note_instruction;
     options.hook_context = &counter;
     options.allocator.capacity_bytes = profile_bytes(&machine->profile, PROFILE_CAPACITY) -
-                                       out->outside_bytes - page_over(machine);
+                                       out->outside_bytes - machine_page_over(machine);
     options.steps_before = STEPS_TO_SETTLE;
     TRY(memory_replay(out->plan, &options, NULL, NULL, capped, err));
     capped->repeats &= out->memory.repeats;
@@ -357,7 +355,7 @@ static enum err_code judge_held(const struct machine *machine, struct prediction
     if (clocked_any(out->plan))
         TRY(replay_clocked(out, machine, &memory, err));
     if (out->clocked_bytes &&
-        out->clocked_bytes + out->outside_bytes + page_over(machine) <= capacity) {
+        out->clocked_bytes + out->outside_bytes + machine_page_over(machine) <= capacity) {
         take_clocked(out, &memory, capacity);
     } else {
         TRY(replay_capped(out, machine, &memory, err));
@@ -380,7 +378,7 @@ static enum err_code judge_gpu(const struct machine *machine, struct prediction 
     out->fits_gpu = out->device_bytes <= capacity && !out->memory.out_of_memory;
     out->tight = out->fits_gpu && is_tight(out, capacity);
     if (out->fits_gpu || out->memory.out_of_memory ||
-        out->least_bytes + page_over(machine) > capacity)
+        out->least_bytes + machine_page_over(machine) > capacity)
         return ERR_OK;
     return judge_held(machine, out, err);
 }

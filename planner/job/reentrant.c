@@ -12,6 +12,11 @@ bool reentrant_is_used(const struct job *job)
     return job->tape.reentrant && job->tape.checkpointing != CHECKPOINTING_NONE;
 }
 
+bool reentrant_frees_gathered(const struct job *job)
+{
+    return job->strategy.system == SYSTEM_ZERO3 && job->model.bits4.kind != BITS4_NOT;
+}
+
 enum err_code reentrant_check(const struct job *job, struct err *err)
 {
     const bool next = job->model.outputs_kept == OUTPUTS_UNTIL_NEXT;

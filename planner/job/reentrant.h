@@ -8,6 +8,11 @@
 /* Whether the job has any. */
 bool reentrant_is_used(const struct job *job);
 
+/* Whether nodes' contexts hold gathered parameters until they are deleted, with the loss, as
+ * bitsandbytes' do of a weight in 4 bits under ZeRO-3: reentrant checkpoints, whose forward makes
+ * no nodes, are then the ones that save memory. */
+bool reentrant_frees_gathered(const struct job *job);
+
 /* What does not go with them, of a job's settings: ERR_INVALID where PyTorch fails, else
  * ERR_UNSUPPORTED; with a sentence. */
 enum err_code reentrant_check(const struct job *job, struct err *err);

@@ -284,6 +284,7 @@ json_t *tune_json(const struct tuned *t)
         json_t *chosen = found_json(t, &t->chosen);
         json_object_set_new(chosen, "low_s", json_real(t->low_s));
         json_object_set_new(chosen, "high_s", json_real(t->high_s));
+        json_object_set_new(chosen, "fits_by_clock", json_boolean(t->by_clock));
         json_object_set_new(chosen, "host_needed_bytes",
                             json_integer((json_int_t)t->host_needed_bytes));
         json_object_set_new(chosen, "command", json_string(command_of(&t->choice, &arena)));
@@ -536,6 +537,12 @@ static void print_device(FILE *file, const struct tuned *t)
     if (headroom)
         fprintf(file, " (%.2f of it kept as headroom: --headroom)", gib(headroom));
     fputc('\n', file);
+    if (t->by_clock)
+        fprintf(file,
+                "                        by this machine's clock, as blocks that another stream "
+                "uses come back once it\n"
+                "                        is done with them; as late as waits show it %.2f\n",
+                gib(t->late_bytes));
 }
 
 static void print_simpler(FILE *file, const struct tuned *t)

@@ -2,11 +2,11 @@
 #include "search/remedy.h"
 
 #include "job/offloading.h"
+#include "job/reentrant.h"
 #include "job/step_time.h"
 #include "search/judged.h"
 #include "search/losses.h"
 #include "search/numerics.h"
-#include "search/saved_views.h"
 #include "search/search.h"
 #include "settings/settings_resolve.h"
 
@@ -711,7 +711,7 @@ static void propose_what_notes_do(struct finder *f)
     static const struct proposal reentrant[] = {
         {"checkpointing", "full"}, {"checkpoint-reentrant", "on"}, {NULL, NULL}};
     propose(f, columns);
-    propose(f, saved_until_loss_goes(f->settings) ? reentrant : checkpointed);
+    propose(f, reentrant_frees_gathered(&f->settings->job) ? reentrant : checkpointed);
 }
 
 static uint32_t find(struct finder *f, struct remedy told[REMEDIES])

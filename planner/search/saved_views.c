@@ -1,13 +1,8 @@
 /* saved_views.c - see saved_views.h. */
 #include "search/saved_views.h"
 
+#include "job/reentrant.h"
 #include "search/changed.h"
-
-bool saved_until_loss_goes(const struct settings *settings)
-{
-    return settings->job.strategy.system == SYSTEM_ZERO3 &&
-           settings->job.model.bits4.kind != BITS4_NOT;
-}
 
 bool saved_views_find(const struct settings *settings, const struct job *job,
                       const struct machine *machine, const struct prediction *prediction,
@@ -16,7 +11,7 @@ bool saved_views_find(const struct settings *settings, const struct job *job,
     const struct plan *plan = prediction->plan;
     struct settings full = *settings;
     *out = (struct saved_views){.bytes = plan->saved_views_bytes,
-                                .until_loss_goes = saved_until_loss_goes(settings)};
+                                .until_loss_goes = reentrant_frees_gathered(&settings->job)};
     if (plan->saved_views_bytes <= plan->saved_view_bytes ||
         (job->tape.checkpointing == CHECKPOINTING_FULL &&
          (job->tape.reentrant || !out->until_loss_goes)))

@@ -14,14 +14,12 @@
 
 struct saved_views {
     uint64_t bytes;              /* of released parameters that nodes hold, most at once */
-    bool until_loss_goes;        /* hold, by contexts: checkpoints have to be reentrant */
+    bool until_loss_goes;        /* hold, by contexts: checkpoints have to be reentrant
+                                    (reentrant_frees_gathered) */
     uint64_t checkpointed_bytes; /* of a device, with such checkpoints of all; 0: it cannot be */
     bool checkpointed_release;   /* ... only by giving cached segments back */
     struct err refusal;          /* and why */
 };
-
-/* Whether contexts hold what is gathered (`until_loss_goes`). */
-bool saved_until_loss_goes(const struct settings *settings);
 
 /* Whether more than one parameter's bytes are held so, and not all blocks are checkpointed as it
  * takes to be without; plans the same job so then. Of a plan that was lowered, not read. */

@@ -218,7 +218,9 @@ static bool is_searched(const struct settings *settings, const struct space_opti
         return true;
     if (!options->refixed && (settings_is_given(settings, row) || refines_given(settings, row)))
         return false;
-    return row->axis ? !row->numerics || options->numerics : options->rest && !row->numerics;
+    if (row->axis)
+        return !row->numerics || options->numerics;
+    return (options->rest || (row->pays && row->pays(settings))) && !row->numerics;
 }
 
 bool space_searches(const struct settings *settings, const struct space_options *options,

@@ -241,6 +241,8 @@ static enum err_code find_range(struct tuned *out, struct err *err)
     TRY(tuned_predict(out, &out->choice, false, STEP_TIME_DRAWS, &p, err));
     out->low_s = p.time.low_s;
     out->high_s = p.time.high_s;
+    out->by_clock = p.prediction.by_clock;
+    out->late_bytes = p.prediction.unconstrained_bytes;
     out->offloads = strategy_offloads(&p.job.strategy);
     out->host_needed_bytes = p.prediction.host_needed_bytes;
     tuned_prediction_free(&p);

@@ -24,6 +24,8 @@ struct tuned {
     struct found chosen;  /* among those as fast as far as the profile's numbers are known; none
                              that is told is as fast, as far as is shown, with less memory */
     double low_s, high_s; /* of its step: as step_time's */
+    bool by_clock;        /* it fits as blocks come back by the machine's clock (predict.h) ... */
+    uint64_t late_bytes;  /* ... of a device, where they did as waits show it */
     bool offloads;        /* it does, and takes of a host: */
     uint64_t host_needed_bytes, host_capacity_bytes; /* as prediction's */
     uint32_t host_ranks;

@@ -101,7 +101,9 @@ struct setting {
     const char *axis; /* values worth a search, by commas; AXIS_WORDS: its words; NULL: none */
     const char *wide; /* more of these, for a search that was allowed the setting by name; of a
                          setting without `axis`: all there are */
-    bool spends;      /* the first of its axis takes the least memory, the others more for time */
+    bool (*pays)(const struct settings *settings); /* where its `wide` values are worth a search,
+                                                      too; NULL: nowhere, unless it was allowed */
+    bool spends; /* the first of its axis takes the least memory, the others more for time */
     const char *refines; /* the setting of which it says how far that goes: where that is given, a
                             search leaves this one alone, too, unless it is asked to; NULL */
     bool of_blocks;      /* it counts blocks: more than the model has are all of them */

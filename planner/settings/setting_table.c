@@ -3,6 +3,7 @@
  *
  * A new setting is a row here, and the field that its reader reads. Rows of one name stand for
  * different commands or systems. A default may be a word, a number, or left to the model. */
+#include "job/reentrant.h"
 #include "plan/repeat.h"
 #include "settings/setting_names.h"
 #include "settings/setting_rows.h"
@@ -11,6 +12,11 @@
 static bool is_planned(int system)
 {
     return system_is_planned((enum system_kind)system);
+}
+
+static bool frees_gathered(const struct settings *settings)
+{
+    return reentrant_frees_gathered(&settings->job);
 }
 
 /* ---- the table: a row that names no systems is for all ---- */
@@ -254,7 +260,7 @@ static const struct setting rows[] = {
              "backward computes all of it again and runs a backward of its own, as transformers' "
              "Trainer had it by default; what blocks are called with needs a gradient "
              "(enable_input_require_grads)", .initial = "off", .field = FIELD(job.tape.reentrant),
-     .words = OFF_ON, .commands = FOR_JOB},
+     .words = OFF_ON, .commands = FOR_JOB, .wide = "off,on", .pays = frees_gathered},
     {.name = "input-grads", .group = GROUP_STRATEGY, .arg = "WHETHER", .initial = "off", .words = OFF_ON,
      .help = "What a frozen embedding returns needs a gradient, too (enable_input_require_grads)",
      .field = FIELD(job.model.input_grads), .commands = FOR_JOB},

@@ -153,9 +153,6 @@ static void what_takes_least_is_judged_as_by_fit(void **state)
     expect(shardplan("tune %s", job), 1, "of headroom, without giving cached memory back:");
     expect(1, 1, "fits, tight");
     expect(1, 1, "only by giving cached memory back, slower steps");
-    expect(shardplan("tune %s --profile %s", roomy, with_memory("22.8e9")), 1, "fits, tight");
-    expect(1, 1, "by this machine's clock, as blocks");
-    (void)with_memory("19e9");
     assert_int_equal(shardplan("tune %s --json", job), 1);
     json_t *none = program_object();
     const json_t *least = json_object_get(none, "least"), *tight = json_object_get(none, "tight");
@@ -191,6 +188,35 @@ static void what_takes_least_is_judged_as_by_fit(void **state)
         json_decref(fit);
     }
     json_decref(none);
+}
+
+/* The same of what is chosen where the machine's clock decides. */
+static void what_fits_by_the_clock_is_chosen_as_fit_judges(void **state)
+{
+    (void)state;
+    char job[256];
+    assert_int_equal(shell("sed 's/\"num_hidden_layers\": 32/\"num_hidden_layers\": 4/' "
+                           "tests/data/configs/mixtral-8x7b/config.json >%s/four.json",
+                           group),
+                     0);
+    snprintf(job, sizeof job, "%s/four.json --gpus 64 --seq 4096 --strategy zero3 --profile %s",
+             group, with_memory("22.8e9"));
+    expect(shardplan("tune %s", job), 0, "by this machine's clock, as blocks");
+    assert_int_equal(shardplan("tune %s --json", job), 0);
+    json_t *root = program_object();
+    const json_t *chosen = json_object_get(root, "chosen");
+    assert_true(json_is_true(json_object_get(chosen, "fits_by_clock")));
+    assert_int_equal(
+        shardplan("fit %s %s --json", job, json_string_value(json_object_get(chosen, "change"))),
+        0);
+    json_t *fit = program_object();
+    assert_true(json_is_true(json_object_get(fit, "fits_by_clock")));
+    assert_true(number(json_object_get(fit, "peak"), "device_bytes") ==
+                number(chosen, "device_bytes"));
+    assert_true(number(json_object_get(fit, "device"), "unconstrained_bytes") >
+                number(root, "limit_bytes"));
+    json_decref(fit);
+    json_decref(root);
 }
 
 static void bad_input_exits_with_2(void **state)
@@ -413,6 +439,7 @@ int main(void)
         cmocka_unit_test(what_is_simpler_is_told_with_its_command),
         cmocka_unit_test(an_impossible_wish_exits_with_1_and_says_what_is_near),
         cmocka_unit_test(what_takes_least_is_judged_as_by_fit),
+        cmocka_unit_test(what_fits_by_the_clock_is_chosen_as_fit_judges),
         cmocka_unit_test(bad_input_exits_with_2),
         cmocka_unit_test(the_choice_is_exported_beside_its_plan),
         cmocka_unit_test(kept_units_are_exported),

@@ -25,12 +25,13 @@ struct scene { /* one stream on one machine */
     struct graph *graph;
     struct stream *stream;
     struct estimator *estimator;
+    uint32_t by_clock; /* jobs that fit by the machine's clock alone */
 };
 
 static void set_up(struct scene *scene, const struct job *job)
 {
     struct err err = {0};
-    scene->machine = (struct machine){.gpus_per_node = 8};
+    *scene = (struct scene){.machine = {.gpus_per_node = 8}};
     assert_int_equal(profile_find("h100-sxm", &scene->machine.profile, &err), ERR_OK);
     struct job there;
     assert_int_equal(job_on_machine(job, &scene->machine, &there, &err), ERR_OK);
@@ -64,6 +65,34 @@ static void compare_short(struct scene *scene, const struct job *job)
     assert_true(alone.step_s == whole.step_s);
 }
 
+/* What is told of a device: of what fits without giving anything back what it takes there. */
+static uint64_t told_bytes(const struct prediction *p)
+{
+    return p->by_clock ? p->device_bytes : p->unconstrained_bytes;
+}
+
+/* On a device of a byte less than waits leave held the machine's clock decides. */
+static void compare_clocked(struct scene *scene, const struct job *job,
+                            const struct prediction *roomy, const struct estimate_options *options)
+{
+    struct err err = {0};
+    struct estimate found;
+    struct prediction prediction;
+    const struct machine before = scene->machine;
+    if (!clocked_any(roomy->plan))
+        return;
+    assert_int_equal(profile_set_number(&scene->machine.profile, PROFILE_CAPACITY,
+                                        (double)(roomy->unconstrained_bytes - 1), &err),
+                     ERR_OK);
+    assert_int_equal(estimate_with(scene->estimator, &job->strategy, options, &found, &err),
+                     ERR_OK);
+    assert_int_equal(predict(job, &scene->machine, &prediction, &err), ERR_OK);
+    assert_int_equal(found.device_bytes, told_bytes(&prediction));
+    scene->by_clock += prediction.by_clock;
+    prediction_free(&prediction);
+    scene->machine = before;
+}
+
 /* Whether the strategy can be had; then the estimate is the prediction. */
 static bool compare(struct scene *scene, const struct job *job)
 {
@@ -88,13 +117,14 @@ static bool compare(struct scene *scene, const struct job *job)
     assert_int_equal(found.requested_bytes, prediction.memory.requested.bytes);
     assert_int_equal(found.outside_bytes, prediction.outside_bytes);
     assert_true(found.least_bytes <= prediction.device_bytes);
-    assert_int_equal(found.device_bytes, prediction.unconstrained_bytes);
+    assert_int_equal(found.device_bytes, told_bytes(&prediction));
     if (job->strategy.system == SYSTEM_FSDP2)
         assert_false(found.replayed);
     if (prediction.call_count == 0) { /* no stalls, which an estimate has not */
         const double step_s = time.timeline.step_s;
         assert_true(fabs(found.step_s - step_s) <= TIME_TOLERANCE * step_s);
     }
+    compare_clocked(scene, job, &prediction, &options);
     step_time_free(&time);
     prediction_free(&prediction);
     return true;
@@ -222,6 +252,8 @@ static void strategies_of_one_stream(enum system_kind system, const char *preset
         compared += compare(&scene, &job);
     }
     assert_int_equal(compared, count);
+    if (system == SYSTEM_FSDP1 || system == SYSTEM_ZERO3)
+        assert_true(scene.by_clock > 0);
     tear_down(&scene);
 }
 

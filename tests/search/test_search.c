@@ -42,7 +42,9 @@ static bool try_point(const struct tuned *t, const struct grid *grid, uint64_t p
         return false;
     prediction.call_count = 0; /* the step without what giving memory back costs */
     assert_int_equal(step_time(&prediction, &job, &machine, 0, &time, NULL), ERR_OK);
-    *out = (struct tried){time.timeline.step_s, prediction.unconstrained_bytes,
+    const bool by_clock = prediction.by_clock;
+    *out = (struct tried){time.timeline.step_s,
+                          by_clock ? prediction.device_bytes : prediction.unconstrained_bytes,
                           point / grid->inner_points, (uint32_t)(grid - t->space.grids)};
     step_time_free(&time);
     prediction_free(&prediction);
