@@ -132,12 +132,40 @@ static bool is_given(const struct settings *settings, const char *name)
     return row && settings_is_given(settings, row);
 }
 
+/* Of the card that a profile begins with, if it names one; else of what it is put on. */
+static double usual_link(const char *own, double given)
+{
+    struct profile p;
+    if (!own || profile_find(own, &p, NULL) != ERR_OK)
+        return given;
+    const double link = profile_value(&p, PROFILE_LINK);
+    profile_free(&p);
+    return link;
+}
+
+/* What joins GPUs by the host's slots has no rate of its own. */
+static enum err_code check_link(const struct settings *settings, const struct profile *profile,
+                                double usual, struct err *err)
+{
+    const bool slots = profile->link == LINK_PCIE || profile->link == LINK_HOST;
+    const double link = profile_value(profile, PROFILE_LINK);
+    if (!slots || link == usual_link(profile->begun_with, usual))
+        return ERR_OK;
+    return err_set(err, ERR_INVALID,
+                   "%s: \"link_bytes_per_s\" %g: these GPUs reach each other through their slots "
+                   "(\"link\": \"%s\"); \"pcie_bytes_per_s\" is the rate of these, 12e9 of x16 of "
+                   "generation 3 or x8 of 4, 25e9 and 52e9 of x16 of 4 and 5",
+                   settings->profile, link, profile->link == LINK_PCIE ? "pcie" : "host");
+}
+
 /* A profile with a "gpu" of its own begins anew: what was chosen beside it would be lost. */
 static enum err_code read_profile(const struct settings *settings, struct profile *profile,
                                   struct err *err)
 {
     const double usual = profile_value(profile, PROFILE_NODE_GPUS);
+    const double link = profile_value(profile, PROFILE_LINK);
     TRY(profile_read(settings->profile, profile, err));
+    TRY(check_link(settings, profile, link, err));
     const char *own = profile->begun_with;
     const double node = profile_value(profile, PROFILE_NODE_GPUS);
     if (node != (own ? profile_node_gpus(own, NULL) : usual)) /* it would have no effect */

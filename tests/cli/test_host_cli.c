@@ -131,6 +131,38 @@ static void a_profile_does_not_say_what_a_node_is(void **state)
     expect(shardplan("sweep " SMALL " --over profile.node_gpus=8,36"), 2, "--over gpus-per-node=");
 }
 
+static double communication_s(const char *profile)
+{
+    assert_int_equal(
+        shardplan("fit llama-3.2-1b --gpus 2 --gpu rtx-3090 --seq 512 --strategy fsdp1 "
+                  "--profile %s --time --json",
+                  profile),
+        0);
+    json_t *root = program_object();
+    const double seconds = at(root, "time", "communication_s");
+    json_decref(root);
+    return seconds;
+}
+
+/* GPUs without links of their own: half the lanes are half the rate, of which there is no other
+ * number. */
+static void a_profile_says_what_lanes_there_are(void **state)
+{
+    (void)state;
+    const double most = communication_s(file_of("x16.json", "{\"pcie_bytes_per_s\": 12.5e9}")),
+                 half = communication_s(file_of("x8.json", "{\"pcie_bytes_per_s\": 6.2e9}")),
+                 quarter = communication_s(file_of("x4.json", "{\"pcie_bytes_per_s\": 3.1e9}"));
+    const char *links = file_of("links.json", "{\"link_bytes_per_s\": 6e9}"),
+               *same = file_of("slots.json", "{\"gpu\": \"rtx-3090\", \"link_bytes_per_s\": 31e9}");
+    assert_true(half > 1.9 * most && half < 2.1 * most);
+    assert_true(quarter > 1.9 * half && quarter < 2.1 * half);
+    expect(
+        shardplan("fit " SMALL " --gpus 2 --gpu rtx-3090 --profile %s", links), 2,
+        "links.json: \"link_bytes_per_s\" 6e+09: these GPUs reach each other through their slots");
+    assert_int_equal(shardplan("fit " SMALL " --gpus 2 --gpu h100-sxm --profile %s", links), 0);
+    assert_int_equal(shardplan("fit " SMALL " --gpus 2 --profile %s", same), 0);
+}
+
 /* Every system that offloads; FSDP1 pins a shard and its gradient (_flat_param.py,
  * init_flat_param_attributes), FSDP2 likewise, ZeRO what pin_memory says. */
 static void every_system_is_judged(void **state)
@@ -308,6 +340,7 @@ int main(void)
         cmocka_unit_test(a_rack_has_many_hosts),
         cmocka_unit_test(a_profile_says_what_a_host_has),
         cmocka_unit_test(a_profile_does_not_say_what_a_node_is),
+        cmocka_unit_test(a_profile_says_what_lanes_there_are),
         cmocka_unit_test(every_system_is_judged),
         cmocka_unit_test(searches_heed_the_host),
         cmocka_unit_test(remedies_heed_the_host),
