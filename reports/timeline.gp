@@ -9,10 +9,10 @@ set label 1 title at screen 0.02,0.94 left noenhanced font ',16'
 set tmargin at screen 0.87
 set bmargin at screen 0.18
 set lmargin at screen 0.12
-set rmargin at screen 0.79
+set rmargin at screen 0.765
 set terminal svg size 1120,400 dynamic enhanced font 'Helvetica,15' background '#ffffff'
 set xlabel 'time of the step, '.unit offset 0,0.3
-set key at screen 0.805,0.88 left top reverse Left samplen 1.2 noenhanced
+set key at screen 0.78,0.88 left top reverse Left samplen 1.2 noenhanced
 set grid xtics lc rgb '#eeeeee' lw 1
 set xrange [0:end_ms * scale]
 set yrange [words(lanes) - 0.4:-0.6]
