@@ -72,12 +72,13 @@ static bool is_said(const struct setting *row)
            strcmp(row->name, "accumulate") == 0;
 }
 
-/* A system without the setting does what those who have it do by default. */
-static const char *value_of(const struct setting *row, const struct settings *settings,
-                            char text[NUMBER_TEXT])
+/* By name: rows of two systems may share it. A system without the setting does what those who have
+ * it do by default. */
+static const char *named_value(const struct setting *row, const struct settings *settings,
+                               char text[NUMBER_TEXT])
 {
-    const bool has = setting_suits(row, settings->job.strategy.system);
-    const char *value = has ? setting_read(row, settings, text) : row->initial;
+    const struct setting *own = settings_find(settings, row->name, NULL);
+    const char *value = own ? setting_read(own, settings, text) : row->initial;
     return value ? value : "";
 }
 
@@ -85,22 +86,13 @@ static void add_row(const struct setting *row, const struct settings *from,
                     const struct settings *to, struct numerics *out)
 {
     char old[NUMBER_TEXT], new[NUMBER_TEXT];
-    const char *was = value_of(row, from, old), *is = value_of(row, to, new);
+    const char *was = named_value(row, from, old), *is = named_value(row, to, new);
     if (strcmp(was, is) == 0)
         return;
     if (setting_suits(row, to->job.strategy.system))
         add(out, row->name, "--%s %s", row->name, is);
-    else
+    else if (!settings_find(to, row->name, NULL))
         add(out, row->name, "no --%s %s", row->name, was);
-}
-
-/* By name: rows of two systems may share it. */
-static const char *named_value(const struct setting *row, const struct settings *settings,
-                               char text[NUMBER_TEXT])
-{
-    const struct setting *own = settings_find(settings, row->name, NULL);
-    const char *value = own ? setting_read(own, settings, text) : row->initial;
-    return value ? value : "";
 }
 
 bool numerics_same_training(const struct settings *a, const struct settings *b)

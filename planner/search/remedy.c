@@ -2,11 +2,11 @@
 #include "search/remedy.h"
 
 #include "job/offloading.h"
-#include "job/reentrant.h"
 #include "job/step_time.h"
 #include "search/judged.h"
 #include "search/losses.h"
 #include "search/numerics.h"
+#include "search/proposals.h"
 #include "search/search.h"
 #include "settings/settings_resolve.h"
 
@@ -655,23 +655,11 @@ static void search_without_offload(struct finder *f)
 
 /* ---- what is proposed by name ---- */
 
-/* Settings by name, with their values: NULL ends the list. Without those that the system has not.
- */
-struct proposal {
-    const char *name, *value;
-};
-
-static void propose(struct finder *f, const struct proposal *changes)
+static void judge_proposal(struct finder *f, const struct settings *settings)
 {
-    struct judged j = {.settings = *f->settings};
+    struct judged j = {.settings = *settings};
     char change[sizeof f->found[0].change];
-    bool any = false;
-    for (; changes->name; changes++) {
-        const struct setting *row = settings_find(&j.settings, changes->name, NULL);
-        if (row && settings_set(&j.settings, changes->name, changes->value, NULL) == ERR_OK)
-            any = true;
-    }
-    if (!any || !can_say(f, &j.settings))
+    if (!can_say(f, &j.settings))
         return;
     settings_difference(f->settings, &j.settings, change, sizeof change);
     for (uint32_t i = 0; i < f->count; i++)
@@ -689,29 +677,13 @@ static void propose(struct finder *f, const struct proposal *changes)
         remedy->asked_for = true;
 }
 
-/* What nobody chose and few mean: fp32 throughout, in a system that casts by autocast alone. What
- * is frozen needs no fp32 to be updated in. */
-static void propose_autocast(struct finder *f)
+static void judge_proposals(struct finder *f)
 {
-    static const struct proposal cast[] = {{"autocast", "bf16"}, {NULL, NULL}},
-                                 cast_frozen[] = {
-                                     {"frozen-dtype", "bf16"}, {"autocast", "bf16"}, {NULL, NULL}};
-    struct job job;
-    if (settings_job(f->settings, f->config, &job, NULL) != ERR_OK || job.model.autocast ||
-        job.strategy.compute != DTYPE_FP32 || !settings_find(f->settings, "autocast", NULL))
-        return;
-    propose(f, job.model.frozen || job.model.lora ? cast_frozen : cast);
-}
-
-/* padding.h, saved_views.h */
-static void propose_what_notes_do(struct finder *f)
-{
-    static const struct proposal columns[] = {{"placement", "columns"}, {NULL, NULL}};
-    static const struct proposal checkpointed[] = {{"checkpointing", "full"}, {NULL, NULL}};
-    static const struct proposal reentrant[] = {
-        {"checkpointing", "full"}, {"checkpoint-reentrant", "on"}, {NULL, NULL}};
-    propose(f, columns);
-    propose(f, reentrant_frees_gathered(&f->settings->job) ? reentrant : checkpointed);
+    struct settings *proposed = xmalloc(PROPOSALS_MOST * sizeof *proposed); /* too large a frame */
+    const uint32_t count = proposals_of(f->settings, f->config, proposed);
+    for (uint32_t i = 0; i < count; i++)
+        judge_proposal(f, &proposed[i]);
+    free(proposed);
 }
 
 static uint32_t find(struct finder *f, struct remedy told[REMEDIES])
@@ -731,8 +703,7 @@ static uint32_t find(struct finder *f, struct remedy told[REMEDIES])
         search_other_dtypes(f);
     }
     search_without_offload(f);
-    propose_what_notes_do(f);
-    propose_autocast(f);
+    judge_proposals(f);
     if (f->count)
         qsort(f->found, f->count, sizeof *f->found, by_tokens);
     drop_dominated(f);

@@ -310,6 +310,20 @@ static bool add_axes(struct space *space, struct grid *grid, const struct settin
 
 /* ---- grids ---- */
 
+/* Whether the system can be told the same, by a row of its own or by one of that name. */
+static bool has_word_for(const struct settings *from, const struct setting *row,
+                         enum system_kind system)
+{
+    struct settings other = *from;
+    char buffer[NUMBER_TEXT];
+    if (setting_suits(row, system))
+        return true;
+    const char *value = setting_read(row, from, buffer);
+    other.job.strategy.system = system;
+    return settings_find(&other, row->name, NULL) && value &&
+           settings_set(&other, row->name, value, NULL) == ERR_OK;
+}
+
 /* Whether a system can be searched: it has what was given, or does that without being told (a dtype
  * is compared as what the jobs come to). */
 static bool has_what_is_given(struct space *space, const struct settings *from,
@@ -319,7 +333,7 @@ static bool has_what_is_given(struct space *space, const struct settings *from,
     const struct setting *rows = setting_rows(&count);
     for (uint32_t i = 0; i < count; i++)
         if (settings_is_given(from, &rows[i]) && setting_is_of(&rows[i], from->command) &&
-            !setting_suits(&rows[i], system) && !numerics_is_dtype(&rows[i])) {
+            !numerics_is_dtype(&rows[i]) && !has_word_for(from, &rows[i], system)) {
             struct left_out *out = &space->left_out[space->left_out_count++];
             *out = (struct left_out){.system = system};
             snprintf(out->numerics.text, sizeof out->numerics.text, "no --%s", rows[i].name);

@@ -180,6 +180,26 @@ bool settings_is_others(const struct settings *settings, const char *name)
     return others;
 }
 
+/* What was given to a system by another row of that name holds for this one, if it has a word for
+ * it. False: nothing was, or it has none. */
+static bool take_from_namesake(struct settings *settings, const struct setting *row)
+{
+    char buffer[NUMBER_TEXT];
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (&rows[i] == row || strcmp(rows[i].name, row->name) != 0 ||
+            !setting_is_of(&rows[i], settings->command) || !settings_is_given(settings, &rows[i]))
+            continue;
+        const char *text = setting_read(&rows[i], settings, buffer);
+        if (text && setting_write(row, settings, text, NULL) == ERR_OK) {
+            mark_given(settings, row);
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Rows of two systems may have one field: what another system left there is none of the chosen
  * one's. */
 static void begin_system(struct settings *settings)
@@ -189,7 +209,7 @@ static void begin_system(struct settings *settings)
     for (uint32_t i = 0; i < count; i++)
         if (rows[i].systems && setting_is_of(&rows[i], settings->command) &&
             setting_suits(&rows[i], settings->job.strategy.system) &&
-            !settings_is_given(settings, &rows[i]))
+            !settings_is_given(settings, &rows[i]) && !take_from_namesake(settings, &rows[i]))
             setting_reset(&rows[i], settings);
     const struct setting *gpus = settings_find(settings, "gpus", NULL); /* alone, it has one */
     if (gpus && system_is_alone(settings->job.strategy.system) &&

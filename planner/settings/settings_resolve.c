@@ -34,6 +34,20 @@ static enum err_code resolve_gathered(const struct settings *settings, struct st
                          dtype_brief(s->store), dtype_brief(s->compute));
 }
 
+/* ZeRO keeps all parameters in the dtype that it computes with. */
+static enum err_code check_one_dtype(const struct settings *settings, const struct strategy *s,
+                                     struct err *err)
+{
+    const uint32_t asked = settings->frozen;
+    if (asked >= DTYPE_COUNT || asked == (uint32_t)s->compute)
+        return ERR_OK;
+    return err_set(
+        err, ERR_INVALID,
+        "--frozen-dtype %s: %s stores all parameters in one dtype, that of --param-dtype: "
+        "%s",
+        dtype_brief((enum dtype)asked), system_name(s->system), dtype_brief(s->compute));
+}
+
 /* Where parameters are whole, those that are not trained are computed with as they are. */
 static void resolve_whole(const struct settings *settings, struct strategy *s)
 {
@@ -46,6 +60,8 @@ static enum err_code resolve_frozen(const struct settings *settings, unsigned ha
 {
     if (!(has & HAS_FROZEN))
         return ERR_OK;
+    if (system_zero_stage(s->system) > 0)
+        return check_one_dtype(settings, s, err);
     if (has & HAS_PARAM)
         return resolve_gathered(settings, s, err);
     resolve_whole(settings, s);
@@ -274,7 +290,8 @@ enum err_code settings_resolve(struct settings *settings, struct job *job, struc
     if (rc == ERR_OK) {
         settings->job.model.code = job->model.code;
         settings->job.model.seq = job->model.seq;
-        if (settings_find(settings, "param-dtype", NULL) && settings->frozen < DTYPE_COUNT)
+        if (settings_find(settings, "param-dtype", NULL) && settings->frozen < DTYPE_COUNT &&
+            system_zero_stage(job->strategy.system) == 0)
             settings->frozen = job->strategy.frozen_low ? FROZEN_COMPUTED : FROZEN_STORED;
         rc = settings_machine(settings, machine, err);
     }

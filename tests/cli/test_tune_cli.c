@@ -219,6 +219,32 @@ static void what_fits_by_the_clock_is_chosen_as_fit_judges(void **state)
     json_decref(root);
 }
 
+/* A dtype by its name holds for systems whose words for it are their own, and 4 bits are sharded
+ * where they are packed in what is gathered. */
+static void frozen_weights_are_searched_in_other_systems(void **state)
+{
+    (void)state;
+    static const char job[] = "llama-3.1-8b --gpus 2 --gpu rtx-4090 --lora 16 --seq 512 "
+                              "--load-in-4bit nf4 --checkpointing full";
+    assert_int_equal(shardplan("tune %s --strategy zero3 --allow strategy --frozen-dtype bf16 "
+                               "--bnb-quant-storage bf16 --max-memory 5GiB --json",
+                               job),
+                     0);
+    json_t *root = program_object();
+    const char *change =
+        json_string_value(json_object_get(json_object_get(root, "chosen"), "change"));
+    assert_non_null(strstr(change, "--strategy fsdp"));
+    json_decref(root);
+    expect(shardplan("fit %s --strategy zero3 --frozen-dtype fp16", job), 2,
+           "--frozen-dtype fp16: zero3 stores all parameters in one dtype, that of --param-dtype: "
+           "bf16");
+    assert_int_equal(shardplan("fit %s --strategy zero3 --frozen-dtype bf16", job), 0);
+    expect(
+        shardplan("fit llama-2-70b --gpus 4 --gpu rtx-4090 --lora 16 --seq 512 --load-in-4bit nf4 "
+                  "--strategy ddp"),
+        1, "--strategy fsdp2 --checkpointing full --bnb-quant-storage bf16 --frozen-dtype param");
+}
+
 static void bad_input_exits_with_2(void **state)
 {
     (void)state;
@@ -440,6 +466,7 @@ int main(void)
         cmocka_unit_test(an_impossible_wish_exits_with_1_and_says_what_is_near),
         cmocka_unit_test(what_takes_least_is_judged_as_by_fit),
         cmocka_unit_test(what_fits_by_the_clock_is_chosen_as_fit_judges),
+        cmocka_unit_test(frozen_weights_are_searched_in_other_systems),
         cmocka_unit_test(bad_input_exits_with_2),
         cmocka_unit_test(the_choice_is_exported_beside_its_plan),
         cmocka_unit_test(kept_units_are_exported),

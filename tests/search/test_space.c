@@ -108,7 +108,7 @@ static void systems_that_cannot_are_left_out(void **state)
     assert_int_equal(space.left_out_count, SYSTEM_COUNT - 1);
     for (uint32_t i = 0; i < space.left_out_count; i++) {
         const char *why = space.left_out[i].numerics.text;
-        assert_non_null(strstr(why, "--offload"));
+        assert_true(strstr(why, "--offload") || strstr(why, "not known of torch 2.5"));
         assert_null(strstr(why, "--autocast")); /* nobody gave it */
     }
     space_free(&space);
