@@ -38,15 +38,16 @@ static void largest_with_place(const struct works *w)
         element(w, JOINT_LARGEST_AT, DTYPE_INT64, result(w, 1)->shape, w->in[0], JOINT_NONE, 0));
 }
 
-/* Numbers and counts are int32 on a GPU, and as many bytes in fp32 elsewhere (moe.py: "CUDA only
- * supports int input"). */
+/* transformers' numbers and counts are int32 on a GPU, and as many bytes in fp32 elsewhere (moe.py:
+ * "CUDA only supports int input"); torchtitan's are int64, as what was chosen is. */
 static void histogram(const struct works *w)
 {
     const uint32_t x = at(w, w->in[0])->name == JOINT_CAST ? at(w, w->in[0])->arg[0] : w->in[0];
-    const uint32_t numbers = cast(w, x, DTYPE_INT32);
+    const enum dtype dtype = result(w, 0)->dtype == DTYPE_INT64 ? DTYPE_INT64 : DTYPE_INT32;
+    const uint32_t numbers = cast(w, x, dtype);
     joint_write(w->joint, result(w, 0),
                 joint_node(w->joint, &(struct joint_want){.name = JOINT_CALL_OWN,
-                                                          .dtype = DTYPE_INT32,
+                                                          .dtype = dtype,
                                                           .shape = result(w, 0)->shape,
                                                           .args = 1,
                                                           .arg = {numbers},

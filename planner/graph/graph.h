@@ -109,6 +109,8 @@ enum graph_mark {
     MARK_FRAME_END, /* ... and returns */
     MARK_RETURN,    /* the root's own forward returns: the rest is what wraps it */
     MARK_BREAK,     /* what Dynamo cannot trace: the graph ends, and the rest is another */
+    MARK_CALLED,    /* within a block: what it calls is compiled by itself, and it is not */
+    MARK_CALLED_END,
 };
 
 struct graph_param {

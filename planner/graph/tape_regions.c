@@ -95,9 +95,32 @@ static void add_frame_parts(const struct graph *graph, struct tape_regions *out,
     free(parts);
 }
 
+/* What is compiled of a block that is not; false: it is, all of it. */
+static bool add_called(const struct graph *graph, const struct tape_options *options,
+                       struct tape_regions *out, struct tape_region block)
+{
+    uint32_t first = GRAPH_NONE;
+    for (uint32_t i = block.first_item; i < block.end_item; i++) {
+        if (is_mark(graph->items[i], MARK_CALLED))
+            first = i + 1;
+        if (is_mark(graph->items[i], MARK_CALLED_END))
+            add_parts(graph, options, out,
+                      (struct tape_region){.module = GRAPH_NONE,
+                                           .block = block.block,
+                                           .is_frame = true,
+                                           .is_called = true,
+                                           .first_item = first,
+                                           .end_item = i},
+                      GRAPH_NONE);
+    }
+    return first != GRAPH_NONE;
+}
+
 static void add_block(const struct graph *graph, const struct tape_options *options,
                       struct tape_regions *out, struct tape_region block)
 {
+    if (add_called(graph, options, out, block))
+        return;
     if (frame_parts_any(graph, block.module))
         add_frame_parts(graph, out, block);
     else
@@ -318,6 +341,12 @@ static bool reads(const struct graph *graph, const struct tape_region *region, u
     return false;
 }
 
+/* Whether others may be called with what it is called with. */
+static bool has_others(const struct tape_region *region)
+{
+    return region->is_part || region->is_called;
+}
+
 static void note_before(const struct tape *tape, struct tape_region *region)
 {
     bool any = false; /* of what Python has while the graph runs, others may have gradients */
@@ -325,7 +354,7 @@ static void note_before(const struct tape *tape, struct tape_region *region)
         region->outputs[i].gradient = slot_of(tape, region->outputs[i].tensor);
         any |= region->outputs[i].gradient != NO_BUFFER;
     }
-    for (uint32_t i = 0; any && i < region->input_count && !region->is_part; i++)
+    for (uint32_t i = 0; any && i < region->input_count && !has_others(region); i++)
         region->shared |= slot_of(tape, region->inputs[i].tensor) != NO_BUFFER &&
                           reads(tape->graph, region, region->inputs[i].tensor);
 }
@@ -379,7 +408,7 @@ static struct asides put_gradients_aside(struct tape *tape, const struct tape_re
 {
     const uint32_t params = tape->graph->param_count;
     struct asides out = {xcalloc(region->input_count + params + 1, sizeof *out.of), 0};
-    for (uint32_t i = 0; region->is_part && i < region->input_count; i++)
+    for (uint32_t i = 0; has_others(region) && i < region->input_count; i++)
         put_aside(tape, region->inputs[i].tensor, &out);
     for (uint32_t p = 0; shares_params(region) && p < params; p++)
         put_aside(tape, tape->graph->params[p].tensor, &out);
@@ -491,11 +520,34 @@ static bool is_later(const struct graph *graph, const struct tape_regions *regio
     return false;
 }
 
+/* Whether what is eager passed a tensor to others before it called the region. */
+static bool is_passed_before(const struct graph *graph, const struct tape_region *region,
+                             uint32_t tensor)
+{
+    const uint32_t root = graph->tensors[tensor].root;
+    for (uint32_t i = region->first_item; i-- > 0;) {
+        const struct graph_op *op = &graph->ops[graph->items[i].arg];
+        if (graph->items[i].kind != ITEM_OP)
+            continue;
+        for (uint32_t k = 0; k < op->outs; k++)
+            if (is_of(graph, op->out[k], root))
+                return false;
+        for (uint32_t k = 0; k < op->ins; k++)
+            if (op->requires_grad && op->in[k] != GRAPH_NONE && is_of(graph, op->in[k], root))
+                return true;
+    }
+    return false;
+}
+
 static void find_later(const struct graph *graph, struct tape_regions *out)
 {
     for (uint32_t k = 0; k < out->count; k++)
         for (uint32_t i = 0; out->of[k].is_part && i < out->of[k].given_count; i++)
             out->of[k].given[i].later = is_later(graph, out, k, out->of[k].given[i].tensor);
+    for (uint32_t k = 0; k < out->count; k++)
+        for (uint32_t i = 0; out->of[k].is_called && i < out->of[k].given_count; i++)
+            out->of[k].given[i].later =
+                is_passed_before(graph, &out->of[k], out->of[k].given[i].tensor);
 }
 
 static void find_arguments(const struct graph *graph, struct tape_regions *out)

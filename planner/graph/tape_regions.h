@@ -40,6 +40,7 @@ struct tape_region {
     uint32_t given_count;
     uint32_t *arguments; /* (argument_count) tensors, roots: what its graph is called with */
     uint32_t argument_count;
+    bool is_called;    /* by what is eager, within a block: that may call others with the same */
     uint32_t *lets_go; /* (let_go_count) storages that no part behind it is called with: Python
                           lets go of what the graph gives from one part to another */
     uint32_t let_go_count;

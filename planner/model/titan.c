@@ -47,16 +47,35 @@ static struct titan_block declare_block(struct graph *graph, const struct model_
     return b;
 }
 
+/* apply_compile: of blocks with experts what they call is compiled, other blocks are whole. */
+static void called(struct graph *graph, const struct titan_block *b)
+{
+    if (b->sparse)
+        graph_mark(graph, MARK_CALLED);
+}
+
+static void returned(struct graph *graph, const struct titan_block *b)
+{
+    if (b->sparse)
+        graph_mark(graph, MARK_CALLED_END);
+}
+
 static uint32_t run_block(struct graph *graph, const struct model_config *c,
                           const struct model_job *job, const struct titan_way *way,
                           const struct titan_block *b, uint32_t x, uint32_t table)
 {
+    called(graph, b);
     const uint32_t normed = apply_norm(graph, x, b->attention_norm);
+    returned(graph, b);
+    called(graph, b);
     const uint32_t attended = way->attend(graph, c, job, &b->attention, normed, table);
+    returned(graph, b);
     graph_drop(graph, normed);
     const uint32_t h = op_add(graph, x, attended);
     graph_drop(graph, attended);
+    called(graph, b);
     const uint32_t y = apply_norm(graph, h, b->ffn_norm);
+    returned(graph, b);
     const uint32_t fed = b->sparse ? titan_moe(graph, c, &b->moe, way->scores, y)
                                    : titan_ffn(graph, c->activation, &b->ffn, y);
     graph_drop(graph, y);

@@ -248,7 +248,9 @@ static uint32_t experts(struct graph *graph, const struct model_config *c,
     const struct filling f = fill_up(graph, c, counts, n);
     const uint32_t x = filled(graph, routed, f.rows);
     graph_drop(graph, f.ends);
+    graph_mark(graph, MARK_CALLED);
     const uint32_t out = run_experts(graph, moe, x, f.counts);
+    graph_mark(graph, MARK_CALLED_END);
     const uint32_t back = op_put_rows(graph, GRAPH_NONE, n + 1, f.rows, out);
     graph_drop(graph, out);
     const uint32_t cut = op_slice_dim(graph, back, 0, 0, n);
@@ -301,6 +303,15 @@ static uint32_t sort_weights(struct graph *graph, uint32_t weights, uint32_t ord
                                (uint32_t[]){flat, order});
 }
 
+static uint32_t share(struct graph *graph, const struct model_config *c,
+                      const struct titan_moe *moe, uint32_t rows)
+{
+    graph_mark(graph, MARK_CALLED);
+    const uint32_t out = titan_ffn(graph, c->activation, &moe->shared, rows);
+    graph_mark(graph, MARK_CALLED_END);
+    return out;
+}
+
 uint32_t titan_moe(struct graph *graph, const struct model_config *c, const struct titan_moe *moe,
                    struct titan_scores scores, uint32_t y)
 {
@@ -308,12 +319,16 @@ uint32_t titan_moe(struct graph *graph, const struct model_config *c, const stru
     const uint32_t t = shape.dim[0] * shape.dim[1], k = c->experts_per_token, n = t * k;
     const enum dtype dtype = (enum dtype)graph->tensors[y].dtype;
     const uint32_t rows = op_view_node(graph, y, SHAPE(t, c->hidden));
+    graph_mark(graph, MARK_CALLED);
     const struct routing r = route(graph, c, moe, scores, rows);
+    graph_mark(graph, MARK_CALLED_END);
 
-    uint32_t order; /* TokenReorderer */
+    uint32_t order;
+    graph_mark(graph, MARK_CALLED); /* TokenReorderer */
     const uint32_t counts = count_rows(graph, c, r.experts);
     graph_drop(graph, op_sort_stable(graph, graph_view(graph, r.experts, SHAPE(n)), &order));
     const uint32_t sorted = sort_weights(graph, r.weights, order, scores.before);
+    graph_mark(graph, MARK_CALLED_END);
     graph_drop(graph, r.counts);
 
     const uint32_t tokens = op_number(graph, WORK_FLOOR_DIV_NUMBER, ATEN_FLOOR_DIVIDE, DTYPE_INT64,
@@ -323,8 +338,7 @@ uint32_t titan_moe(struct graph *graph, const struct model_config *c, const stru
     if (scores.before)
         routed = weigh(graph, routed, sorted);
     const uint32_t computed = experts(graph, c, moe, routed, counts);
-    const uint32_t shared =
-        moe->shares ? titan_ffn(graph, c->activation, &moe->shared, rows) : GRAPH_NONE;
+    const uint32_t shared = moe->shares ? share(graph, c, moe, rows) : GRAPH_NONE;
     const uint32_t zeros = op_fill(graph, ATEN_ZEROS, dtype, SHAPE(n, c->hidden), 0.0F);
     const uint32_t put = op_put_rows(graph, zeros, n, order, computed);
     uint32_t out = scores.before ? op_sum_groups(graph, put, k)

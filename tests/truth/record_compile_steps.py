@@ -14,7 +14,8 @@ A row: name, model, strategy as record.py and record_systems.py have them (strat
 "blocks" or "model"; DDPOptimizer is off but where strategy.optimize_ddp says otherwise),
     border      [+-bytes, category, live bytes after it] of every event outside of activations and
                 backward's own memory: what the sharding system does, and how much lives around it; of gathers
-                in float8 without what has less than LEAST bytes; ZeRO: [+-bytes, category, where, what, live]
+                in float8 without what has less than LEAST bytes; of torchtitan's mixtures, which are eager around
+                what they call, also of births outside of graphs; ZeRO: [+-bytes, category, where, what, live]
                 of every event born in DeepSpeed's calls or the optimizer's step
     live        as record.py's
     gradients   DDP: parameters in the order in which autograd accumulates their gradients
@@ -42,6 +43,7 @@ import models
 import record
 import record_systems
 import recorder
+import titan
 import unfilled
 from autocast import cuda_autocast
 
@@ -537,7 +539,9 @@ def compiled(kind, whole):
             self.graphs, self.gradients, self.hooks = Graphs(), [], 0
             around = self.s.get("around")
             self.hooked = whole and (around or kind is not record_systems.KINDS["ddp"])
-            for part in [] if around else [model] if whole else blocks:
+            if self.s.get("code") == "torchtitan":
+                titan.apply_compile(blocks, self.graphs.backend)
+            for part in [] if around or self.s.get("code") == "torchtitan" else [model] if whole else blocks:
                 part.compile(backend=self.graphs.backend,
                              fullgraph=not self.hooked and self.s.get("wrap") != "peft")
             wrapped = super().shard(model, blocks)
@@ -563,13 +567,13 @@ def kind_of(strategy):
     return compiled(kind, strategy["compile"] == "model")
 
 
-def border(events, least):
+def border(events, least, eager):
     live, out = 0, []
-    for size, category, _, _ in events:
+    for size, category, where, _ in events:
         if abs(size) < least:
             continue
         live += size
-        if category not in ("activation", "backward"):
+        if category not in ("activation", "backward") or eager and size > 0 and GRAPH not in where.split("/"):
             out.append([size, category, live])
     return out
 
@@ -602,7 +606,7 @@ def record_case(name, m, s):
         more["runs"] = Graphs.runs
     return {**{key: row[key] for key in ("name", "model", "strategy", "live", "peak_bytes")}, **more,
             "border": zero_border(row["event_list"]) if s.get("system") == "deepspeed" else
-            border(row["event_list"], LEAST if s.get("float8_all_gather") else 0),
+            border(row["event_list"], LEAST if s.get("float8_all_gather") else 0, s.get("code") == "torchtitan"),
             "gradients": system.gradients[-system.hooks:] if s.get("system") == "ddp" else [],
             "graphs": system.graphs.sizes[:2]}
 

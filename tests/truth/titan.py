@@ -128,3 +128,23 @@ def make(m):
     prepare()
     model = MODELS[m["model_type"]](m, m["seq"])
     return model.train(), list(model.layers.values())
+
+
+def apply_compile(blocks, backend):
+    """models/llama4/infra/parallelize.py, apply_compile, which those of qwen3 and deepseek_v3 call, too: blocks with
+    experts are eager, and compiled are what they call but the experts, and of a mixture's the same; of the experts the
+    function that multiplies. The mixture itself (sending rows to experts and back) stays eager, as do checkpoints
+    around such blocks. A block without experts is compiled whole, with its checkpoint."""
+    moe = importlib.import_module("torchtitan.models.moe.moe")
+    torch._dynamo.config.capture_scalar_outputs = True
+    for block in blocks:
+        inside = getattr(block, "_checkpoint_wrapped_module", block)
+        if not inside.moe_enabled:
+            block.compile(backend=backend, fullgraph=True)
+            continue
+        parts = [part for part in inside.children() if not isinstance(part, moe.MoE)]
+        parts += [part for name, part in inside.moe.named_children() if name != "experts"]
+        for part in parts:
+            part.compile(backend=backend, fullgraph=True)
+    grouped = getattr(moe._run_experts_grouped_mm, "__wrapped__", moe._run_experts_grouped_mm)
+    moe._run_experts_grouped_mm = torch.compile(grouped, backend=backend, fullgraph=True)
