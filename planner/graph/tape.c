@@ -204,7 +204,8 @@ static void find_roots(struct tape *tape)
         tape->root[t] = tape->root[graph->tensors[t].root];
 }
 
-void tape_open(struct tape *tape, const struct graph *graph, const struct tape_options *options)
+void tape_open_parts(struct tape *tape, const struct graph *graph,
+                     const struct tape_options *options, const struct tape_parts *parts)
 {
     *tape = (struct tape){
         .graph = graph,
@@ -229,6 +230,7 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
         .handed = xcalloc(graph->storage_count + 1, 1),
         .handed_by = xcalloc(graph->op_count + 1, 1),
         .op_region = none_array(graph->op_count),
+        .part_region = none_array(parts ? parts->count : 0),
         .current_op = GRAPH_NONE,
         .entered = GRAPH_NONE,
         .returning = GRAPH_NONE,
@@ -237,6 +239,8 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
         .divided = NO_BUFFER,
         .scaled = NO_BUFFER,
     };
+    if (parts)
+        tape->parts = *parts;
     *tape->stream = (struct stream){0};
     tape->stream->aside = saved_aside(options->saved_on);
     reserve(tape);
@@ -249,6 +253,11 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
         tape->calls = graph_calls_new(graph);
     if (!graph->enters_root)
         enter_root(tape, MODULE_ROOT);
+}
+
+void tape_open(struct tape *tape, const struct graph *graph, const struct tape_options *options)
+{
+    tape_open_parts(tape, graph, options, NULL);
 }
 
 struct stream *tape_close(struct tape *tape)
@@ -277,6 +286,7 @@ struct stream *tape_close(struct tape *tape)
     free(tape->handed_by);
     free(tape->held);
     free(tape->op_region);
+    free(tape->part_region);
     free(tape->regions);
     free(tape->checkpointed);
     graph_calls_free(tape->calls);

@@ -17,6 +17,8 @@ struct running {
     struct tape *tape;
     const struct tape_compiled *compiled; /* (count) */
     uint32_t **buffers; /* (count) of the memory of its forward program, while its node lives */
+    uint32_t **kept;    /* (count) likewise of what the selective policy keeps of it, or NO_BUFFER,
+                           until it runs again; NULL: it did not run */
     uint32_t count;
     struct later *later; /* (items) names that go later */
     uint32_t later_count;
@@ -55,6 +57,7 @@ static void emit_kernel(struct tape *tape, const struct tape_program *p, const s
     struct kernel kernel = act->kernel;
     kernel.bytes = 0;
     kernel.backward = tape->backward;
+    kernel.recomputed |= tape->recomputing;
     for (uint32_t i = 0; i < (uint32_t)kernel.ins + kernel.outs; i++) {
         struct operand operand = act->kernel.operands[i];
         const struct tape_memory *memory = &p->memory[operand.place];
@@ -90,8 +93,38 @@ static void let_go(struct tape *tape, const struct tape_program *p, uint32_t mem
         tape_release(tape, buffers[memory]);
 }
 
+/* What the cache has of a call that ran before. */
+static bool take_kept(const struct tape_act *act, uint32_t *kept, uint32_t *buffers)
+{
+    bool any = false;
+    for (uint32_t w = 0; kept && w < act->write_count; w++) {
+        uint32_t *buffer = &kept[act->writes[w]];
+        any |= *buffer != NO_BUFFER;
+        if (*buffer != NO_BUFFER)
+            buffers[act->writes[w]] = *buffer;
+        *buffer = NO_BUFFER;
+    }
+    return any;
+}
+
+/* Checkpoint's dispatch modes see what programs call by PyTorch's dispatcher: of what the policy
+ * keeps that is attention. A product is called as its variant that writes into memory, mm.out,
+ * which the policy does not name, and Triton's kernels are none of the dispatcher's
+ * (torch/utils/checkpoint.py, ignore_compile_internals; torch/_inductor/ir.py, ExternKernelOut). */
+static void keep(struct tape *tape, const struct tape_act *act, uint32_t *kept,
+                 const uint32_t *buffers)
+{
+    const enum work_kind work = (enum work_kind)act->kernel.work;
+    const bool attends = work == WORK_ATTENTION || work == WORK_EFFICIENT_ATTENTION;
+    for (uint32_t w = 0; kept && attends && w < act->write_count; w++) {
+        kept[act->writes[w]] = buffers[act->writes[w]];
+        tape_hold(tape, buffers[act->writes[w]]);
+    }
+}
+
+/* `kept`: of the selective policy, where it is asked; NULL: it is not. */
 static uint32_t *run_program(struct tape *tape, const struct tape_compiled *c,
-                             const struct tape_program *p, const uint32_t *forward)
+                             const struct tape_program *p, const uint32_t *forward, uint32_t *kept)
 {
     uint32_t *buffers = xmalloc((p->memory_count + 1) * sizeof *buffers);
     for (uint32_t m = 0; m < p->memory_count; m++)
@@ -99,8 +132,12 @@ static uint32_t *run_program(struct tape *tape, const struct tape_compiled *c,
     tape->current_op = GRAPH_NONE;
     for (uint32_t i = 0; i < p->act_count; i++) {
         const struct tape_act *act = &p->acts[i];
-        birth(tape, p, act, buffers);
-        emit_kernel(tape, p, act, buffers);
+        if (!take_kept(act, kept, buffers)) {
+            birth(tape, p, act, buffers);
+            emit_kernel(tape, p, act, buffers);
+            if (!tape->recomputing)
+                keep(tape, act, kept, buffers);
+        }
         for (uint32_t d = 0; d < act->die_count; d++)
             let_go(tape, p, act->dies[d], buffers);
     }
@@ -109,33 +146,58 @@ static uint32_t *run_program(struct tape *tape, const struct tape_compiled *c,
 
 /* ---- forward ---- */
 
-static bool is_saved(const struct tape_compiled *c, uint32_t memory)
+static bool is_result(const struct tape_compiled *c, uint32_t memory)
 {
-    for (uint32_t i = 0; i < c->saved_count; i++)
-        if (c->saved[i] == memory)
+    for (uint32_t i = 0; i < c->result_count; i++)
+        if (c->results[i].memory == memory)
             return true;
     return false;
 }
 
-static void forward(struct running *r, uint32_t index)
+/* What its node saves: its own, or, in a checkpointed block that has yet to run again, nobody's. */
+static void save(struct tape *tape, const struct tape_compiled *c, const uint32_t *buffers)
 {
+    const bool holds = tape->entered == GRAPH_NONE;
+    for (uint32_t i = 0; i < c->saved_count; i++) {
+        const uint32_t memory = c->saved[i];
+        const bool others =
+            c->forward.memory[memory].from == TAPE_MEMORY_TENSOR || is_result(c, memory);
+        if (holds && others)
+            tape_hold(tape, buffers[memory]);
+        if (!holds && !others)
+            tape_release(tape, buffers[memory]);
+    }
+}
+
+/* Where the policy keeps what the program calls; NULL: it is not asked. */
+static uint32_t *kept_of(struct running *r, uint32_t index)
+{
+    const uint32_t count = r->compiled[index].forward.memory_count;
+    if (r->tape->options->checkpointing != CHECKPOINTING_SELECTIVE ||
+        r->tape->part_region[index] == GRAPH_NONE)
+        return NULL;
+    if (!r->kept[index]) {
+        r->kept[index] = xmalloc((count + 1) * sizeof **r->kept);
+        memset(r->kept[index], 0xff, (count + 1) * sizeof **r->kept);
+    }
+    return r->kept[index];
+}
+
+static void forward(struct tape *tape, void *with, uint32_t index)
+{
+    struct running *r = with;
     const struct tape_compiled *c = &r->compiled[index];
-    struct tape *tape = r->tape;
-    const struct tape_program *p = &c->forward;
-    uint32_t *buffers = run_program(tape, c, p, NULL);
-    for (uint32_t i = 0; i < c->saved_count; i++)
-        if (p->memory[c->saved[i]].from == TAPE_MEMORY_TENSOR)
-            tape_hold(tape, buffers[c->saved[i]]);
+    uint32_t *buffers = run_program(tape, c, &c->forward, NULL, kept_of(r, index));
+    save(tape, c, buffers);
     for (uint32_t i = 0; i < c->result_count; i++) {
         const struct tape_result *result = &c->results[i];
         const uint32_t storage = tape->graph->tensors[result->tensor].storage;
-        if (is_saved(c, result->memory))
-            tape_hold(tape, buffers[result->memory]);
         tape->where[storage] = buffers[result->memory]; /* the program's hold is Python's */
         tape->python[storage] = 1;
     }
     for (uint32_t i = 0; i < c->let_go_count; i++)
         tape_drop(tape, c->lets_go[i]);
+    free(r->buffers[index]);
     r->buffers[index] = buffers;
 }
 
@@ -239,7 +301,13 @@ static void backward(struct running *r, uint32_t index)
     if (!has_gradient(tape, c))
         return;
     zero_gradients(tape, c);
-    uint32_t *buffers = run_program(tape, c, &c->backward, r->buffers[index]);
+    struct region *region = tape->part_region[index] == GRAPH_NONE || c->saved_count == 0
+                                ? NULL
+                                : &tape->regions[tape->part_region[index]];
+    tape->current_op = GRAPH_NONE;
+    if (region && !region->recomputed)
+        tape_recompute(tape, region);
+    uint32_t *buffers = run_program(tape, c, &c->backward, r->buffers[index], NULL);
     for (uint32_t i = 0; i < c->result_count; i++) {
         uint32_t *slot = &tape->slot[slot_root(tape, c->results[i].tensor)];
         const uint32_t gradient = *slot;
@@ -247,6 +315,8 @@ static void backward(struct running *r, uint32_t index)
         if (gradient != NO_BUFFER && !takes_gradient(c, i))
             tape_release(tape, gradient);
     }
+    if (region && --region->holders == 0)
+        tape_end_region(tape, region);
     give(tape, c, buffers);
     free(buffers);
 }
@@ -276,7 +346,7 @@ static void run_forward(struct running *r)
             tape_forward_item(r->tape, graph->items[i]);
             continue;
         }
-        forward(r, next);
+        forward(r->tape, r, next);
         for (; i < r->compiled[next].end_item; i++)
             if (graph->items[i].kind == ITEM_DROP && r->compiled[next].frame_end)
                 r->later[r->later_count++] = (struct later){i, r->compiled[next].frame_end};
@@ -303,24 +373,26 @@ static void run_backward(struct running *r)
 struct stream *tape_run_compiled(const struct graph *graph, const struct tape_options *options,
                                  const struct tape_compiled *compiled, uint32_t count)
 {
-    struct tape_options outside = *options;
-    if (options->compiled)
-        outside.checkpointing = CHECKPOINTING_NONE;
     struct tape tape;
     struct running r = {&tape,
                         compiled,
                         xcalloc(count + 1, sizeof *r.buffers),
+                        xcalloc(count + 1, sizeof *r.kept),
                         count,
                         xcalloc(graph->item_count + 1UL, sizeof *r.later),
                         0};
-    tape_open(&tape, graph, &outside);
+    const struct tape_parts parts = {.of = compiled, .count = count, .run = forward, .with = &r};
+    tape_open_parts(&tape, graph, options, &parts);
     run_forward(&r);
     tape_begin_backward(&tape);
     run_backward(&r);
     tape_end_backward(&tape);
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
         free(r.buffers[i]);
+        free(r.kept[i]);
+    }
     free(r.buffers);
+    free(r.kept);
     free(r.later);
     return tape_close(&tape);
 }

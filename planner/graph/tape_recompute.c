@@ -16,6 +16,34 @@ bool tape_is_checkpointed(const struct tape *tape, uint32_t module)
     return tape->checkpointed[module];
 }
 
+uint32_t tape_part_at(const struct tape *tape, uint32_t item)
+{
+    uint32_t first = 0, end = tape->parts.count;
+    while (first < end) {
+        const uint32_t middle = first + (end - first) / 2;
+        if (tape->parts.of[middle].first_item < item)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    return first < tape->parts.count && tape->parts.of[first].first_item == item ? first
+                                                                                 : GRAPH_NONE;
+}
+
+/* Whether a block is eager where blocks are compiled: it calls what is. */
+static bool calls_compiled(const struct graph *graph, uint32_t module)
+{
+    bool within = false, calls = false;
+    for (uint32_t i = 0; i < graph->item_count; i++) {
+        const struct graph_item item = graph->items[i];
+        if ((item.kind == ITEM_ENTER || item.kind == ITEM_EXIT) && item.arg == module)
+            within = item.kind == ITEM_ENTER;
+        calls |= within && item.kind == ITEM_MARK && item.arg == MARK_CALLED;
+    }
+    return calls;
+}
+
+/* What is compiled has its checkpoint inside of its programs. */
 static void find_checkpointed(struct tape *tape)
 {
     const struct graph *graph = tape->graph;
@@ -25,7 +53,18 @@ static void find_checkpointed(struct tape *tape)
         blocks += graph->modules[m].role == ROLE_BLOCK;
     for (uint32_t m = 0; m < graph->module_count; m++)
         if (graph->modules[m].role == ROLE_BLOCK)
-            tape->checkpointed[m] = tape_options_checkpoint(tape->options, block++, blocks);
+            tape->checkpointed[m] = tape_options_checkpoint(tape->options, block++, blocks) &&
+                                    (!tape->options->compiled || calls_compiled(graph, m));
+}
+
+/* A part is one node. */
+static void find_part(struct tape *tape, uint32_t part, uint32_t region)
+{
+    tape->part_region[part] = region;
+    if (region == GRAPH_NONE || tape->parts.of[part].saved_count == 0)
+        return;
+    tape->regions[region].stop = tape->parts.of[part].end_item - 1;
+    tape->regions[region].holders++;
 }
 
 void tape_find_regions(struct tape *tape)
@@ -36,7 +75,11 @@ void tape_find_regions(struct tape *tape)
     find_checkpointed(tape);
     for (uint32_t i = 0; i < graph->item_count; i++) {
         const struct graph_item item = graph->items[i];
-        if (item.kind == ITEM_ENTER && tape_is_checkpointed(tape, item.arg)) {
+        const uint32_t part = tape_part_at(tape, i);
+        if (part != GRAPH_NONE) {
+            find_part(tape, part, region);
+            i = tape->parts.of[part].end_item - 1;
+        } else if (item.kind == ITEM_ENTER && tape_is_checkpointed(tape, item.arg)) {
             region = tape->region_count++;
             tape->regions[region] = (struct region){.first = i, .stop = i};
         } else if (item.kind == ITEM_EXIT && region != GRAPH_NONE &&
@@ -171,13 +214,33 @@ static bool is_unit_within(const struct graph *graph, struct graph_item item)
                       graph->modules[item.arg].role == ROLE_INNER);
 }
 
+static void drop_again(struct tape *tape, struct graph_item item)
+{
+    if (item.kind == ITEM_DROP && !tape->kept_casts[tape->graph->tensors[item.arg].storage])
+        tape_drop(tape, tape->graph->tensors[item.arg].storage);
+}
+
+/* Returns the part's last item. */
+static uint32_t run_part(struct tape *tape, uint32_t part)
+{
+    const struct tape_compiled *of = &tape->parts.of[part];
+    tape->parts.run(tape, tape->parts.with, part);
+    for (uint32_t i = of->first_item; i < of->end_item; i++)
+        drop_again(tape, tape->graph->items[i]);
+    return of->end_item - 1;
+}
+
 static void run_items(struct tape *tape, const struct region *region, uint32_t end, bool early)
 {
     for (uint32_t i = region->first + 1; i <= end; i++) {
         const struct graph_item item = tape->graph->items[i];
+        const uint32_t part = tape_part_at(tape, i);
+        if (part != GRAPH_NONE) {
+            i = run_part(tape, part);
+            continue;
+        }
         tape_return_before(tape, &item);
-        if (item.kind == ITEM_DROP && !tape->kept_casts[tape->graph->tensors[item.arg].storage])
-            tape_drop(tape, tape->graph->tensors[item.arg].storage);
+        drop_again(tape, item);
         if (is_unit_within(tape->graph, item))
             tape_step(tape, item.kind == ITEM_ENTER ? STEP_PRE_FORWARD : STEP_POST_FORWARD,
                       item.arg);

@@ -40,6 +40,7 @@
 #include "base/err.h"
 #include "graph/calls.h"
 #include "graph/stream.h"
+#include "graph/tape_compiled.h"
 #include "graph/tape_options.h"
 
 #define NO_BUFFER GRAPH_NONE
@@ -103,6 +104,15 @@ struct result {      /* that a block returns and nobody asks for */
     uint32_t zeros;  /* its gradient, an argument of the outer node's function */
 };
 
+struct tape;
+struct tape_parts { /* programs that stand for items of the script (tape_compiled.c), in its order
+                     */
+    const struct tape_compiled *of; /* (count) */
+    uint32_t count;
+    void (*run)(struct tape *tape, void *with, uint32_t part); /* its forward */
+    void *with;
+};
+
 struct open_calls { /* modules that are called and have not returned, outermost first */
     uint32_t at[CALLS_DEEP], depth;
 };
@@ -146,6 +156,8 @@ struct tape {
                                                   put others in the place of; NO_BUFFER */
     uint32_t *op_region;                       /* (ops) region of each op, GRAPH_NONE outside */
     bool *checkpointed;                        /* (modules) whether it is a block that is */
+    struct tape_parts parts;                   /* lent */
+    uint32_t *part_region;                     /* (parts) as op_region */
     struct region *regions;
     uint32_t region_count;
     struct pending pending[GRAPH_OPERANDS]; /* of the node that runs */
@@ -227,6 +239,8 @@ void tape_op(struct tape *tape, uint32_t op, bool holding);
 
 /* Finds the checkpointed regions and where each recomputation may stop. */
 void tape_find_regions(struct tape *tape);
+/* The part that begins at an item of the script; GRAPH_NONE: none does. */
+uint32_t tape_part_at(const struct tape *tape, uint32_t item);
 bool tape_is_checkpointed(const struct tape *tape, uint32_t module);
 /* Forward comes to the next region, which holds its inputs from now on. */
 void tape_enter_region(struct tape *tape);
@@ -339,6 +353,9 @@ void tape_give_out(struct tape *tape, uint32_t param);
 
 /* `graph` and `options` are lent until tape_close. */
 void tape_open(struct tape *tape, const struct graph *graph, const struct tape_options *options);
+/* Likewise, where programs stand for parts of the script; NULL: none do. */
+void tape_open_parts(struct tape *tape, const struct graph *graph,
+                     const struct tape_options *options, const struct tape_parts *parts);
 void tape_forward_item(struct tape *tape, struct graph_item item);
 void tape_backward_item(struct tape *tape, struct graph_item item);
 /* Frees all but the stream, which the caller owns. */

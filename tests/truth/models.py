@@ -743,6 +743,9 @@ def wrapped_in_place(model, block, **keywords):
     return wrapped
 
 
+IN_PROGRAM = [False]    # of Inductor's, which calls products as mm.out: no policy has that
+
+
 def checkpointed(model, blocks, how, early_stop, which="all", code=None):
     """Wraps each chosen block in place (same name) and returns the blocks, some of them wrappers.
 
@@ -768,6 +771,8 @@ def checkpointed(model, blocks, how, early_stop, which="all", code=None):
             count = collections.Counter()
 
             def policy(ctx, func, *args, **kwargs):
+                if func == aten.mm.default and IN_PROGRAM[0]:
+                    return CheckpointPolicy.PREFER_RECOMPUTE
                 if func == aten.mm.default:
                     mode = "recompute" if ctx.is_recompute else "forward"
                     count[mode] += 1

@@ -522,12 +522,14 @@ class Graphs:
         def run(arguments):
             place = recorder.Log.current.place
             place.append(GRAPH)
+            models.IN_PROGRAM[0] = True
             Graphs.products += products
             Graphs.runs += 1
             try:
                 return torch.fx.Interpreter(graph).boxed_run(arguments)
             finally:
                 place.pop()
+                models.IN_PROGRAM[0] = False
         run._boxed_call = True
         return run
 
