@@ -191,6 +191,29 @@ static void add_gradients_in(const struct graph *graph, const struct tape_region
     }
 }
 
+/* What a function is called with it has whole, also where it reads two halves (a table of cosines
+ * and sines). */
+static void add_buffers(const struct graph *graph, const struct tape_region *region,
+                        struct joint *joint)
+{
+    bool *added = xcalloc(graph->storage_count + 1, sizeof *added);
+    for (uint32_t i = region->first_item; region->is_called && i < region->end_item; i++) {
+        const struct graph_op *op = &graph->ops[graph->items[i].arg];
+        for (uint32_t k = 0; graph->items[i].kind == ITEM_OP && k < op->ins; k++) {
+            const uint32_t storage =
+                op->in[k] == GRAPH_NONE ? GRAPH_NONE : graph->tensors[op->in[k]].storage;
+            if (storage == GRAPH_NONE || added[storage] ||
+                graph->storages[storage].kind != STORAGE_BUFFER)
+                continue;
+            const struct graph_storage *s = &graph->storages[storage];
+            added[storage] = true;
+            joint_input(joint, SOURCE_INPUT, PLACE_MODULE_BUFFER | s->index, s->shape,
+                        (enum dtype)s->dtype);
+        }
+    }
+    free(added);
+}
+
 static enum err_code trace(struct tracing *t, struct err *err)
 {
     const struct graph *graph = t->graph;
@@ -201,6 +224,7 @@ static enum err_code trace(struct tracing *t, struct err *err)
         joint_input(out->joint, SOURCE_INPUT, region->inputs[i].buffer, x->shape,
                     (enum dtype)x->dtype);
     }
+    add_buffers(graph, region, out->joint);
     TRY(add_kernels(t, region->forward_first, region->forward_end, err));
     if (!region->is_frame)
         mark_buffers(graph, out->joint, region->module);

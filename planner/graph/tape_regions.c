@@ -281,6 +281,13 @@ static uint32_t *find_last_uses(const struct graph *graph)
     return last;
 }
 
+/* Casts that autocast makes for a function while it is traced are kept for no other. */
+static bool is_own_cast(const struct graph *graph, const struct tape_region *region,
+                        uint32_t storage)
+{
+    return region->is_called && graph->ops[graph->storages[storage].index].of_autocast;
+}
+
 /* Where nothing says what is given out, it is what Python has then and had not before: of each
  * storage the first tensor that is all of it. Of a part, what others are called with. */
 static void find_outputs(const struct tape *tape, const uint32_t *last_uses,
@@ -293,7 +300,7 @@ static void find_outputs(const struct tape *tape, const uint32_t *last_uses,
     for (uint32_t i = 0; i < graph->tensor_count; i++) {
         const uint32_t storage = graph->tensors[i].storage;
         if (noted[storage] || !tape->python[storage] || !tape_is_activation(tape, i) ||
-            is_input(graph, region, storage))
+            is_input(graph, region, storage) || is_own_cast(graph, region, storage))
             continue;
         noted[storage] = true;
         if (!region->is_last && last_uses[storage] <= region->end_item)
