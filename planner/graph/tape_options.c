@@ -34,8 +34,6 @@ void tape_options_simplify(struct tape_options *options, uint32_t blocks)
         options->no_early_stop = false; /* there is nothing to stop, or nothing stops it */
     if (!options->compiled)
         options->whole_graphs = false;
-    if (options->compiled)
-        options->no_early_stop = false; /* what is computed again is the partitioner's choice */
     if (chosen == 0 || chosen == blocks) {
         options->checkpointed = CHECKPOINTED_ALL;
         options->checkpointed_number = 0;

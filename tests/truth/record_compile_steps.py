@@ -478,6 +478,59 @@ PEFT_CASES = (          # adapters' Linears are units: hooks within blocks
     ("accelerate-peft-fsdp1-qwen3", {**HF_GQA, "model_type": "qwen3", "head_dim": 32, "num_hidden_layers": 3},
      {**PEFT, **FRAMES, **NATIVE_AMP, "lora": "8"}),
 )
+TITAN_MODEL = {**HF, "seq": 512, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 176,
+               "max_position_embeddings": 512}
+TITAN_QWEN = {**TITAN_MODEL, "model_type": "qwen3_moe", "num_key_value_heads": 2, "head_dim": 16, "moe_intermediate_size": 48,
+              "num_experts": 8, "num_experts_per_tok": 2, "norm_topk_prob": True}
+TITAN_V3 = {**TITAN_MODEL, "model_type": "deepseek_v3", "num_key_value_heads": 4, "moe_intermediate_size": 48, "n_routed_experts": 8,
+            "num_experts_per_tok": 2, "n_shared_experts": 1, "first_k_dense_replace": 1, "kv_lora_rank": 32, "qk_rope_head_dim": 8,
+            "qk_nope_head_dim": 16, "v_head_dim": 16, "q_lora_rank": 48, "n_group": 4, "topk_group": 2, "norm_topk_prob": True,
+            "routed_scaling_factor": 2.5}
+TITAN_V2 = {**TITAN_V3, "model_type": "deepseek_v2", "n_shared_experts": 2, "norm_topk_prob": False, "routed_scaling_factor": 16.0,
+            "topk_method": "group_limited_greedy"}
+TITAN_LITE = {**TITAN_V2, "routed_scaling_factor": 1.0, "topk_method": "greedy", "q_lora_rank": None, "n_group": 1, "topk_group": 1}
+TITAN_LLAMA4 = {**TITAN_MODEL, "model_type": "llama4_text", "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 88,
+                "intermediate_size_mlp": 176, "num_local_experts": 8, "num_experts_per_tok": 1, "interleave_moe_layer_step": 1}
+TITAN = {"code": "torchtitan", "world": 4, "units": "torchtitan", **BF16}
+TITAN_AUTOCAST = {"code": "torchtitan", **AUTOCAST}
+TITAN_ALONE = {"code": "torchtitan", "system": "single", "world": 1, "autocast": "bf16"}
+TITAN_FSDP1 = {"code": "torchtitan", "world": 4, **FSDP1}
+TITAN_CASES = (         # torchtitan's mixtures: what their blocks call (titan.apply_compile)
+    ("titan-fsdp2-qwen3-moe", TITAN_QWEN, TITAN),
+    ("titan-fsdp2-deepseek-v3", TITAN_V3, TITAN),
+    ("titan-fsdp2-deepseek-v2", TITAN_V2, TITAN),
+    ("titan-fsdp2-deepseek-v2-lite", TITAN_LITE, TITAN),
+    ("titan-fsdp2-llama4", TITAN_LLAMA4, TITAN),
+    ("titan-fsdp2-llama4-every2", {**TITAN_LLAMA4, "interleave_moe_layer_step": 2}, TITAN),
+    *((f"titan-fsdp2-{name}-{ac}", m, {**TITAN, "ac": ac})
+      for ac in ("full", "selective") for name, m in (("qwen3-moe", TITAN_QWEN), ("deepseek-v3", TITAN_V3), ("llama4", TITAN_LLAMA4))),
+    ("titan-fsdp2-qwen3-moe-every-2", TITAN_QWEN, {**TITAN, "ac": "full", "ac_blocks": "every-2"}),
+    ("titan-fsdp2-qwen3-moe-tied", {**TITAN_QWEN, "tie_word_embeddings": True}, TITAN),
+    ("titan-fsdp2-qwen3-moe-hsdp-never", TITAN_QWEN, {**TITAN, "world": 8, "replicate": 2, "reshard": "never"}),
+    ("titan-fsdp2-deepseek-v3-bf16", TITAN_V3, {"code": "torchtitan", "world": 4, "units": "torchtitan", "store_dtype": "bf16"}),
+    ("titan-ddp-qwen3-moe", TITAN_QWEN, TITAN_AUTOCAST),
+    ("titan-ddp-qwen3-moe-full", TITAN_QWEN, {**TITAN_AUTOCAST, "ac": "full"}),
+    ("titan-ddp-deepseek-v3-small", TITAN_V3, {"code": "torchtitan", **DDP, "bucket_cap_mb": 1}),
+    ("titan-ddp-llama4-parts", TITAN_LLAMA4, {**TITAN_AUTOCAST, "optimize_ddp": True}),
+    ("titan-ddp-qwen3-moe-parts-full", TITAN_QWEN, {**TITAN_AUTOCAST, "optimize_ddp": True, "ac": "full"}),
+    ("titan-ddp-deepseek-v3-parts-1", TITAN_V3, {**TITAN_AUTOCAST, "optimize_ddp": True, "bucket_cap_mb": 1}),
+    ("titan-single-qwen3-moe", TITAN_QWEN, TITAN_ALONE),
+    ("titan-single-deepseek-v2-lite-selective", TITAN_LITE, {**TITAN_ALONE, "ac": "selective"}),
+    ("titan-single-llama4-full", TITAN_LLAMA4, {**TITAN_ALONE, "ac": "full"}),
+    ("titan-single-llama4-bf16", TITAN_LLAMA4, {"code": "torchtitan", "system": "single", "world": 1, "store_dtype": "bf16", "ac": "full"}),
+    ("titan-fsdp1-qwen3-moe", TITAN_QWEN, {**TITAN_FSDP1, **BF16}),
+    ("titan-fsdp1-deepseek-v3-full", TITAN_V3, {**TITAN_FSDP1, **BF16, "ac": "full"}),
+    ("titan-fsdp1-llama4-autocast", TITAN_LLAMA4, {**TITAN_FSDP1, "autocast": "bf16"}),
+    ("titan-fsdp1-llama4-autocast-bf16-full", TITAN_LLAMA4, {**TITAN_FSDP1, "autocast": "bf16", "ac": "full", **BF16}),
+    ("titan-fsdp2-qwen3-moe-late-full", TITAN_QWEN, {**TITAN, "ac": "full", "ac_early_stop": False}),
+    ("titan-fsdp2-deepseek-v3-late-full", TITAN_V3, {**TITAN, "ac": "full", "ac_early_stop": False}),
+    ("titan-fsdp2-llama4-late-full", TITAN_LLAMA4, {**TITAN, "ac": "full", "ac_early_stop": False}),
+    ("titan-fsdp2-llama4-late-selective", TITAN_LLAMA4, {**TITAN, "ac": "selective", "ac_early_stop": False}),
+    ("titan-fsdp2-qwen3-moe-late-selective-every-2", TITAN_QWEN,
+     {**TITAN, "ac": "selective", "ac_early_stop": False, "ac_blocks": "every-2"}),
+    ("titan-fsdp2-deepseek-v2-accumulate-clip", TITAN_V2, {**TITAN, "accumulate": 2, "clip": True}),
+    ("titan-fsdp2-llama4-accumulate-full", TITAN_LLAMA4, {**TITAN, "accumulate": 2, "ac": "full"}),
+)
 LEAST = 200             # bytes: of gathers in float8, scales and lists of all scales are left out; fake tensors
                         # compose what finds them otherwise, and record_real.py has them
 GRAPH = "graph"         # the place that is inside of a program
@@ -674,6 +727,7 @@ def main():
     parser.add_argument("--peft", action="store_true", help="adapters' Linears as units of FSDP1")
     parser.add_argument("--rest", action="store_true", help="likewise of what was refused the longest")
     parser.add_argument("--more", action="store_true", help="likewise of GPT-2 and other families")
+    parser.add_argument("--titan", action="store_true", help="torchtitan's mixtures; its package in PYTHONPATH")
     parser.add_argument("--float8", action="store_true", help="the cases in float8, which need torchao")
     parser.add_argument("--frozen", action="store_true", help="adapters and frozen parameters, which need peft")
     parser.add_argument("--moe", action="store_true", help="mixtures of experts; of ZeRO's deepspeed is needed")
@@ -687,7 +741,7 @@ def main():
             print(row["name"], "same" if is_same else "DIFFERS")
         return not all(same)
     rows = []
-    cases = (FLOAT8_CASES if args.float8 else MOE_CASES if args.moe else MODEL_CASES if args.model else FRAMES_CASES if args.frames else
+    cases = (FLOAT8_CASES if args.float8 else TITAN_CASES if args.titan else MOE_CASES if args.moe else MODEL_CASES if args.model else FRAMES_CASES if args.frames else
              PARTS_CASES if args.parts else FROZEN_CASES if args.frozen else ZERO_CASES if args.zero else HF_CASES if args.hf else
              ACCELERATE_CASES if args.accelerate else MORE_CASES if args.more else PEFT_CASES if args.peft else WIDER_CASES if args.wider else REST_CASES if args.rest else FAMILIES_CASES if args.families else HF_FRAMES_CASES if args.hf_frames else CASES)
     for case in cases:
