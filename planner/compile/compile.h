@@ -6,10 +6,11 @@
  *           stream
  *
  * What the hooks of a sharding system do is outside of what is compiled, as torchtitan has it
- * (fullgraph=True on each TransformerBlock, fully_shard around it); so are the embedding, the final
- * norm and the head, which stay eager. A model as a whole is what its forward does, without any
- * hooks inside: under DDP and ZeRO, or where FSDP1 wraps the root alone. With hooks inside, it is
- * each function of the model's own code that its forward calls (COMPILED_FRAMES). Hooks within a
+ * (fullgraph=True on each TransformerBlock, fully_shard around it; where a block has experts, on
+ * what it calls, MARK_CALLED: the block is eager, and its checkpoint); so are the embedding, the
+ * final norm and the head, which stay eager. A model as a whole is what its forward does, without
+ * any hooks inside: under DDP and ZeRO, or where FSDP1 wraps the root alone. With hooks inside, it
+ * is each function of the model's own code that its forward calls (COMPILED_FRAMES). Hooks within a
  * block end its graphs, too (graph/frame_parts.h). The loss is
  * outside, or is compiled by itself; inside of the model it would save as much. transformers'
  * models have it inside, and a mask that they make while they are traced (model_job.traced): of

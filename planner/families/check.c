@@ -34,8 +34,8 @@ static enum err_code check_mixture(const struct family *family, const struct mod
 static enum err_code check_mixture_job(const struct model_job *job, struct err *err)
 {
     const bool wide = job->compute == DTYPE_FP32 && !job->autocast;
-    const char *what = job->traced                          ? "with --compile model (with --compile on they are)"
-                       : job->float8                        ? "with --float8"
+    const char *what = job->traced   ? "with --compile model (with --compile on they are)"
+                       : job->float8 ? "with --float8"
                        : attention_is_asked(job->attention) ? "with --attention"
                        : wide                               ? "computed in fp32"
                                                             : NULL;

@@ -71,7 +71,8 @@ struct tape_compiled {
 };
 
 /* As tape_run, with these (lent; in the order of the script) compiled. What the options say of
- * checkpointing compiled blocks is in the programs already. The caller owns the result:
+ * checkpointing compiled blocks is in the programs already; a block that calls what is compiled
+ * runs its programs again. The caller owns the result:
  * stream_free. */
 struct stream *tape_run_compiled(const struct graph *graph, const struct tape_options *options,
                                  const struct tape_compiled *compiled, uint32_t count);

@@ -169,7 +169,7 @@ static const struct recorded_under rows[] = {
     {"--compile with parameters that are not trained", 14, 14, compiles_frozen, false,
      "compile_frozen.jsonl, compile_steps_frozen.jsonl"},
     {"--compile of mixtures of experts", 14, 14, compiles_experts, false,
-     "compile_moe.jsonl, compile_steps_moe.jsonl"},
+     "compile_moe.jsonl, compile_steps_moe.jsonl, compile_steps_titan.jsonl"},
     {"--compile under ZeRO", 14, 14, compiles_under_zero, false, "compile_steps_zero.jsonl"},
     {"--compile with --autocast under FSDP1", 14, 14, compiles_autocast, false,
      "compile_steps.jsonl"},

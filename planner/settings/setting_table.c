@@ -274,7 +274,7 @@ static const struct setting rows[] = {
      .lacks = "is not planned with it", .lacking = SYSTEM(FSDP1) | ZERO, .wide = "off,on"},
     {.name = "compile", .group = GROUP_STRATEGY, .arg = "WHETHER",
      .help = "torch.compile. on: each block by itself, with fullgraph and inside its wrapper, as "
-             "torchtitan does; model: the model as a whole, which the hooks of fsdp2 and fsdp1 "
+             "torchtitan does (of its mixtures of experts what blocks call); model: the model as a whole, which the hooks of fsdp2 and fsdp1 "
              "break at blocks (--loss compiled brings the loss in, too)",
      .brief = "torch.compile: off, on, model", .initial = "off",
      .field = FIELD(job.tape.compiled),
