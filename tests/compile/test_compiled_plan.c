@@ -5,6 +5,7 @@
 
 #include "base/layout.h"
 #include "compile/compile.h"
+#include "families/families.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -88,6 +89,8 @@ static void blocks_keep_what_was_saved(void **state)
 
 /* ---- plans ---- */
 
+#define TITAN_STEPS "tests/data/truth/compile_steps_titan.jsonl"
+
 /* Strides are the plan's own, and not of a graph that is gone. */
 static void check_strides(const struct plan *plan)
 {
@@ -168,6 +171,31 @@ static void every_kind_of_job_holds_together(void **state)
     assert_true(planned > SMALL_JOBS);
 }
 
+/* Blocks that are eager around what they call, and run that again where they are checkpointed: what
+ * programs read is alive then, and written. */
+static void torchtitans_mixtures_hold_together(void **state)
+{
+    (void)state;
+    char *line = NULL;
+    size_t size = 0, rows = 0;
+    FILE *file = fopen(TITAN_STEPS, "r");
+    assert_non_null(file);
+    for (; getline(&line, &size, file) > 0; rows++) {
+        struct err err = {0};
+        json_t *row = truth_row(line);
+        struct plan *plan = truth_plan(row, truth_read_either);
+        assert_non_null(plan);
+        if (plan_verify(plan, &err) != ERR_OK)
+            fail_msg("%s: %s", truth_text(row, "name", ""), err.text);
+        check_strides(plan);
+        plan_free(plan);
+        json_decref(row);
+    }
+    free(line);
+    fclose(file);
+    assert_true(rows >= 37);
+}
+
 /* Casts that eager autocast keeps for the whole forward are a block's own. */
 static void casts_are_compiled_with_their_blocks(void **state)
 {
@@ -236,6 +264,23 @@ static void what_is_not_planned_is_refused(void **state)
     job.tape.compiled = true;
     job.strategy.system = SYSTEM_FSDP1;
     expect_refusal(&job, "--use-orig-params");
+
+    struct err err = {0};
+    struct graph *graph;
+    struct model_config config = {0};
+    struct model_job whole = {.compute = DTYPE_BF16, .compiled = true, .traced = true};
+    char *line = NULL;
+    size_t size = 0;
+    FILE *file = fopen(TITAN_STEPS, "r");
+    assert_non_null(file);
+    assert_true(getline(&line, &size, file) > 0);
+    json_t *row = truth_row(line);
+    assert_true(truth_read_hf(row, &config, &whole));
+    assert_int_equal(model_build(&config, &whole, &graph, &err), ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "--compile model (with --compile on they are)"));
+    json_decref(row);
+    free(line);
+    fclose(file);
 }
 
 int main(void)
@@ -246,6 +291,7 @@ int main(void)
         cmocka_unit_test(every_kind_of_job_holds_together),
         cmocka_unit_test(nothing_is_left),
         cmocka_unit_test(casts_are_compiled_with_their_blocks),
+        cmocka_unit_test(torchtitans_mixtures_hold_together),
         cmocka_unit_test(what_is_not_planned_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
