@@ -217,6 +217,8 @@
     X(DELTA_STATES_BACKWARD, "chunk_gated_delta_rule_bwd_dhu")                                     \
     X(DELTA_OUTPUT_BACKWARD, "chunk_bwd_dqkwg")                                                    \
     X(DELTA_FACTORS_BACKWARD, "prepare_wy_repr_bwd")                                               \
+    X(SELECTIVE_SCAN, "selective_scan_fwd")                                                        \
+    X(SELECTIVE_SCAN_BACKWARD, "selective_scan_bwd")                                               \
     X(SSM_STEPS, "_chunk_cumsum_fwd")                                                              \
     X(SSM_STATES, "_chunk_state_fwd")                                                              \
     X(SSM_PASS, "_state_passing_fwd")                                                              \
@@ -490,6 +492,11 @@ const char *const *aten_names(void);
       "q, k, v, g, states, do, dstates, dv -> dq, dk, dw, dg of each piece")                       \
     X(DELTA_FACTORS_BACKWARD, "delta_factors_backward",                                            \
       "k, v, beta, g, A, dw, du -> dk, dv, dg, dbeta")                                             \
+    X(SELECTIVE_SCAN, "selective_scan",                                                            \
+      "u (b, i, s), dt, A (i, n), B (b, n, s), C, D (i), z (b, i, s), bias (i) -> y silu(z), y, "  \
+      "each chunk's last state (b, i, k, 2 n)")                                                    \
+    X(SELECTIVE_SCAN_BACKWARD, "selective_scan_backward",                                          \
+      "u, dt, A, B, C, D, z, bias, states, y, dy -> du, ddt, dA, dB, dC, dD, dz, dbias")           \
     X(SSM_STEPS, "ssm_steps",                                                                      \
       "dt (b, s, a), A (a), its bias (a) -> softplus dt and A dt summed from where a chunk "       \
       "begins, (b, a, k, l)")                                                                      \

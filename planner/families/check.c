@@ -150,6 +150,26 @@ static enum err_code check_mamba(const struct family *family, const struct model
     return ERR_OK;
 }
 
+/* OLMo Hybrid's A_log, which is made in fp32 whatever the rest is. */
+static enum err_code check_made(const struct family *family, const struct model_config *c,
+                                const struct model_job *job, struct err *err)
+{
+    bool trained = false;
+    for (uint32_t i = 0; i < c->layers && !job->lora; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "model.layers.%u.linear_attn.A_log", i);
+        trained |= model_is_linear(c, i) && !(job->frozen && names_match(job->frozen, name));
+    }
+    if (job->made == DTYPE_FP32 || (job->as_stored && !trained))
+        return ERR_OK;
+    return err_set(
+        err, ERR_UNSUPPORTED,
+        "a model stored in %s: %s's A_log is made in fp32 whatever the rest is, which is "
+        "planned where it is frozen and each rank has it whole (--lora or --freeze, "
+        "--strategy single or ddp); --store-dtype fp32 is",
+        dtype_brief(job->made), family->name);
+}
+
 static enum err_code check_hf(const struct family *family, const struct model_config *c,
                               const struct model_job *job, struct err *err)
 {
@@ -174,7 +194,25 @@ static enum err_code check_hf(const struct family *family, const struct model_co
                        job->compiled ? "compile" : "seq 1", family->name,
                        c->delta_key_heads ? "linear attention"
                        : c->ssm_heads     ? "Mamba-2"
+                       : c->scan_rank     ? "Mamba-1"
                                           : "short convolutions");
+    if (c->scan_rank && model_mixes(c) && (job->bits8 || job->bits4.kind != BITS4_NOT))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--load-in-%s: in few bits %s's dt_proj is called otherwise, which is not "
+                       "planned; adapters of what is stored in bf16 are (--store-dtype bf16)",
+                       job->bits8 ? "8bit" : "4bit", family->name);
+    if (c->scan_rank && model_mixes(c) &&
+        ((job->autocast && job->compute == DTYPE_FP32) || job->float8))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--%s: %s; parameters in bf16 are planned (--store-dtype, FSDP's "
+                       "--param-dtype)",
+                       job->float8 ? "float8" : "autocast",
+                       job->float8
+                           ? "what becomes of Mamba-1 was not recorded, and is not planned"
+                           : "norms leave B and C of Mamba-1 in fp32 beside others in 16 "
+                             "bits, which mamba-ssm's kernel does not take: it stops there");
+    if (c->delta_apart)
+        TRY(check_made(family, c, job, err));
     if (model_has_mamba(c))
         TRY(check_mamba(family, c, job, err));
     if (c->arch == ARCH_FALCON_H1 && job->made != job->compute)

@@ -57,7 +57,7 @@ static const char *own_targets(const char *type)
 static const char *advised(const struct model_config *config)
 {
     const bool attends = model_attends(config);
-    if (model_has_mamba(config))
+    if (model_has_mamba(config) || (config->scan_rank && model_mixes(config)))
         return attends ? "in_proj,q_proj,v_proj" : "in_proj";
     return attends ? "q_proj,v_proj" : model_mixes(config) ? "out_proj" : "up_proj";
 }
@@ -164,8 +164,9 @@ enum err_code lora_read(const char *text, const struct model_config *config,
                        "--lora %s: peft has no targets of its own for %s: name layers "
                        "(--lora %s,%s)%s",
                        text, type, rank, advised(config),
-                       model_has_mamba(config) || experts_are_renamed(type) ? ""
-                                                                            : ", or all-linear");
+                       model_has_mamba(config) || config->scan_rank || experts_are_renamed(type)
+                           ? ""
+                           : ", or all-linear");
     if (pattern_is(out->targets)) {
         struct pattern *pattern;
         TRY(pattern_read(out->targets, "--lora: layers", arena, &pattern, err));
@@ -217,7 +218,7 @@ enum err_code lora_check(const struct graph *graph, const struct model_config *c
                            param->name);
         if (param->read_around)
             return err_set(err, ERR_UNSUPPORTED,
-                           "--lora %u,%s: Mamba-2's kernels read %s past an adapter, which would "
+                           "--lora %u,%s: Mamba's kernels read %s past an adapter, which would "
                            "get no gradient: name others (--lora %u,%s)",
                            graph->lora.rank, targets, param->name, graph->lora.rank,
                            advised(config));

@@ -158,7 +158,16 @@ bool model_note(const struct model_config *config, const struct model_job *job, 
             "to no measured one");
         return true;
     }
-    if (mixes && !config->delta_key_heads && !config->ssm_heads && index-- == 0) {
+    if (mixes && config->scan_rank && index-- == 0) {
+        snprintf(text, size,
+                 "Mamba-1 is planned as mamba-ssm 2.3 and causal-conv1d 1.7 compute it, which "
+                 "transformers uses where both are installed; without them what it computes in "
+                 "their place is much slower and is not planned; the time of its scan was held to "
+                 "no measured one");
+        return true;
+    }
+    if (mixes && !config->delta_key_heads && !config->ssm_heads && !config->scan_rank &&
+        index-- == 0) {
         snprintf(text, size,
                  "short convolutions are planned as causal-conv1d 1.7 computes them, which "
                  "transformers uses where it is installed; PyTorch's own, which take its place "

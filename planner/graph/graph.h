@@ -392,11 +392,13 @@ struct graph {
     struct graph_bits4 bits4;
     bool bits8; /* linear layers whose weights are stored in 8 bits (model/bits8.h) */
     const char
-        *bits_skipped;     /* those that are not, by commas (bits4_skips); NULL: the head. Lent */
-    const char *cast_back; /* frozen parameters are in fp32, but for those that such globs match;
-                              NULL: all are in `compute`. Lent */
-    const char *bits_read; /* a weight that would be, and that kernels read past its module, as it
-                              is stored; NULL: none is */
+        *bits_skipped;       /* those that are not, by commas (bits4_skips); NULL: the head. Lent */
+    const char *cast_back;   /* frozen parameters are in fp32, but for those that such globs match;
+                                NULL: all are in `compute`. Lent */
+    const char *lies_across; /* a weight whose layer is given what is no matrix of rows, and copies
+                                it or takes each sequence for itself; NULL: there is none */
+    const char *bits_read;   /* a weight that would be, and that kernels read past its module, as it
+                                is stored; NULL: none is */
     struct graph_liger liger;
     bool bits4_table; /* what tables of scales are copied from has been declared */
     bool views;       /* parameters are views of something larger: autocast keeps no cast of them */

@@ -82,6 +82,7 @@
     X(INDEX_PUT_FIRST_AXIS, index_put_first_axis, NONE)                                            \
     X(CAUSAL_CONV, causal_conv, NONE)                                                              \
     X(GATED_DELTA_RULE, gated_delta_rule, NONE)                                                    \
+    X(SELECTIVE_SCAN, selective_scan, NONE)                                                        \
     X(MAMBA2, mamba2, NONE)                                                                        \
     X(MAMBA2_BIAS, mamba2_bias, NONE)                                                              \
     X(MASKED_FILL, masked_fill, NONE)                                                              \
@@ -313,6 +314,17 @@ struct delta_rule {
 };
 /* (b, s, a, e) */
 uint32_t op_gated_delta_rule(struct graph *graph, const struct delta_rule *rule);
+/* Mamba-1's scan of the state, gated, as mamba-ssm computes it. */
+struct selective_scan {
+    uint32_t u, z;  /* (b, s, i) */
+    uint32_t delta; /* (b, i, s): a token's steps, without their bias and softplus */
+    uint32_t decay; /* A (i, n), fp32 */
+    uint32_t b, c;  /* (b, s, n) */
+    uint32_t skip;  /* D (i), fp32 */
+    uint32_t bias;  /* (i), fp32 */
+};
+/* (b, i, s) */
+uint32_t op_selective_scan(struct graph *graph, const struct selective_scan *scan);
 /* Mamba-2's mixer behind its first product, as mamba-ssm computes it: the convolution, the scan of
  * the state by chunks, the norm of that times silu of the gate, and the product behind it. */
 struct mamba2 {

@@ -60,9 +60,10 @@ OP_BACKWARD(causal_conv)
         const uint32_t i = n ? op->ins - n : 0; /* a bias is a leaf, the weight was squeezed */
         if (tape_needs(tape, op, i))
             tape_give(tape, op, i, out[i]);
-        else
-            tape_give_unasked(tape, out[i]);
     }
+    for (uint32_t i = 0; i < op->ins; i++)
+        if (!tape_needs(tape, op, i))
+            tape_give_unasked(tape, out[i]);
     tape_end_frame(tape, op);
 }
 

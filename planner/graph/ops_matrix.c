@@ -29,8 +29,42 @@ static double product_flops(const struct graph *graph, const struct graph_op *op
 
 /* ---- linear ---- */
 
+/* Whether x (b, s, h) lies so that its tokens are rows of one matrix. */
+static bool is_rows(const struct graph *graph, uint32_t x)
+{
+    const struct shape s = *shape_of(graph, x);
+    const struct strides own = graph_strides(graph, x);
+    struct strides seen;
+    if (s.rank != 3 || layout_is_unknown(graph->tensors[x].layout))
+        return true;
+    const struct shape rows = SHAPE(s.dim[0] * s.dim[1], s.dim[2]);
+    return layout_view(&s, &own, &rows, &seen);
+}
+
+/* op_linear of what is not: matmul's should_fold. A copy where the weight needs a gradient, else
+ * one product for each sequence. */
+static uint32_t linear_across(struct graph *graph, uint32_t x, uint32_t weight)
+{
+    const struct shape s = *shape_of(graph, x), w = *shape_of(graph, weight);
+    const struct graph_param *param = graph_param_of(graph, weight);
+    if (param)
+        graph->lies_across = param->name;
+    if (!graph->tensors[weight].requires_grad) {
+        const uint32_t each =
+            op_expand(graph, graph_view(graph, weight, SHAPE(1, w.dim[0], w.dim[1])),
+                      SHAPE(s.dim[0], w.dim[0], w.dim[1]));
+        return op_bmm(graph, x, graph_transpose(graph, each, 1, 2));
+    }
+    const uint32_t rows = op_unary(graph, OP_CLONE, x);
+    const uint32_t out = op_linear(graph, rows, weight, GRAPH_NONE);
+    graph_drop(graph, rows);
+    return out;
+}
+
 uint32_t op_linear(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias)
 {
+    if (bias == GRAPH_NONE && !is_rows(graph, x))
+        return linear_across(graph, x, weight);
     const struct shape in = *shape_of(graph, x), w = *shape_of(graph, weight);
     assert(last_dim(&in) == w.dim[1]);
     const bool biased = bias != GRAPH_NONE;
@@ -43,14 +77,32 @@ uint32_t op_linear(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bi
     return graph_view(graph, out, with_last(in, w.dim[0]));
 }
 
+/* Whether x (1, s, h) lies in memory as (h, s), as its gradient does then (mm_mat1_grad). */
+static bool is_by_column(const struct graph *graph, uint32_t x)
+{
+    const struct shape s = *shape_of(graph, x);
+    const struct strides own = graph_strides(graph, x);
+    return s.rank == 3 && s.dim[0] == 1 && s.dim[1] > 1 && s.dim[2] > 1 &&
+           !layout_is_unknown(graph->tensors[x].layout) && own.of[1] == 1 && own.of[2] == s.dim[1];
+}
+
 static struct operand linear_grad_input(struct tape *tape, const struct graph *graph,
                                         const struct graph_op *op, struct operand grad)
 {
     const struct shape *w = shape_of(graph, op->in[1]);
     const struct operand in[2] = {grad, tape_tensor(tape, op->in[1])};
-    return tape_call(tape, WORK_MATMUL_NN, ATEN_MM, dtype_of(graph, op->in[0]),
-                     SHAPE(rows_of(shape_of(graph, op->in[0])), w->dim[1]),
-                     product_flops(graph, op), 2, in);
+    const enum dtype dtype = dtype_of(graph, op->in[0]);
+    const uint32_t rows = rows_of(shape_of(graph, op->in[0]));
+    if (!is_by_column(graph, op->in[0]))
+        return tape_call(tape, WORK_MATMUL_NN, ATEN_MM, dtype, SHAPE(rows, w->dim[1]),
+                         product_flops(graph, op), 2, in);
+    struct operand out = tape_birth(tape, ATEN_MM, dtype, SHAPE(w->dim[1], rows));
+    out.shape = SHAPE(rows, w->dim[1]);
+    tape_lay_out(tape, &out, &(struct strides){.of = {1, rows}});
+    tape_kernel(tape, WORK_MATMUL_NN, ATEN_MM, product_flops(graph, op), 2, in, 1, &out);
+    out.shape = *shape_of(graph, op->in[0]);
+    tape_lay_out(tape, &out, &(struct strides){.of = {(uint64_t)rows * w->dim[1], 1, rows}});
+    return out;
 }
 
 static struct operand linear_grad_weight(struct tape *tape, const struct graph *graph,

@@ -153,12 +153,14 @@ struct hf_decoder {
                                 sequences are packed */
     enum hf_grids_way grids; /* RoPE's tables, of places in three grids */
     bool complex_table;      /* RoPE's is one, of complex numbers */
-    const struct hf_mixer *mixer; /* of layers without attention; NULL: all have it */
-    const char *apart;            /* a layer is attention, what is in its place or a feed-forward
-                                     (model_feeds), a module of this name; NULL: first and last */
-    bool wide_logits;             /* they are cast to fp32 as they leave the head */
-    struct hf_mla_way mla;        /* where there is latent attention */
-    struct hf_moe_way moe;        /* where there are experts */
+    const struct hf_mixer *mixer;    /* of layers without attention; NULL: all have it */
+    const struct hf_decoder *mixing; /* ... what those are made of, and called without tables; NULL:
+                                        what the others are */
+    const char *apart;               /* a layer is attention, what is in its place or a feed-forward
+                                        (model_feeds), a module of this name; NULL: first and last */
+    bool wide_logits;                /* they are cast to fp32 as they leave the head */
+    struct hf_mla_way mla;           /* where there is latent attention */
+    struct hf_moe_way moe;           /* where there are experts */
 };
 
 /* Whether attention is in Python: always, or because the job asks for it. */

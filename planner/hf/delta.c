@@ -3,6 +3,8 @@
 
 #include "model/count.h"
 
+#define APART_EPS 1e-5F /* of OLMo Hybrid's norm of heads, whatever the file says */
+
 struct sizes {
     uint32_t keys, values, channels; /* i d, a e, and of the convolution */
 };
@@ -27,12 +29,38 @@ double hf_delta_count(const struct model_config *c)
            (double)n.channels * c->conv_width + 2 * a + c->delta_value_dim;
 }
 
+/* OLMo Hybrid's. */
+static struct hf_delta declare_apart(struct graph *graph, const struct model_config *c,
+                                     const char *prefix)
+{
+    const struct sizes n = sizes_of(c);
+    const uint32_t h = c->hidden, a = c->delta_value_heads;
+    struct hf_delta delta = {.conv = GRAPH_NONE};
+    delta.a_log = graph_param(graph, PARAM_WEIGHT, SHAPE(a), "%sA_log", prefix);
+    if (graph->made != DTYPE_FP32 && !graph->tensors[delta.a_log].requires_grad)
+        graph_own_dtype(graph, delta.a_log, DTYPE_FP32); /* torch.empty(..., dtype=torch.float32) */
+    delta.dt_bias = graph_param(graph, PARAM_NORM, SHAPE(a), "%sdt_bias", prefix);
+    delta.qkv = build_linear(graph, prefix, "q_proj", n.keys, h, false);
+    delta.k = build_linear(graph, prefix, "k_proj", n.keys, h, false);
+    delta.v = build_linear(graph, prefix, "v_proj", n.values, h, false);
+    delta.a = build_linear(graph, prefix, "a_proj", a, h, false);
+    delta.b = build_linear(graph, prefix, "b_proj", a, h, false);
+    delta.z = build_linear(graph, prefix, "g_proj", n.values, h, false);
+    delta.out = build_linear(graph, prefix, "o_proj", h, n.values, false);
+    delta.conv =
+        build_short_filter(graph, prefix, "conv1d", n.channels, c->conv_width, false).weight;
+    delta.norm = build_norm(graph, prefix, "o_norm", c->delta_value_dim, false, APART_EPS);
+    return delta;
+}
+
 struct hf_delta hf_delta_declare(struct graph *graph, const struct model_config *c,
                                  const char *prefix)
 {
     const struct sizes n = sizes_of(c);
     const uint32_t h = c->hidden, a = c->delta_value_heads;
     struct hf_delta delta = {.conv = GRAPH_NONE};
+    if (c->delta_apart)
+        return declare_apart(graph, c, prefix);
     delta.dt_bias = graph_param(graph, PARAM_NORM, SHAPE(a), "%sdt_bias", prefix);
     delta.a_log = graph_param(graph, PARAM_WEIGHT, SHAPE(a), "%sA_log", prefix);
     delta.conv =
@@ -52,8 +80,9 @@ struct hf_delta hf_delta_declare(struct graph *graph, const struct model_config 
     return delta;
 }
 
-/* -exp(A_log) · softplus(a + dt_bias), in fp32: (b, s, a) */
-static uint32_t decay(struct graph *graph, const struct hf_delta *delta, uint32_t a)
+/* -exp(A_log) · softplus(a + dt_bias), in fp32: (b, s, a). `given`: a, which stays the caller's;
+ * GRAPH_NONE: it is made of y. */
+static uint32_t decay(struct graph *graph, const struct hf_delta *delta, uint32_t given, uint32_t y)
 {
     const uint32_t log = op_to(graph, delta->a_log, DTYPE_FP32);
     const uint32_t exp = op_unary(graph, OP_EXP, log);
@@ -61,9 +90,12 @@ static uint32_t decay(struct graph *graph, const struct hf_delta *delta, uint32_
         graph_drop(graph, log);
     const uint32_t minus = op_unary(graph, OP_NEG, exp);
     graph_drop(graph, exp);
+    const uint32_t a = given == GRAPH_NONE ? apply_linear(graph, y, delta->a) : given;
     const uint32_t wide = op_to(graph, a, DTYPE_FP32);
+    if (wide != a && a != given)
+        graph_drop(graph, a);
     const uint32_t shifted = op_add(graph, wide, delta->dt_bias);
-    if (wide != a)
+    if (wide != given)
         graph_drop(graph, wide);
     const uint32_t step = op_unary(graph, OP_SOFTPLUS, shifted);
     graph_drop(graph, shifted);
@@ -150,14 +182,90 @@ static struct projected project_joint(struct graph *graph, const struct model_co
     return p;
 }
 
-uint32_t hf_delta(struct graph *graph, const struct model_config *c, const struct hf_delta *delta,
-                  uint32_t given)
+/* The rule on parts (b, s, .) of what was convolved: (b, s, a, e) */
+static uint32_t apply_rule(struct graph *graph, const struct model_config *c,
+                           const uint32_t part[3], uint32_t g, uint32_t beta)
+{
+    const uint32_t b = graph->tensors[g].shape.dim[0], s = graph->tensors[g].shape.dim[1];
+    const struct shape few = SHAPE(b, s, c->delta_key_heads, c->delta_key_dim);
+    const struct shape all = SHAPE(b, s, c->delta_value_heads, c->delta_value_dim);
+    const struct delta_rule rule = {.q = graph_view(graph, part[0], few),
+                                    .k = graph_view(graph, part[1], few),
+                                    .v = graph_view(graph, part[2], all),
+                                    .g = g,
+                                    .beta = beta};
+    return op_gated_delta_rule(graph, &rule);
+}
+
+/* q, k and v by three products, side by side and convolved. */
+static uint32_t convolve_apart(struct graph *graph, const struct hf_delta *delta, uint32_t y)
+{
+    const uint32_t parts[3] = {apply_linear(graph, y, delta->qkv), apply_linear(graph, y, delta->k),
+                               apply_linear(graph, y, delta->v)};
+    const uint32_t mixed = op_cat_parts(graph, 3, parts);
+    for (int i = 3; i-- > 0;) /* a list's */
+        graph_drop(graph, parts[i]);
+    const uint32_t conv = op_causal_conv(graph, mixed, delta->conv, GRAPH_NONE, true);
+    graph_drop(graph, mixed);
+    const uint32_t all = op_slice_last(graph, graph_transpose(graph, conv, 1, 2), 0,
+                                       graph->tensors[conv].shape.dim[1]); /* [:, :, -s:] */
+    return graph_transpose(graph, all, 1, 2);
+}
+
+/* sigmoid(b y), perhaps twice that. */
+static uint32_t beta_apart(struct graph *graph, const struct model_config *c,
+                           const struct hf_delta *delta, uint32_t y)
+{
+    const uint32_t product = apply_linear(graph, y, delta->b);
+    const uint32_t beta = op_unary(graph, OP_SIGMOID, product);
+    graph_drop(graph, product);
+    if (!c->delta_twice)
+        return beta;
+    const uint32_t twice = op_scalar(graph, OP_MUL_SCALAR, beta, 2);
+    graph_drop(graph, beta);
+    return twice;
+}
+
+/* hf_delta where each product is one of its own, made when it is asked for. */
+static uint32_t run_apart(struct graph *graph, const struct model_config *c,
+                          const struct hf_delta *delta, uint32_t given)
 {
     const struct sizes n = sizes_of(c);
     const uint32_t y = hf_unpadded(graph, given);
     const uint32_t b = graph->tensors[y].shape.dim[0], s = graph->tensors[y].shape.dim[1];
+    const uint32_t e = c->delta_value_dim, rows = b * s * c->delta_value_heads;
+    uint32_t part[3];
+    hf_call_outer(graph, delta->out.weight);
+    const uint32_t conv = convolve_apart(graph, delta, y);
+    op_parts(graph, conv, 3, (uint32_t[]){n.keys, n.keys, n.values}, part);
+    const uint32_t beta = beta_apart(graph, c, delta, y);
+    const uint32_t g = decay(graph, delta, GRAPH_NONE, y);
+    const uint32_t o = apply_rule(graph, c, part, g, beta);
+    const uint32_t z = apply_linear(graph, y, delta->z);
+    const uint32_t gated = gated_norm(graph, delta->norm, graph_view(graph, o, SHAPE(rows, e)),
+                                      graph_view(graph, z, SHAPE(rows, e)));
+    graph_drop(graph, o);
+    const uint32_t out =
+        apply_linear(graph, graph_view(graph, gated, SHAPE(b, s, n.values)), delta->out);
+    graph_drop(graph, gated);
+    hf_drop_unpadded(graph, given, y);
+    graph_drop(graph, conv);
+    graph_drop(graph, beta);
+    graph_drop(graph, g);
+    graph_drop(graph, z);
+    graph_call_end(graph);
+    return out;
+}
+
+uint32_t hf_delta(struct graph *graph, const struct model_config *c, const struct hf_delta *delta,
+                  uint32_t given)
+{
+    if (c->delta_apart)
+        return run_apart(graph, c, delta, given);
+    const struct sizes n = sizes_of(c);
+    const uint32_t y = hf_unpadded(graph, given);
+    const uint32_t b = graph->tensors[y].shape.dim[0], s = graph->tensors[y].shape.dim[1];
     const uint32_t a = c->delta_value_heads, e = c->delta_value_dim, rows = b * s * a;
-    const struct shape few = SHAPE(b, s, c->delta_key_heads, c->delta_key_dim);
     uint32_t part[3];
     hf_call_outer(graph, delta->out.weight);
     const struct projected p =
@@ -168,13 +276,8 @@ uint32_t hf_delta(struct graph *graph, const struct model_config *c, const struc
         graph_drop(graph, p.parts[i]);
     op_parts(graph, conv, 3, (uint32_t[]){n.keys, n.keys, n.values}, part);
     const uint32_t beta = op_unary(graph, OP_SIGMOID, p.b);
-    const uint32_t g = decay(graph, delta, p.a);
-    const struct delta_rule rule = {.q = graph_view(graph, part[0], few),
-                                    .k = graph_view(graph, part[1], few),
-                                    .v = graph_view(graph, part[2], SHAPE(b, s, a, e)),
-                                    .g = g,
-                                    .beta = beta};
-    const uint32_t o = op_gated_delta_rule(graph, &rule);
+    const uint32_t g = decay(graph, delta, p.a, y);
+    const uint32_t o = apply_rule(graph, c, part, g, beta);
     const uint32_t gated = gated_norm(graph, delta->norm, graph_view(graph, o, SHAPE(rows, e)),
                                       graph_view(graph, p.z, SHAPE(rows, e)));
     graph_drop(graph, o);

@@ -9,6 +9,9 @@
  * Qwen3-Next has one product for q, k, v and z, of each head of q and k one behind the other, which
  * takes copies to sort out, and one for beta and g.
  *
+ * OLMo Hybrid has a product for each of q, k and v, whose results are copied side by side for the
+ * convolution; what beta, g and the gate are made of is computed where it is used.
+ *
  * Letters: i heads of q and k with d numbers each, a of v with e. */
 #ifndef SHARDPLAN_HF_DELTA_H
 #define SHARDPLAN_HF_DELTA_H
@@ -19,6 +22,7 @@ struct hf_delta {
     uint32_t dt_bias, a_log, conv;   /* (a), (a), (2 i d + a e, 1, w) */
     struct norm norm;                /* (e) */
     struct linear out, qkv, z, b, a; /* joint: qkv has z, and b a, which are not set then */
+    struct linear k, v;              /* apart: qkv is q's, else they are not set */
 };
 
 /* The channels of its convolution: 2 i d + a e. */

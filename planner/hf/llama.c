@@ -342,7 +342,9 @@ static uint32_t run_layer(struct graph *graph, const struct model_config *c,
 {
     if (way->layer)
         return way->layer(graph, c, job, call);
-    struct hf_block block = hf_block_declare(graph, c, way, call->index, call->prefix);
+    const bool mixing = way->mixing && hf_mixes(c, way, call->index);
+    struct hf_block block =
+        hf_block_declare(graph, c, mixing ? way->mixing : way, call->index, call->prefix);
     block.window = call->window;
     return hf_block_run(graph, c, job, &block, call->x, call->mask, call->rope);
 }
@@ -374,9 +376,11 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
     const uint32_t mask = hf_mixes(c, in->way, index) ? GRAPH_NONE
                           : window                    ? in->window_mask
                                                       : in->mask;
-    const struct hf_rope tables = window ? in->window_rope : in->rope;
-    struct hf_rope rope = as_called(graph, job, tables),
-                   none = {.cos = GRAPH_NONE, .sin = GRAPH_NONE};
+    struct hf_rope none = {.cos = GRAPH_NONE, .sin = GRAPH_NONE};
+    const struct hf_rope tables = in->way->mixing && hf_mixes(c, in->way, index) ? none
+                                  : window                                       ? in->window_rope
+                                                                                 : in->rope;
+    struct hf_rope rope = as_called(graph, job, tables);
     rope.positions = none.positions = in->way->unplaced ? GRAPH_NONE : in->positions;
     rope.sample = none.sample = job->sample_tokens;
     const bool plain =

@@ -43,3 +43,17 @@ static uint32_t run_mamba(struct graph *graph, const struct model_config *c,
 }
 
 const struct hf_mixer hf_mixer_mamba = {".mamba", declare_mamba, run_mamba};
+
+static union hf_mixing declare_mamba1(struct graph *graph, const struct model_config *c,
+                                      const char *prefix)
+{
+    return (union hf_mixing){.mamba1 = hf_mamba1_declare(graph, c, prefix)};
+}
+
+static uint32_t run_mamba1(struct graph *graph, const struct model_config *c,
+                           const union hf_mixing *mixing, uint32_t y)
+{
+    return hf_mamba1(graph, c, &mixing->mamba1, y);
+}
+
+const struct hf_mixer hf_mixer_mamba1 = {".mamba", declare_mamba1, run_mamba1};

@@ -6,12 +6,14 @@
 
 #include "hf/delta.h"
 #include "hf/mamba.h"
+#include "hf/mamba1.h"
 #include "hf/short_conv.h"
 
 union hf_mixing { /* its parameters */
     struct hf_delta delta;
     struct hf_short_conv conv;
     struct hf_mamba mamba;
+    struct hf_mamba1 mamba1;
 };
 
 struct hf_mixer {
@@ -25,6 +27,6 @@ struct hf_mixer {
                     const union hf_mixing *mixing, uint32_t y);
 };
 
-extern const struct hf_mixer hf_mixer_delta, hf_mixer_short_conv, hf_mixer_mamba;
+extern const struct hf_mixer hf_mixer_delta, hf_mixer_short_conv, hf_mixer_mamba, hf_mixer_mamba1;
 
 #endif

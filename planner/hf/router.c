@@ -7,6 +7,7 @@
 struct softmax_way {
     bool cast_back; /* weights are in the dtype of the logits */
     bool one_name;  /* probabilities have the name that the best of them take */
+    bool as_is;     /* the router takes rows as they are, and casts weights as it returns them */
 };
 
 /* Ends the call of a module that has begun. */
@@ -15,9 +16,9 @@ static struct hf_routing route_softmax(struct graph *graph, const struct model_c
                                        struct softmax_way way)
 {
     struct hf_routing r = {.in_place = false};
-    /* The router flattens its input once more: a node between the product's and the sum of the
+    /* Most routers flatten their input once more: a node between the product's and the sum of the
      * gradients of `rows`. */
-    r.logits = apply_linear(graph, op_alias(graph, rows), moe->router);
+    r.logits = apply_linear(graph, way.as_is ? rows : op_alias(graph, rows), moe->router);
     const uint32_t upcast = op_to(graph, r.logits, DTYPE_FP32);
     const uint32_t probabilities = op_softmax(graph, upcast);
     if (upcast != r.logits)
@@ -32,9 +33,11 @@ static struct hf_routing route_softmax(struct graph *graph, const struct model_c
     }
     const enum dtype dtype = (enum dtype)graph->tensors[way.cast_back ? r.logits : best].dtype;
     r.weights = op_to(graph, best, dtype);
+    if (way.as_is)
+        graph_drop(graph, probabilities);
     if (r.weights != best)
         graph_rebind(graph, best, r.weights);
-    if (!way.one_name)
+    if (!way.one_name && !way.as_is)
         graph_drop(graph, probabilities);
     graph_call_end(graph);
     return r;
@@ -52,6 +55,14 @@ struct hf_routing hf_route_qwen(struct graph *graph, const struct model_config *
 {
     hf_call(graph, moe->router.weight);
     return route_softmax(graph, c, moe, rows, (struct softmax_way){.cast_back = true});
+}
+
+struct hf_routing hf_route_jamba(struct graph *graph, const struct model_config *c,
+                                 const struct hf_moe *moe, uint32_t rows)
+{
+    hf_call(graph, moe->router.weight);
+    return route_softmax(graph, c, moe, rows,
+                         (struct softmax_way){.cast_back = true, .as_is = true});
 }
 
 struct hf_routing hf_route_hunyuan(struct graph *graph, const struct model_config *c,

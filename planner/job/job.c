@@ -265,6 +265,7 @@ struct model_job job_model(const struct job *job)
     model.bits4.made = model.compute == DTYPE_FP32 ? model.bits4.compute : model.compute;
     if (model.bits4.kind != BITS4_NOT && system_zero_stage(job->strategy.system) > 0)
         model.made = model.bits4.made; /* as it was loaded; DeepSpeed casts its parameters alone */
+    model.as_stored = system_computes_as_stored(job->strategy.system);
     model.views = system_has_views(job->strategy.system);
     model.casts_inputs = system_casts_inputs(&job->strategy);
     model.casts_root = model.casts_inputs || system_casts_root(&job->strategy);

@@ -47,6 +47,7 @@
     X(PHI3, phi3)                                                                                  \
     X(OLMO2, olmo2)                                                                                \
     X(OLMO3, olmo3)                                                                                \
+    X(OLMO_HYBRID, olmo_hybrid)                                                                    \
     X(SMOLLM3, smollm3)                                                                            \
     X(LFM2, lfm2)                                                                                  \
     X(LFM2_MOE, lfm2_moe)                                                                          \
@@ -54,6 +55,7 @@
     X(GRANITEMOE, granitemoe)                                                                      \
     X(GRANITEMOEHYBRID, granitemoehybrid)                                                          \
     X(GRANITEMOESHARED, granitemoeshared)                                                          \
+    X(JAMBA, jamba)                                                                                \
     X(BAMBA, bamba)                                                                                \
     X(APERTUS, apertus)                                                                            \
     X(HYPERCLOVAX, hyperclovax)                                                                    \
@@ -233,12 +235,17 @@ struct model_config {
     uint32_t delta_key_heads, delta_key_dim, delta_value_heads, delta_value_dim;
     bool joint_delta;  /* Qwen3-Next: one product for q, k, v and z, of each head of q and k one
                           behind the other, and one for beta and g */
+    bool delta_apart;  /* OLMo Hybrid: a product for each of q, k and v, which the convolution is
+                          given side by side */
+    bool delta_twice;  /* ... and beta is times 2 */
     bool gated_output; /* attention's output is times a sigmoid of what q's product has beside q */
     /* Mamba-2 (hf/mamba.h): heads, numbers of a head and of its state, groups of heads that
      * share B and C, tokens of a chunk */
     uint32_t ssm_heads, ssm_head_dim, ssm_state, ssm_groups, ssm_chunk, ssm_expand;
     bool ssm_bias, ssm_out_bias; /* of the first product and the last */
     bool ssm_unnormed;           /* Falcon-H1: there is no norm, what is scanned is gated alone */
+    uint32_t scan_rank;          /* Jamba: Mamba-1 (hf/mamba1.h), numbers that a token's steps are
+                                    made of; 0: it is not that */
     struct layer_list feeds; /* Nemotron-H: layers that are feed-forwards, and nothing else is */
     /* LFM2 */
     bool conv_bias;        /* of its convolution and what is around it */
@@ -344,6 +351,7 @@ struct model_job {
     bool wide_trained;   /* ... but for parameters that are trained, which are in fp32 */
     enum dtype made;     /* the default one while the model is made: of numbers that it keeps */
     bool autocast;       /* the forward pass is under torch.autocast(bfloat16) */
+    bool as_stored;      /* each rank has parameters whole, and computes with them as stored */
     bool views;          /* parameters are views of larger ones (graph.h) */
     bool casts_inputs;   /* modules cast what they are called with to `compute` */
     bool copies_outputs; /* what the model returns is copied before its caller gets it */

@@ -43,12 +43,41 @@ def without_kernels():
         without_kernels_of_mamba(triton)
 
 
+SCAN_CHUNK = 2048       # tokens: selective_scan.cpp, n_chunks
+
+
+def selective_scan():
+    """Mamba-1's extension: what selective_scan.cpp (mamba-ssm 2.3.2) allocates around its kernels, of Jamba's arguments."""
+    import torch
+    extension = types.ModuleType("selective_scan_cuda")
+
+    def fwd(u, delta, a, b, c, d, z, delta_bias, softplus):
+        assert u.dtype == delta.dtype == b.dtype == c.dtype == z.dtype and a.dtype == torch.float32     # TORCH_CHECK there, too
+        out_z = torch.empty_like(z)
+        out = torch.empty_like(delta)
+        chunks = (u.shape[2] + SCAN_CHUNK - 1) // SCAN_CHUNK
+        x = torch.empty((u.shape[0], u.shape[1], chunks, 2 * a.shape[1]), dtype=a.dtype, device=u.device)
+        return out, x, out_z
+
+    def bwd(u, delta, a, b, c, d, z, delta_bias, dout, x, out, dz, softplus, recompute):
+        assert dz is None and not recompute
+        dz = torch.empty_like(z)
+        du, ddelta = torch.empty_like(u), torch.empty_like(delta)
+        da = torch.zeros_like(a)
+        db, dc = torch.zeros_like(b, dtype=torch.float32), torch.zeros_like(c, dtype=torch.float32)
+        dd, dbias = torch.zeros_like(d), torch.zeros_like(delta_bias)
+        return du, ddelta, da, db.to(b.dtype), dc.to(c.dtype), dd, dbias, dz
+
+    extension.fwd, extension.bwd = fwd, bwd
+    return extension
+
+
 MULTIPROCESSORS = 108
 
 
 def without_kernels_of_mamba(triton):
     """What the best of several blocks leaves unused of a buffer is summed without: any block will do."""
-    sys.modules["selective_scan_cuda"] = types.ModuleType("selective_scan_cuda")
+    sys.modules["selective_scan_cuda"] = selective_scan()
     triton.runtime.autotuner.Autotuner.best_config = triton.Config({"BLOCK_SIZE": 64, "BLOCK_SIZE_M": 64})
     import torch
     torch.cuda.device = lambda index: contextlib.nullcontext()

@@ -1,0 +1,132 @@
+/* jamba.c - Jamba: Mamba-1 in the place of attention in seven layers of eight, no RoPE, and a
+ * mixture of experts in every second layer. */
+#include "families/llama.h"
+#include "hf/decoder.h"
+#include "model/count.h"
+#include "model/experts.h"
+
+#include <string.h>
+
+static void build(struct graph *graph, const struct model_config *config,
+                  const struct model_job *job)
+{
+    static const struct hf_decoder way = {
+        .norm = hf_rms_norm,
+        .norms = {{".input_layernorm", HF_BEFORE_ATTENTION}, {".pre_ff_layernorm", HF_BEFORE_MLP}},
+        .mlp = "feed_forward",
+        .last_norm = "final_layernorm",
+        .masks_by_layer = true,
+        .tables_first = true,
+        .mixer = &hf_mixer_mamba1,
+        .moe = {.route = hf_route_jamba, .gate = hf_gate_halves, .router = "router"},
+    };
+    hf_decoder_build(graph, config, job, &way);
+}
+
+/* mamba-ssm: "selective_scan only supports state dimension <= 256" */
+enum { STATE_MAX = 256 };
+
+static const struct key keys[] = {
+    SIZE_KEYS,
+    KV_HEADS(8),
+    {FIXED("head_dim", head_dim, RULE_HEAD_SIZE, HEAD_DIM_MAX)},
+    {POSITIONS("max_position_embeddings", 262144)},
+    EPS("rms_norm_eps", 1e-6),
+    STD("initializer_range", 0.02),
+    TIED(false),
+    {CHOICE("hidden_act", gated, "silu", key_silu_only)},
+    DROPOUT("attention_dropout", attention_dropout, 0),
+    {ALWAYS("no RoPE", unturned)},
+    EXPERTS("num_experts", "num_local_experts", 16, 2),
+    {COUNT("mamba_d_state", ssm_state, 16, STATE_MAX)},
+    {REAL("mamba_d_conv", KEY_INT, conv_width, 4, CONV_WIDTH_MIN, CONV_WIDTH_MAX)},
+    {COUNT("mamba_expand", ssm_expand, 2, 64)},
+    {FLAG("mamba_conv_bias", conv_bias, true)},
+    {ONLY("mamba_proj_bias", false)},
+};
+
+/* A number of the file; `otherwise` where it has none. */
+static enum err_code take(const json_t *root, const char *where, const char *key, uint32_t least,
+                          uint32_t most, uint32_t otherwise, uint32_t *out, struct err *err)
+{
+    const json_t *value = json_object_get(root, key);
+    *out = otherwise;
+    if (!value)
+        return ERR_OK;
+    if (!json_is_integer(value) || json_integer_value(value) < least ||
+        json_integer_value(value) > most)
+        return err_set(err, ERR_INVALID, "%s: \"%s\": expected an integer %u ... %u", where, key,
+                       least, most);
+    *out = (uint32_t)json_integer_value(value);
+    return ERR_OK;
+}
+
+/* Of so many layers one, at an offset: bits of those that are not, or that are. */
+static enum err_code take_period(const json_t *root, const char *where, const char *period,
+                                 const char *offset, uint32_t every, uint32_t at, bool which,
+                                 uint32_t layers, struct layer_list *list, struct err *err)
+{
+    TRY(take(root, where, period, 1, LAYERS_MAX, every, &every, err));
+    TRY(take(root, where, offset, 0, LAYERS_MAX, at, &at, err));
+    if (at >= every)
+        return err_set(err, ERR_INVALID, "%s: \"%s\": %u is not less than \"%s\": %u", where,
+                       offset, at, period, every);
+    list->listed = true;
+    for (uint32_t i = 0; i < layers; i++)
+        list->bits[i / 32] |= (uint32_t)((i % every == at) == which) << (i % 32);
+    return ERR_OK;
+}
+
+/* Which layers have attention, and which experts; "mamba_dt_rank" may be "auto". */
+static enum err_code read(const json_t *root, const char *where, struct model_config *c,
+                          struct err *err)
+{
+    enum { RANK_SHARE = 16 }; /* of the hidden size, rounded up */
+    const char *words = json_string_value(json_object_get(root, "mamba_dt_rank"));
+    c->scan_rank = (c->hidden + RANK_SHARE - 1) / RANK_SHARE;
+    if (!words || strcmp(words, "auto") != 0)
+        TRY(take(root, where, "mamba_dt_rank", 1, HIDDEN_MAX, c->scan_rank, &c->scan_rank, err));
+    TRY(take_period(root, where, "attn_layer_period", "attn_layer_offset", 8, 4, false, c->layers,
+                    &c->linear, err));
+    return take_period(root, where, "expert_layer_period", "expert_layer_offset", 2, 1, false,
+                       c->layers, &c->dense, err);
+}
+
+/* One expert is a feed-forward. */
+static void settle(struct model_config *c)
+{
+    for (uint32_t i = 0; i < c->layers && c->experts == 1; i++)
+        c->dense.bits[i / 32] |= 1U << (i % 32);
+}
+
+static enum err_code check(const struct key_table *table, const struct model_config *c,
+                           const char *where, struct err *err)
+{
+    if (model_mixes(c))
+        TRY(hf_mamba1_check(table, c, where, err));
+    return c->experts > 1 ? experts_check(table, c, where, err) : ERR_OK;
+}
+
+static double parameters(const struct model_config *c)
+{
+    const double h = c->hidden, q = (double)c->heads * c->head_dim,
+                 kv = (double)c->kv_heads * c->head_dim;
+    double sum = count_llama(c);
+    for (uint32_t i = 0; i < c->layers; i++)
+        sum += model_is_linear(c, i) ? hf_mamba1_count(c) - 2 * h * (q + kv) : 0;
+    return sum;
+}
+
+const struct family family_jamba = {
+    .name = "jamba",
+    .class_name = "JambaForCausalLM",
+    .classifier = "JambaForSequenceClassification",
+    .keys = KEY_TABLE(keys),
+    .read = read,
+    .settle = settle,
+    .check = check,
+    .parameters = parameters,
+    .padding = 0 + 1,
+    .code = CODE_HF,
+    .builder = {[CODE_HF] = build},
+};
