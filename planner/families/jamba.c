@@ -117,11 +117,29 @@ static double parameters(const struct model_config *c)
     return sum;
 }
 
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* ai21labs/Jamba-v0.1. JambaForCausalLM. Bits of layers: all but every eighth, from the fifth, and
+ * every second, from the first. */
+static const struct model_preset presets[] = {
+    {"jamba-v0.1", 51570323328,
+     {DECODER(ARCH_JAMBA, 4096, 32, 32, 8, 128, 14336, 65536, 262144, 1e-6F, 0),
+      .activation = "silu", .padding = 0 + 1, .unturned = true,
+      .linear = {.listed = true, .bits = {0xEFEFEFEF}}, .scan_rank = 256, .ssm_state = 16,
+      .ssm_expand = 2, .conv_width = 4, .conv_bias = true, .experts = 16, .experts_per_token = 2,
+      .dense = {.listed = true, .bits = {0x55555555}}}},
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
 const struct family family_jamba = {
     .name = "jamba",
     .class_name = "JambaForCausalLM",
     .classifier = "JambaForSequenceClassification",
     .keys = KEY_TABLE(keys),
+    PRESETS(presets),
     .read = read,
     .settle = settle,
     .check = check,

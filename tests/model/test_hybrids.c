@@ -1,5 +1,5 @@
-/* test_hybrids.c - Bamba and Falcon-H1: which layers attend, what heads share out, what factors
- * there are, and what is not planned. */
+/* test_hybrids.c - Bamba, Falcon-H1, OLMo Hybrid and Jamba: which layers attend, what heads share
+ * out, what factors there are, and what is not planned. */
 #include "families/config.h"
 #include "families/families.h"
 
@@ -17,6 +17,8 @@
     "\"num_hidden_layers\": 4, \"num_attention_heads\": 32, \"intermediate_size\": 14336"
 #define BAMBA(rest) SIZES("bamba") rest "}"
 #define FALCON(rest) SIZES("falcon_h1") rest "}"
+#define OLMO(rest) SIZES("olmo_hybrid") rest "}"
+#define JAMBA(rest) SIZES("jamba") rest "}"
 
 static enum err_code read_text(const char *text, struct model_config *config, struct err *err)
 {
@@ -52,6 +54,23 @@ static void parameters_are_those_of_the_classes(void **state)
                "\"mamba_conv_bias\": false, \"mamba_d_state\": 64, \"attention_bias\": true, "
                "\"mlp_bias\": true, \"head_dim\": 64"),
          2000990464},
+        {OLMO(""), 2125394688},
+        {OLMO(", \"num_key_value_heads\": 8, \"linear_num_key_heads\": 16, "
+              "\"linear_key_head_dim\": 64, \"linear_conv_kernel_dim\": 2, "
+              "\"attention_bias\": true, \"tie_word_embeddings\": true, \"layer_types\": "
+              "[\"full_attention\", \"linear_attention\", \"linear_attention\", "
+              "\"full_attention\"]"),
+         1431923072},
+        {OLMO(", \"linear_value_head_dim\": 64, \"head_dim\": 64"), 1940791680},
+        {JAMBA(", \"num_experts\": 2"), 2528924800},
+        {JAMBA(", \"num_experts\": 1, \"attn_layer_period\": 2, \"attn_layer_offset\": 1, "
+               "\"mamba_dt_rank\": 100, \"mamba_conv_bias\": false, \"mamba_expand\": 1, "
+               "\"mamba_d_state\": 64, \"num_key_value_heads\": 4"),
+         1934774728},
+        {JAMBA(", \"num_experts\": 2, \"expert_layer_period\": 4, \"expert_layer_offset\": 3, "
+               "\"attn_layer_offset\": 2, \"attn_layer_period\": 3, \"mamba_d_conv\": 2, "
+               "\"tie_word_embeddings\": true"),
+         1764004704},
         {FALCON(""), 1983974912},
         {FALCON(", \"mamba_rms_norm\": true"), 1983979008},
         {FALCON(", \"mamba_d_ssm\": null"), 2336439808},

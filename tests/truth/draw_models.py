@@ -130,6 +130,9 @@ if all(importlib.util.find_spec(name) for name in ("fla", "causal_conv1d")):    
     SPARSE = {"num_experts": [4, 8], **COUNTS, "moe_intermediate_size": WIDTHS, "shared_expert_intermediate_size": [32, 96]}
     DECODERS["qwen3_5_text"] = LINEAR
     MIXTURES["qwen3_5_moe_text"] = {**LINEAR, **SPARSE}
+    DECODERS["olmo_hybrid"] = {**{key: values for key, values in LINEAR.items() if key.startswith("linear")}, "attention_bias": TIED,
+                               "attention_dropout": DROPOUT, "tie_word_embeddings": TIED, "linear_allow_neg_eigval": TIED,
+                               "pad_token_id": [0], "eos_token_id": [1]}
     CONVOLUTION = {"conv_bias": TIED, "conv_L_cache": [2, 3, 4], "tie_word_embeddings": TIED}
     DECODERS["lfm2"] = {**CONVOLUTION, "block_auto_adjust_ff_dim": TIED, "block_multiple_of": [1, 32]}
     MIXTURES["lfm2_moe"] = {**CONVOLUTION, "num_experts": [4, 8], **COUNTS, "moe_intermediate_size": WIDTHS, "num_dense_layers": [0, 1],
@@ -149,6 +152,10 @@ if all(importlib.util.find_spec(name) for name in ("fla", "causal_conv1d")):    
         DECODERS["falcon_h1"] = {**DECODERS["bamba"], **MUP, "mamba_d_ssm": [64, 128, 192], "mamba_rms_norm": TIED,
                                  "mamba_norm_before_gate": TIED, "projectors_bias": TIED,
                                  "ssm_multipliers": [None, [0.5, 0.25, 0.125, 2.0, 1.0]], "mlp_multipliers": [None, [0.5, 0.25]]}
+        MIXTURES["jamba"] = {"num_experts": [1, 4, 8], **COUNTS, "attn_layer_period": [2, 3], "attn_layer_offset": [0, 1],
+                             "expert_layer_period": [1, 2], "expert_layer_offset": [0], "mamba_d_state": [5, 8, 16],
+                             "mamba_dt_rank": [3, 8, "auto"], "mamba_d_conv": [2, 3, 4], "mamba_expand": [1, 2], "mamba_conv_bias": TIED,
+                             "tie_word_embeddings": TIED, "attention_dropout": DROPOUT}
         STATE = {"mamba_num_heads": [8, 16], "mamba_head_dim": [8, 16], "ssm_state_size": [8, 16], "n_groups": [1, 2, 4], "head_dim": [8, 16],
                  "conv_kernel": [2, 3, 4], "chunk_size": [4, 16, 32], "use_conv_bias": TIED, "use_bias": TIED, "mlp_bias": TIED,
                  "attention_dropout": DROPOUT}
@@ -185,6 +192,10 @@ def decoder(rng, kind, keys):
     if kind == "nemotron_h":
         feeds = ["moe"] if "n_routed_experts" in m else ["mlp"]
         m["layers_block_type"] = [rng.choice(["linear_attention", "full_attention", *feeds]) for _ in range(m.pop("num_hidden_layers") + 1)]
+    if kind == "olmo_hybrid":   # both types of layer, or the class does without
+        m["num_hidden_layers"] += 1
+        m["layer_types"] = ["linear_attention", "full_attention", *[
+            rng.choice(["linear_attention", "full_attention"]) for _ in range(m["num_hidden_layers"] - 2)]]
     if kind.startswith("lfm2"):
         m["layer_types"] = [rng.choice(["conv", "full_attention"]) for _ in range(m["num_hidden_layers"])]
     return m

@@ -40,7 +40,7 @@ static void print_file(const char *name, const char *about, bool events, truth_r
 static void print_drawn_linear(struct sums *sums)
 {
     print_file("linear_systems_events.jsonl",
-               "Whole event lists of models with linear attention, short convolutions or Mamba-2.",
+               "Whole event lists of models with linear attention, short convolutions or Mamba.",
                true, truth_read_either, sums);
 }
 
@@ -284,7 +284,7 @@ static void print_fsdp2(struct sums *sums)
     print_file("decoders_events.jsonl", "Whole event lists of more of their decoders.", true,
                truth_read_hf, sums);
     print_file("linear_events.jsonl",
-               "Whole event lists of those with linear attention, short convolutions or Mamba-2.",
+               "Whole event lists of those with linear attention, short convolutions or Mamba.",
                true, truth_read_hf, sums);
     print_direct(sums);
     print_attention(sums);
