@@ -48,7 +48,8 @@ enum err_code flash_attn_check(const struct family *family, const struct model_c
     static const enum arch without[] = {ARCH_CODEGEN, ARCH_LLAMA4, ARCH_MPT, ARCH_T5, ARCH_MT5};
     /* of the last ones it was not recorded */
     static const enum arch of_their_own[] = {ARCH_GPTJ,     ARCH_GPT_NEO,       ARCH_AFMOE,
-                                             ARCH_MISTRAL4, ARCH_MIMO_V2_FLASH, ARCH_COHERE2_MOE};
+                                             ARCH_MISTRAL4, ARCH_MIMO_V2_FLASH, ARCH_OLMO_HYBRID,
+                                             ARCH_JAMBA,    ARCH_COHERE2_MOE};
     if (job->code != CODE_HF)
         return err_set(err, ERR_UNSUPPORTED,
                        "--attention flash-attn: it is transformers' code that calls the package, "

@@ -395,8 +395,8 @@ struct graph {
         *bits_skipped;       /* those that are not, by commas (bits4_skips); NULL: the head. Lent */
     const char *cast_back;   /* frozen parameters are in fp32, but for those that such globs match;
                                 NULL: all are in `compute`. Lent */
-    const char *lies_across; /* a weight whose layer is given what is no matrix of rows, and copies
-                                it or takes each sequence for itself; NULL: there is none */
+    const char *lies_across; /* a weight whose layer is given what is no matrix of rows, as tokens
+                                are the last dim; NULL: there is none */
     const char *bits_read;   /* a weight that would be, and that kernels read past its module, as it
                                 is stored; NULL: none is */
     struct graph_liger liger;

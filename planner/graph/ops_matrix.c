@@ -46,9 +46,6 @@ static bool is_rows(const struct graph *graph, uint32_t x)
 static uint32_t linear_across(struct graph *graph, uint32_t x, uint32_t weight)
 {
     const struct shape s = *shape_of(graph, x), w = *shape_of(graph, weight);
-    const struct graph_param *param = graph_param_of(graph, weight);
-    if (param)
-        graph->lies_across = param->name;
     if (!graph->tensors[weight].requires_grad) {
         const uint32_t each =
             op_expand(graph, graph_view(graph, weight, SHAPE(1, w.dim[0], w.dim[1])),

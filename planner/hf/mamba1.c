@@ -39,6 +39,7 @@ struct hf_mamba1 hf_mamba1_declare(struct graph *graph, const struct model_confi
     mamba.x = build_linear(graph, prefix, "x_proj", r + 2 * n, i, false);
     mamba.dt = build_read_linear(graph, prefix, "dt_proj", i, r, true);
     mamba.out = build_linear(graph, prefix, "out_proj", h, i, false);
+    graph->lies_across = graph_param_of(graph, mamba.out.weight)->name;
     mamba.dt_norm = build_norm(graph, prefix, "dt_layernorm", r, false, c->norm_eps);
     mamba.b_norm = build_norm(graph, prefix, "b_layernorm", n, false, c->norm_eps);
     mamba.c_norm = build_norm(graph, prefix, "c_layernorm", n, false, c->norm_eps);

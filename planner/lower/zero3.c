@@ -74,12 +74,11 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
                        "--zero: zero_hpz_partition_size: %llu does not divide the %u ranks",
                        (unsigned long long)s->zero.hpz_partition_size, s->world);
     if (graph->lies_across)
-        return err_set(
-            err, ERR_UNSUPPORTED,
-            "zero3: %s's layer is given what it has to copy, and DeepSpeed's function in "
-            "its place copies it again in backward, which is not planned; ZeRO-1 and 2 "
-            "and FSDP are",
-            graph->lies_across);
+        return err_set(err, ERR_UNSUPPORTED,
+                       "zero3: the layer of %s is given tokens as columns, which DeepSpeed's "
+                       "function in its place copies again in backward: not planned; ZeRO-1 and 2 "
+                       "and FSDP are",
+                       graph->lies_across);
     if (graph->cross_entropy == CROSS_ENTROPY_CUT)
         return err_set(
             err, ERR_UNSUPPORTED,
