@@ -50,8 +50,8 @@ typedef struct hf_routing hf_router(struct graph *graph, const struct model_conf
                                     const struct hf_moe *moe, uint32_t rows);
 
 /* p = softmax(router y) in fp32; the k best, divided by their sum where the config says so. As
- * Mixtral has it they stay in fp32; as Qwen has it they are cast back, and as Jamba has it when they
- * are returned. */
+ * Mixtral has it they stay in fp32; as Qwen has it they are cast back, and as Jamba has it when
+ * they are returned. */
 hf_router hf_route_mixtral, hf_route_qwen, hf_route_jamba;
 /* The k best of the logits themselves, and the softmax of those, as GPT-OSS has it. */
 hf_router hf_route_gpt_oss;
