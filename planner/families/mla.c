@@ -32,6 +32,23 @@ enum err_code mla_check_experts(const struct key_table *keys, const struct model
     return experts_check_groups(keys, c, where, err);
 }
 
+enum err_code mla_check_indexed(const struct key_table *keys, const struct model_config *c,
+                                const char *where, struct err *err)
+{
+    TRY(mla_check_experts(keys, c, where, err));
+    if (!c->q_lora)
+        return err_set(err, ERR_INVALID,
+                       "%s: \"%s\": null: the indexer reads that latent of queries", where,
+                       NAME_OF(keys, q_lora));
+    if (c->index_dim <= c->rotary_dim)
+        return err_set(err, ERR_INVALID,
+                       "%s: \"%s\": %u: RoPE turns a part of it, \"%s\": %u, and more is planned "
+                       "for",
+                       where, NAME_OF(keys, index_dim), c->index_dim, NAME_OF(keys, rotary_dim),
+                       c->rotary_dim);
+    return ERR_OK;
+}
+
 void mla_build_v3(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)
 {

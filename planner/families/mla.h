@@ -12,6 +12,10 @@ enum err_code mla_check(const struct key_table *keys, const struct model_config 
 enum err_code mla_check_experts(const struct key_table *keys, const struct model_config *config,
                                 const char *where, struct err *err);
 
+/* Beside that, what must hold of an indexer. */
+enum err_code mla_check_indexed(const struct key_table *keys, const struct model_config *config,
+                                const char *where, struct err *err);
+
 /* DeepSeek-V3's decoder: experts in groups where the config has them. */
 model_builder mla_build_v3;
 
@@ -31,6 +35,11 @@ model_builder mla_build_v3;
     {COUNT("qk_nope_head_dim", nope_dim, 128, HEAD_DIM_MAX)},                                      \
     {COUNT("v_head_dim", v_dim, 128, HEAD_DIM_MAX)},                                               \
     MSCALE_ALL
+/* Of what chooses the tokens that a query sees, by so many heads. */
+#define INDEXER_KEYS(heads)                                                                        \
+    {COUNT("index_n_heads", index_heads, heads, HEADS_MAX)},                                       \
+    {COUNT("index_head_dim", index_dim, 128, HEAD_DIM_MAX)},                                       \
+    {COUNT("index_topk", index_topk, 2048, POSITIONS_MAX)}
 #define MSCALE_ALL {NUMBER("rope_parameters.mscale_all_dim", mscale_all, 0, 0, 1e3)}
 /* clang-format on */
 

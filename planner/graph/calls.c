@@ -211,7 +211,7 @@ static void assign_ops(const struct graph *graph, struct graph_calls *calls,
     uint32_t node = GRAPH_NONE;   /* the call of the last that has a node, too */
     for (uint32_t i = 0; i < graph->op_count; i++) {
         const struct graph_op *op = &graph->ops[i];
-        if (op->no_grad && i > 0 && !graph->ops[i - 1].no_grad) { /* the model is called again */
+        if (op->again && i > 0 && !graph->ops[i - 1].again) { /* the model is called again */
             memset(met, 0, most * sizeof *met);
             before = GRAPH_NONE;
         }

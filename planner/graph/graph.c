@@ -237,6 +237,11 @@ static uint32_t add_module(struct graph *graph, enum module_role role, uint32_t 
     return graph->module_count++;
 }
 
+void graph_without_grad(struct graph *graph, bool on)
+{
+    graph->without_grad = on;
+}
+
 void graph_begin_again(struct graph *graph, bool other)
 {
     assert(!graph->again.on);
@@ -315,7 +320,8 @@ uint32_t graph_op_new(struct graph *graph, int kind)
     const uint32_t depth = graph->calling_depth;
     graph->ops[graph->op_count] = (struct graph_op){
         .kind = (uint16_t)kind,
-        .no_grad = graph->again.on,
+        .no_grad = graph->again.on || graph->without_grad,
+        .again = graph->again.on,
         .call = depth ? graph->calling[depth - 1] : NULL,
         .called_again = graph->calling_again,
     };

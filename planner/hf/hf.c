@@ -168,10 +168,8 @@ uint32_t hf_rotate(struct graph *graph, uint32_t x, struct hf_rope rope)
 uint32_t hf_rotate_pair(struct graph *graph, uint32_t first, uint32_t second, struct hf_rope rope,
                         bool reversed)
 {
-    const struct shape shape = graph->tensors[first].shape; /* (b, a, s, d/2) */
-    const struct shape table = SHAPE(1, 1, shape.dim[2], shape.dim[3]);
-    const uint32_t cos = graph_view(graph, rope.cos, table);
-    const uint32_t sin = graph_view(graph, rope.sin, table);
+    const uint32_t cos = beside_heads(graph, rope.cos, rope.by_token);
+    const uint32_t sin = beside_heads(graph, rope.sin, rope.by_token);
     const uint32_t part[2][2] = {{first, second}, {second, first}};
     uint32_t turned[2];
     for (int i = 0; i < 2; i++) {

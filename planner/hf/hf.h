@@ -173,8 +173,8 @@ void hf_turn_neighbours(struct graph *graph, struct hf_rope rope, uint32_t qk[2]
 void hf_turn_neighbours_wide(struct graph *graph, struct hf_rope rope, uint32_t qk[2]);
 void hf_turn_neighbours_cast(struct graph *graph, struct hf_rope rope, uint32_t qk[2]);
 /* first · cos - second · sin beside second · cos + first · sin, each factor (1, s, d/2) wide, of
- * two views (b, a, s, d/2) of one tensor. What is joined dies in that order, or the other way
- * round. */
+ * two views (b, a, s, d/2) of one tensor, or as rope.by_token says. What is joined dies in that
+ * order, or the other way round. */
 uint32_t hf_rotate_pair(struct graph *graph, uint32_t first, uint32_t second, struct hf_rope rope,
                         bool reversed);
 

@@ -21,19 +21,26 @@ struct hf_mla hf_mla_declare(struct graph *graph, const struct model_config *c, 
     mla.kv_norm = build_norm(graph, prefix, "kv_a_layernorm", c->kv_lora, false, LATENT_EPS);
     mla.kv_b = build_linear(graph, prefix, "kv_b_proj", a * (n + v), c->kv_lora, false);
     mla.o = build_linear(graph, prefix, "o_proj", h, a * v, c->attention_bias);
+    if (c->index_heads)
+        mla.indexer = hf_indexer_declare(graph, c, prefix);
     return mla;
 }
 
+/* *resid: the latent that q is a product of, where an indexer reads it, too: the caller's. */
 static uint32_t make_q(struct graph *graph, const struct model_config *c, const struct hf_mla *mla,
-                       uint32_t y)
+                       uint32_t y, uint32_t *resid)
 {
+    *resid = GRAPH_NONE;
     if (!c->q_lora)
         return apply_linear(graph, y, mla->q);
     const uint32_t latent = apply_linear(graph, y, mla->q_a);
     const uint32_t normed = hf_rms_norm_called(graph, latent, mla->q_norm);
     graph_drop(graph, latent);
     const uint32_t q = apply_linear(graph, normed, mla->q_b);
-    graph_drop(graph, normed);
+    if (c->index_heads)
+        *resid = normed;
+    else
+        graph_drop(graph, normed);
     return q;
 }
 
@@ -138,8 +145,8 @@ uint32_t hf_mla(struct graph *graph, const struct model_config *c, const struct 
 {
     const struct shape shape = graph->tensors[y].shape;
     const uint32_t b = shape.dim[0], s = shape.dim[1], n = c->nope_dim, r = c->rotary_dim;
-    uint32_t q_part[2], kv_part[2], k, v;
-    const uint32_t q0 = make_q(graph, c, mla, y);
+    uint32_t q_part[2], kv_part[2], k, v, resid, others;
+    const uint32_t q0 = make_q(graph, c, mla, y, &resid);
     op_split(graph, in_heads(graph, q0, b, s, c->heads, n + r), n, q_part);
     const uint32_t compressed = apply_linear(graph, y, mla->kv_a);
     op_split(graph, compressed, c->kv_lora, kv_part);
@@ -155,6 +162,12 @@ uint32_t hf_mla(struct graph *graph, const struct model_config *c, const struct 
         q = scaled;
     }
     expand_kv(graph, c, mla, latent, k_turned, &k, &v);
+    uint32_t places = GRAPH_NONE;
+    if (c->index_heads) {
+        const struct hf_indexed of = {y, resid, mask, rope, way.index_neighbours};
+        places = hf_indexer(graph, c, &mla->indexer, &of);
+        mask = hf_indexed_mask(graph, mask, places, &others);
+    }
     const uint32_t o = hf_attention(graph, &(struct hf_attention){.q = by_token(graph, q),
                                                                   .k = by_token(graph, k),
                                                                   .v = by_token(graph, v),
@@ -166,6 +179,10 @@ uint32_t hf_mla(struct graph *graph, const struct model_config *c, const struct 
                                                                   .scale = scale_of(c)});
     const uint32_t out = apply_linear(graph, o, mla->o);
     graph_drop(graph, o);
+    if (c->index_heads) {
+        graph_drop(graph, mask);
+        graph_drop(graph, resid);
+    }
     const uint32_t locals[] = {q0,
                                q_turned,
                                compressed,
@@ -176,5 +193,9 @@ uint32_t hf_mla(struct graph *graph, const struct model_config *c, const struct 
                                v};
     for (size_t i = 0; i < sizeof locals / sizeof locals[0]; i++)
         graph_drop(graph, locals[i]);
+    if (c->index_heads) {
+        graph_drop(graph, places);
+        graph_drop(graph, others);
+    }
     return out;
 }

@@ -10,11 +10,12 @@
 #ifndef SHARDPLAN_HF_MLA_H
 #define SHARDPLAN_HF_MLA_H
 
-#include "hf/hf.h"
+#include "hf/indexer.h"
 
 struct hf_mla {
     struct linear q, q_a, q_b, kv_a, kv_b, o;
     struct norm q_norm, kv_norm;
+    struct hf_indexer indexer; /* where the config has one: of the tokens that are seen */
 };
 
 /* Turns q (b, a, s, r) and k (b, 1, s, r), in place of both. */
@@ -31,9 +32,10 @@ struct hf_mla hf_mla_declare(struct graph *graph, const struct model_config *con
 struct hf_mla_way {
     hf_mla_rotate *rotate;
     bool key_first;
+    bool index_neighbours; /* the indexer's RoPE turns neighbours */
 };
 
-/* y (b, s, h), which stays the caller's: (b, s, h). */
+/* y (b, s, h), which stays the caller's: (b, s, h). An indexer asks for a mask. */
 uint32_t hf_mla(struct graph *graph, const struct model_config *config, const struct hf_mla *mla,
                 struct hf_mla_way way, struct hf_rope rope, uint32_t y, uint32_t mask);
 

@@ -14,6 +14,15 @@ double count_classic_block(const struct model_config *c)
            count_linear(h, f, c->mlp_bias) + 4 * h;
 }
 
+/* Two products, and of one head the key with a LayerNorm and biases. */
+static double count_indexer(const struct model_config *c)
+{
+    const double h = c->hidden, a = c->index_heads, d = c->index_dim;
+    return c->index_heads ? count_linear(a * d, c->q_lora, false) + count_linear(d, h, false) +
+                                2 * d + count_linear(a, h, false)
+                          : 0;
+}
+
 static double count_latent_attention(const struct model_config *c)
 {
     const double h = c->hidden, a = c->heads, qk = (double)c->nope_dim + c->rotary_dim;
@@ -23,7 +32,7 @@ static double count_latent_attention(const struct model_config *c)
                                : count_linear(a * qk, h, false);
     return q + count_linear((double)c->kv_lora + c->rotary_dim, h, biased) + c->kv_lora +
            count_linear(a * ((double)c->nope_dim + c->v_dim), c->kv_lora, false) +
-           count_linear(h, a * c->v_dim, biased);
+           count_linear(h, a * c->v_dim, biased) + count_indexer(c);
 }
 
 static double count_attention(const struct model_config *c)

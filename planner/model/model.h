@@ -76,6 +76,7 @@
     X(JAIS2, jais2)                                                                                \
     X(CWM, cwm)                                                                                    \
     X(YOUTU, youtu)                                                                                \
+    X(DEEPSEEK_V32, deepseek_v32)                                                                  \
     X(GLM4_MOE_LITE, glm4_moe_lite)                                                                \
     X(HY_V3, hy_v3)                                                                                \
     X(MINICPM3, minicpm3)                                                                          \
@@ -303,6 +304,9 @@ struct model_config {
     uint32_t nope_dim, v_dim;
     bool rope_interleave;
     float mscale_all; /* yarn's mscale_all_dim, by which scores grow, too; 0: they do not */
+    /* DeepSeek-V3.2: what chooses the tokens that a query sees (hf/indexer.h) */
+    uint32_t index_heads, index_dim; /* 0: there is none, it sees all before it */
+    uint32_t index_topk;
 
     bool sinks; /* GPT-OSS: of attention */
 
