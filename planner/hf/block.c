@@ -37,12 +37,12 @@ static void declare_qk_norms(struct graph *graph, const struct model_config *c, 
     block->k_norm = hf_decoder_norm(graph, c, way, prefix, k, wide ? c->kv_heads * d : d);
 }
 
-static void declare_attention(struct graph *graph, const struct model_config *c, const char *prefix,
-                              struct hf_block *block)
+static void declare_attention(struct graph *graph, const struct model_config *c, uint32_t index,
+                              const char *prefix, struct hf_block *block)
 {
     const uint32_t h = c->hidden, h_q = c->heads * c->head_dim, h_kv = c->kv_heads * c->head_dim;
     if (c->kv_lora) {
-        block->mla = hf_mla_declare(graph, c, prefix);
+        block->mla = hf_mla_declare(graph, c, index, prefix);
         return;
     }
     if (c->sinks)
@@ -65,15 +65,15 @@ static void declare_attention(struct graph *graph, const struct model_config *c,
 }
 
 /* Attention, or what is in its place. */
-static void declare_mixer(struct graph *graph, const struct model_config *c, const char *prefix,
-                          struct hf_block *block)
+static void declare_mixer(struct graph *graph, const struct model_config *c, uint32_t index,
+                          const char *prefix, struct hf_block *block)
 {
     if (block->mixes && !block->way->apart) /* those call theirs with what it reads in front */
         graph->by_name = block->way->mixer->module;
     if (block->mixes)
         block->mixing = block->way->mixer->declare(graph, c, prefix);
     else
-        declare_attention(graph, c, prefix, block);
+        declare_attention(graph, c, index, prefix, block);
 }
 
 /* What all tokens pass beside a mixture of experts, in a module of the layer's. */
@@ -141,7 +141,7 @@ struct hf_block hf_block_declare(struct graph *graph, const struct model_config 
     snprintf(attention, sizeof attention, "%s.%s.", prefix, mixer_module(way, block.mixes));
     snprintf(mlp, sizeof mlp, "%s.%s.", prefix, feed_module(way, block.mixed));
     if (!way->attention_last)
-        declare_mixer(graph, c, attention, &block);
+        declare_mixer(graph, c, index, attention, &block);
     if (!way->mlp_last)
         declare_mlp(graph, c, mlp, &block);
     for (int i = 0; i < HF_PLACES; i++)
@@ -155,6 +155,6 @@ struct hf_block hf_block_declare(struct graph *graph, const struct model_config 
     if (block.beside && experts_shared_width(c))
         block.mlp = declare_beside(graph, c, prefix);
     if (way->attention_last && (both || !block.feeds))
-        declare_mixer(graph, c, attention, &block);
+        declare_mixer(graph, c, index, attention, &block);
     return block;
 }

@@ -52,6 +52,7 @@ struct hf_layer_call {
     uint32_t x;         /* (b, s, h) */
     uint32_t mask;      /* or GRAPH_NONE */
     uint32_t window;    /* what the mask is of; 0: none */
+    uint32_t *places;   /* of tokens that the layer before saw, and that this one sees: hf_mla */
     struct hf_rope rope;
     uint32_t beside;        /* its part of hf_ahead.beside (b, s, n), or GRAPH_NONE */
     struct hf_ahead *ahead; /* NULL: there is none */
@@ -231,6 +232,7 @@ struct hf_block {
     bool feeds;                                   /* way->apart: a feed-forward is all it is */
     struct norm q_norm, k_norm, norms[HF_PLACES]; /* weight GRAPH_NONE: no norm there */
     uint32_t window;                              /* hf_layer_call's */
+    uint32_t *places;                             /* likewise */
 };
 
 /* The parameters of layer `index`, whose module is called `prefix`. */

@@ -463,7 +463,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     if (block->mixes)
         return block->way->mixer->run(graph, c, &block->mixing, y);
     if (c->kv_lora)
-        return hf_mla(graph, c, &block->mla, block->way->mla, rope, y, mask);
+        return hf_mla(graph, c, &block->mla, block->way->mla, rope, y, mask, block->places);
     struct orders orders = orders_of(graph, c, job, block->way, turned, mask != GRAPH_NONE);
     orders.v_copied |= eager || c->sinks;
     struct heads heads = project(graph, c, block, y, &orders);

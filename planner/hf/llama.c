@@ -35,6 +35,7 @@ struct inputs { /* the same for every block */
     uint32_t output;                  /* what the last layer returned; GRAPH_NONE: it is gone */
     struct hf_rope rope, window_rope; /* of layers with a window: often the same */
     struct hf_ahead *ahead;           /* NULL: nothing is declared ahead */
+    uint32_t places;                  /* what the last layer returned beside; GRAPH_NONE: nothing */
 };
 
 /* How many of a head's numbers turn. */
@@ -276,8 +277,11 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
                                  const struct model_job *job, const struct hf_decoder *way,
                                  const struct frequencies *frequencies, uint32_t embedded)
 {
-    struct inputs in = {
-        .way = way, .mask = GRAPH_NONE, .window_mask = GRAPH_NONE, .output = GRAPH_NONE};
+    struct inputs in = {.way = way,
+                        .mask = GRAPH_NONE,
+                        .window_mask = GRAPH_NONE,
+                        .output = GRAPH_NONE,
+                        .places = GRAPH_NONE};
     in.outer = way->nested ? graph->embedded : GRAPH_NONE;
     in.alibi = (struct hf_alibi){GRAPH_NONE, GRAPH_NONE};
     if (c->alibi) {
@@ -346,6 +350,7 @@ static uint32_t run_layer(struct graph *graph, const struct model_config *c,
     struct hf_block block =
         hf_block_declare(graph, c, mixing ? way->mixing : way, call->index, call->prefix);
     block.window = call->window;
+    block.places = call->places;
     return hf_block_run(graph, c, job, &block, call->x, call->mask, call->rope);
 }
 
@@ -368,7 +373,7 @@ static uint32_t block_module(struct graph *graph, const struct inputs *in, uint3
 
 static uint32_t enter_block(struct graph *graph, const struct model_config *c,
                             const struct model_job *job, uint32_t index, uint32_t x,
-                            const struct inputs *in)
+                            struct inputs *in)
 {
     const uint32_t beside = part_of(graph, in->ahead, index);
     const uint32_t module = block_module(graph, in, index);
@@ -402,11 +407,14 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
         graph_also_input(graph, module, in->positions);
     if (!in->way->tables_first && mask != GRAPH_NONE)
         graph_also_input(graph, module, mask);
+    if (in->way->mla.hands_on && in->places != GRAPH_NONE)
+        graph_also_input(graph, module, in->places);
     const struct hf_layer_call call = {.index = index,
                                        .prefix = graph->modules[module].name,
                                        .x = x,
                                        .mask = mask,
                                        .window = window && !in->way->chunks ? c->sliding_window : 0,
+                                       .places = &in->places,
                                        .rope = plain ? none : rope,
                                        .beside = beside,
                                        .ahead = in->ahead};
@@ -470,9 +478,11 @@ static uint32_t run_layers(struct graph *graph, const struct model_config *c,
 {
     uint32_t x = in->first;
     for (uint32_t i = 0; i < c->layers; i++) {
-        const uint32_t z = enter_block(graph, c, job, i, x, in);
+        const uint32_t before = in->places, z = enter_block(graph, c, job, i, x, in);
         if (i > 0 || x != in->embeds)
             graph_drop(graph, x); /* the first one may be inputs_embeds too */
+        if (in->way->mla.hands_on && before != in->places && before != GRAPH_NONE)
+            graph_drop(graph, before);
         x = z;
     }
     const uint32_t last =
@@ -539,6 +549,8 @@ static void let_go(struct graph *graph, const struct inputs *in)
     if (in->window_rope.cos != GRAPH_NONE && in->window_rope.cos != in->rope.cos)
         drop_tables(graph, in->window_rope);
     drop_some(graph, in, order + before, count - before);
+    if (in->way->mla.hands_on)
+        graph_drop(graph, in->places);
     for (uint32_t i = 0; in->ahead && i < in->ahead->holds; i++)
         graph_drop(graph, in->ahead->held[i]);
     if (in->output != GRAPH_NONE)

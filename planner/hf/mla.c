@@ -5,10 +5,11 @@
 
 #define LATENT_EPS 1e-6F /* the norm's own, whatever the config says of the others */
 
-struct hf_mla hf_mla_declare(struct graph *graph, const struct model_config *c, const char *prefix)
+struct hf_mla hf_mla_declare(struct graph *graph, const struct model_config *c, uint32_t layer,
+                             const char *prefix)
 {
     const uint32_t h = c->hidden, a = c->heads, n = c->nope_dim, r = c->rotary_dim, v = c->v_dim;
-    struct hf_mla mla = {.q = {GRAPH_NONE, GRAPH_NONE}};
+    struct hf_mla mla = {.q = {GRAPH_NONE, GRAPH_NONE}, .indexer = {.q = {GRAPH_NONE, GRAPH_NONE}}};
     if (c->q_lora) {
         mla.q_a = build_linear(graph, prefix, "q_a_proj", c->q_lora, h, c->attention_bias);
         mla.q_norm = build_norm(graph, prefix, "q_a_layernorm", c->q_lora, false, LATENT_EPS);
@@ -21,7 +22,7 @@ struct hf_mla hf_mla_declare(struct graph *graph, const struct model_config *c, 
     mla.kv_norm = build_norm(graph, prefix, "kv_a_layernorm", c->kv_lora, false, LATENT_EPS);
     mla.kv_b = build_linear(graph, prefix, "kv_b_proj", a * (n + v), c->kv_lora, false);
     mla.o = build_linear(graph, prefix, "o_proj", h, a * v, c->attention_bias);
-    if (c->index_heads)
+    if (c->index_heads && !layer_listed(&c->reused_index, layer))
         mla.indexer = hf_indexer_declare(graph, c, prefix);
     return mla;
 }
@@ -141,7 +142,8 @@ static float scale_of(const struct model_config *c)
 }
 
 uint32_t hf_mla(struct graph *graph, const struct model_config *c, const struct hf_mla *mla,
-                struct hf_mla_way way, struct hf_rope rope, uint32_t y, uint32_t mask)
+                struct hf_mla_way way, struct hf_rope rope, uint32_t y, uint32_t mask,
+                uint32_t *places)
 {
     const struct shape shape = graph->tensors[y].shape;
     const uint32_t b = shape.dim[0], s = shape.dim[1], n = c->nope_dim, r = c->rotary_dim;
@@ -162,12 +164,12 @@ uint32_t hf_mla(struct graph *graph, const struct model_config *c, const struct 
         q = scaled;
     }
     expand_kv(graph, c, mla, latent, k_turned, &k, &v);
-    uint32_t places = GRAPH_NONE;
-    if (c->index_heads) {
+    if (mla->indexer.q.weight != GRAPH_NONE) {
         const struct hf_indexed of = {y, resid, mask, rope, way.index_neighbours};
-        places = hf_indexer(graph, c, &mla->indexer, &of);
-        mask = hf_indexed_mask(graph, mask, places, &others);
+        *places = hf_indexer(graph, c, &mla->indexer, &of);
     }
+    if (c->index_heads)
+        mask = hf_indexed_mask(graph, mask, *places, &others);
     const uint32_t o = hf_attention(graph, &(struct hf_attention){.q = by_token(graph, q),
                                                                   .k = by_token(graph, k),
                                                                   .v = by_token(graph, v),
@@ -194,7 +196,8 @@ uint32_t hf_mla(struct graph *graph, const struct model_config *c, const struct 
     for (size_t i = 0; i < sizeof locals / sizeof locals[0]; i++)
         graph_drop(graph, locals[i]);
     if (c->index_heads) {
-        graph_drop(graph, places);
+        if (!way.hands_on)
+            graph_drop(graph, *places);
         graph_drop(graph, others);
     }
     return out;

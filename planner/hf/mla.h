@@ -15,7 +15,8 @@
 struct hf_mla {
     struct linear q, q_a, q_b, kv_a, kv_b, o;
     struct norm q_norm, kv_norm;
-    struct hf_indexer indexer; /* where the config has one: of the tokens that are seen */
+    struct hf_indexer indexer; /* where the config has one: of the tokens that are seen; q.weight
+                                  GRAPH_NONE: it sees what the layer before it saw */
 };
 
 /* Turns q (b, a, s, r) and k (b, 1, s, r), in place of both. */
@@ -25,7 +26,7 @@ typedef void hf_mla_rotate(struct graph *graph, const struct model_config *confi
  * neighbours are complex numbers, in fp32, and so are the factors. */
 hf_mla_rotate hf_mla_rotate_v3, hf_mla_rotate_v2;
 
-struct hf_mla hf_mla_declare(struct graph *graph, const struct model_config *config,
+struct hf_mla hf_mla_declare(struct graph *graph, const struct model_config *config, uint32_t layer,
                              const char *prefix);
 
 /* Whose name comes first in the function: the key that RoPE turns, or the latent. */
@@ -33,10 +34,15 @@ struct hf_mla_way {
     hf_mla_rotate *rotate;
     bool key_first;
     bool index_neighbours; /* the indexer's RoPE turns neighbours */
+    bool hands_on;         /* a layer returns what its indexer chose, with which the next is called
+                            */
 };
 
-/* y (b, s, h), which stays the caller's: (b, s, h). An indexer asks for a mask. */
+/* y (b, s, h), which stays the caller's: (b, s, h). An indexer asks for a mask. *places: what the
+ * indexer of the layer before chose, in whose place what this one chose comes, where the way hands
+ * them on: the caller's. */
 uint32_t hf_mla(struct graph *graph, const struct model_config *config, const struct hf_mla *mla,
-                struct hf_mla_way way, struct hf_rope rope, uint32_t y, uint32_t mask);
+                struct hf_mla_way way, struct hf_rope rope, uint32_t y, uint32_t mask,
+                uint32_t *places);
 
 #endif

@@ -63,7 +63,9 @@ static uint32_t shared_within(const struct model_config *c, const struct hf_moe_
 struct hf_moe hf_moe_declare(struct graph *graph, const struct model_config *c,
                              const struct hf_moe_way *way, const char *prefix)
 {
-    struct hf_moe moe = {.module = GRAPH_NONE, .shared_gate = {GRAPH_NONE, GRAPH_NONE}};
+    struct hf_moe moe = {.module = GRAPH_NONE,
+                         .shared_gate = {GRAPH_NONE, GRAPH_NONE},
+                         .norm = {.weight = GRAPH_NONE}};
     char shared[128];
     snprintf(shared, sizeof shared, "%s%s.", prefix,
              way->shared      ? way->shared
@@ -94,6 +96,8 @@ struct hf_moe hf_moe_declare(struct graph *graph, const struct model_config *c,
         hf_experts_declare(graph, c, way, prefix, &moe);
     if (c->shared_gate)
         moe.shared_gate = build_linear(graph, prefix, "shared_expert_gate", 1, c->hidden, false);
+    if (way->norm)
+        moe.norm = build_norm(graph, prefix, way->norm, c->hidden, false, c->norm_eps);
     return moe;
 }
 
@@ -418,6 +422,11 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
         out = add_shared(graph, shape, shared, routed);
         if (way->when == HF_SHARED_LAST)
             graph_drop(graph, routed);
+    }
+    if (way->norm) {
+        const uint32_t normed = hf_rms_norm_called(graph, graph_view(graph, out, shape), moe->norm);
+        graph_drop(graph, out);
+        out = normed;
     }
     *scores = way->returns_scores ? r.weights : GRAPH_NONE;
     graph_drop(graph, r.logits);

@@ -34,6 +34,7 @@ struct hf_moe {                       /* parameters */
                                          parameter (1, E) that is not trained */
     struct hf_mlp shared;
     struct linear shared_gate; /* (1, h) */
+    struct norm norm;          /* of all that the block returns; weight GRAPH_NONE: there is none */
 };
 
 /* What a router returns; all of it is Python's until the block returns. */
@@ -139,6 +140,7 @@ struct hf_moe_way {
     const char *statics;           /* that parameter: "gate.moe_statics.e_score_correction_bias" */
     bool own_statics;              /* it is the block's own, (E), and declared ahead of all */
     enum hf_shared when;
+    const char *norm;   /* RMSNorm of what the block returns, a module of its own; NULL: none */
     const char *shared; /* what all tokens pass; NULL: "shared_experts", gated "shared_expert" */
 };
 

@@ -14,13 +14,16 @@ double count_classic_block(const struct model_config *c)
            count_linear(h, f, c->mlp_bias) + 4 * h;
 }
 
-/* Two products, and of one head the key with a LayerNorm and biases. */
-static double count_indexer(const struct model_config *c)
+/* Of each two products, and of one head the key with a LayerNorm and biases. */
+static double count_indexers(const struct model_config *c)
 {
     const double h = c->hidden, a = c->index_heads, d = c->index_dim;
-    return c->index_heads ? count_linear(a * d, c->q_lora, false) + count_linear(d, h, false) +
-                                2 * d + count_linear(a, h, false)
-                          : 0;
+    const double each = count_linear(a * d, c->q_lora, false) + count_linear(d, h, false) + 2 * d +
+                        count_linear(a, h, false);
+    double all = 0;
+    for (uint32_t i = 0; c->index_heads && i < c->layers; i++)
+        all += layer_listed(&c->reused_index, i) ? 0 : each;
+    return all;
 }
 
 static double count_latent_attention(const struct model_config *c)
@@ -32,7 +35,7 @@ static double count_latent_attention(const struct model_config *c)
                                : count_linear(a * qk, h, false);
     return q + count_linear((double)c->kv_lora + c->rotary_dim, h, biased) + c->kv_lora +
            count_linear(a * ((double)c->nope_dim + c->v_dim), c->kv_lora, false) +
-           count_linear(h, a * c->v_dim, biased) + count_indexer(c);
+           count_linear(h, a * c->v_dim, biased);
 }
 
 static double count_attention(const struct model_config *c)
@@ -63,7 +66,7 @@ double count_llama(const struct model_config *c)
 {
     const double h = c->hidden;
     const double attention = c->kv_lora ? count_latent_attention(c) : count_attention(c);
-    return c->layers * (attention + 2 * h) + count_feed_forwards(c) +
+    return c->layers * (attention + 2 * h) + count_indexers(c) + count_feed_forwards(c) +
            (c->tied ? 1 : 2) * (double)c->vocab * h + h;
 }
 

@@ -77,6 +77,8 @@
     X(CWM, cwm)                                                                                    \
     X(YOUTU, youtu)                                                                                \
     X(DEEPSEEK_V32, deepseek_v32)                                                                  \
+    X(GLM_MOE_DSA, glm_moe_dsa)                                                                    \
+    X(AXK1, axk1)                                                                                  \
     X(GLM4_MOE_LITE, glm4_moe_lite)                                                                \
     X(HY_V3, hy_v3)                                                                                \
     X(MINICPM3, minicpm3)                                                                          \
@@ -307,6 +309,7 @@ struct model_config {
     /* DeepSeek-V3.2: what chooses the tokens that a query sees (hf/indexer.h) */
     uint32_t index_heads, index_dim; /* 0: there is none, it sees all before it */
     uint32_t index_topk;
+    struct layer_list reused_index; /* layers that see what the one before them saw (GLM-5) */
 
     bool sinks; /* GPT-OSS: of attention */
 

@@ -13,6 +13,7 @@ SMALL = {  # keys of sizes, whatever class has them
     ("q_lora_rank",): 48, ("kv_lora_rank",): 16, ("qk_rope_head_dim",): 8, ("qk_nope_head_dim",): 16, ("v_head_dim",): 24,
     ("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts"): 2, ("n_group", "topk_group"): 1,
     ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx"): 64,
+    ("index_n_heads",): 2, ("index_head_dim",): 24, ("index_topk",): 8,
     ("head_dim", "global_head_dim", "qk_head_dim"): 16, ("rotary_dim",): 8,
 }
 IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "unk_token_id", "sep_token_id", "decoder_start_token_id")
@@ -81,6 +82,7 @@ DRAWN = {   # keys that a class may have, and values for them
     "decoder_sparse_step": (1, 2), "partial_rotary_factor": (0.25, 0.5, 1.0), "attention_dropout": (0.0, 0.1), "q_lora_rank": (None, 24),
     "parallel_attn": (True, False), "use_parallel_residual": (True, False), "final_logit_softcapping": (None, 30.0),
     "attn_logit_softcapping": (None, 50.0), "logits_scaling": (1.0, 8.0), "residual_multiplier": (1.0, 0.25), "pad_token_id": (None, 0),
+    "index_topk": (4, 64), "index_head_dim": (16,), "index_n_heads": (1, 3),
     "layer_types": ("random",), "mlp_layer_types": ("random",), "rope_parameters": ("random",),
 }
 

@@ -1,0 +1,119 @@
+/* glm_moe_dsa.c - GLM-5: DeepSeek-V3.2 whose indexer turns neighbours, and whose layers return what
+ * it chose, with which the next one is called: it may have no indexer of its own. */
+#include "families/llama.h"
+#include "families/mla.h"
+#include "hf/decoder.h"
+#include "model/count.h"
+#include "model/experts.h"
+
+#include <string.h>
+
+static void build(struct graph *graph, const struct model_config *config,
+                  const struct model_job *job)
+{
+    static const struct hf_decoder way = {
+        HF_LLAMA_NORMS,
+        .masked = true,
+        .masks_by_layer = true,
+        .mla = {.rotate = hf_mla_rotate_v3,
+                .key_first = true,
+                .index_neighbours = true,
+                .hands_on = true},
+        .moe = HF_DEEPSEEK_V3_MOE(HF_CORRECTION_FP32),
+    };
+    hf_decoder_build(graph, config, job, &way);
+}
+
+static const struct choice index_layers[] = {
+    {"shared", NULL, true}, {"full", NULL, false}, {NULL, NULL, false}};
+
+static const struct key keys[] = {
+    SIZE_KEYS,
+    MLA_KEYS(2048),
+    INDEXER_KEYS(32),
+    {LAYER_LIST("indexer_types", KEY_LAYERS, reused_index, index_layers, RULE_NONE)},
+    LLAMA_KEYS(202752, 1e-5, 1e4),
+    DROPOUT("attention_dropout", attention_dropout, 0),
+    {FLAG("attention_bias", attention_bias, false)},
+    {ALWAYS("rope_interleave", rope_interleave)},
+    EXPERTS("n_routed_experts", "num_local_experts", 256, 8),
+    EXPERT_WIDTH(2048),
+    EXPERT_GROUPS(1, 1, 2.5),
+    SHARED_EXPERTS(1, 3),
+    {LAYER_LIST("mlp_layer_types", KEY_LAYERS, dense, key_dense_layers, RULE_NONE)},
+    {FLAG("norm_topk_prob", norm_topk, true)},
+};
+
+static void reuse(struct model_config *c, uint32_t layer)
+{
+    c->reused_index.bits[layer / 32] |= 1U << (layer % 32);
+}
+
+static enum err_code read_pattern(const json_t *pattern, const char *where, struct model_config *c,
+                                  struct err *err)
+{
+    const char *text = json_string_value(pattern);
+    if (!text || strlen(text) != c->layers || strspn(text, "FS") != c->layers)
+        return err_set(err, ERR_INVALID,
+                       "%s: \"index_topk_pattern\": expected a letter for each of %u layers, F "
+                       "(full) or S (shared); as a list it is called \"indexer_types\"",
+                       where, c->layers);
+    for (uint32_t i = 0; i < c->layers; i++)
+        if (text[i] == 'S')
+            reuse(c, i);
+    return ERR_OK;
+}
+
+/* A number of the file, which the class takes as it is. */
+static enum err_code read_number(const json_t *root, const char *where, const char *name,
+                                 json_int_t absent, json_int_t *out, struct err *err)
+{
+    const json_t *value = json_object_get(root, name);
+    *out = value ? json_integer_value(value) : absent;
+    if (value && (!json_is_integer(value) || *out < 0 || *out > LAYERS_MAX))
+        return err_set(err, ERR_INVALID, "%s: \"%s\": expected an integer 0 ... %d", where, name,
+                       LAYERS_MAX);
+    return ERR_OK;
+}
+
+/* Where no list says which layers have an indexer, a pattern does, or how often one has. */
+static enum err_code read(const json_t *root, const char *where, struct model_config *c,
+                          struct err *err)
+{
+    const json_t *pattern = json_object_get(root, "index_topk_pattern");
+    json_int_t often, offset;
+    if (c->reused_index.listed)
+        return ERR_OK;
+    if (pattern && !json_is_null(pattern))
+        return read_pattern(pattern, where, c, err);
+    TRY(read_number(root, where, "index_topk_freq", 1, &often, err));
+    TRY(read_number(root, where, "index_skip_topk_offset", 2, &offset, err));
+    for (uint32_t i = 0; i < c->layers; i++)
+        if ((json_int_t)i + 1 > offset && often > 1 && ((json_int_t)i + 1 - offset) % often != 0)
+            reuse(c, i);
+    return ERR_OK;
+}
+
+static enum err_code check(const struct key_table *table, const struct model_config *c,
+                           const char *where, struct err *err)
+{
+    TRY(mla_check_indexed(table, c, where, err));
+    if (layer_listed(&c->reused_index, 0))
+        return err_set(err, ERR_INVALID,
+                       "%s: \"indexer_types\": the first layer is shared, and there is none before "
+                       "it whose indexer it could share",
+                       where);
+    return ERR_OK;
+}
+
+const struct family family_glm_moe_dsa = {
+    .name = "glm_moe_dsa",
+    .class_name = "GlmMoeDsaForCausalLM",
+    .keys = KEY_TABLE(keys),
+    .read = read,
+    .check = check,
+    .parameters = count_llama,
+    .uncompiled = true,
+    .code = CODE_HF,
+    .builder = {[CODE_HF] = build},
+};
