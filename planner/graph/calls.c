@@ -245,17 +245,18 @@ static void assign_ops(const struct graph *graph, struct graph_calls *calls,
 }
 
 /* peft's layers ask for lora_A.weight.dtype, of a module that is theirs: each reads that weight. So
- * does a module that has another for its parameters alone, and a model whose loss has its head in
- * it. The call that does, by a parameter, and
- * the one that it reads; GRAPH_NONE: none. */
+ * does a module that has another for its parameters alone or asks for their dtype, and a model
+ * whose loss has its head in it. The call that does, by a parameter, and the one that it reads;
+ * GRAPH_NONE: none. */
 static uint32_t reader_of(const struct graph *graph, const struct graph_calls *calls,
                           const uint32_t *of_param, uint32_t param, uint32_t *read)
 {
     const struct graph_param *p = &graph->params[param];
-    *read = p->read_around || p->read_by_model ? param : p->adapter;
+    const bool outer = p->read_around || p->read_by_outer;
+    *read = outer || p->read_by_model ? param : p->adapter;
     if (p->read_by_model)
         return root_of(graph, calls, param);
-    return p->read_around || (graph->lora.rank && p->adapter != GRAPH_NONE)
+    return outer || (graph->lora.rank && p->adapter != GRAPH_NONE)
                ? calls->at[of_param[param]].parent
                : GRAPH_NONE;
 }

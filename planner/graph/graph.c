@@ -140,7 +140,7 @@ static uint32_t other_param(struct graph *graph, uint32_t index)
     other->module =
         graph->current_module == GRAPH_NONE ? graph->beside.module : graph->current_module;
     other->cast = GRAPH_NONE;
-    other->trainable = other->read_around = other->read_by_model = false;
+    other->trainable = other->read_around = other->read_by_outer = other->read_by_model = false;
     return tensor;
 }
 
@@ -215,6 +215,12 @@ void graph_read_around(struct graph *graph, uint32_t tensor)
 {
     if (!is_repeated(graph))
         graph->params[graph->storages[graph->tensors[tensor].storage].index].read_around = true;
+}
+
+void graph_read_by_outer(struct graph *graph, uint32_t tensor)
+{
+    if (!is_repeated(graph))
+        graph->params[graph->storages[graph->tensors[tensor].storage].index].read_by_outer = true;
 }
 
 void graph_read_by_model(struct graph *graph, uint32_t tensor)

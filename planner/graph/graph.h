@@ -131,6 +131,7 @@ struct graph_param {
     bool own_dtype;     /* stored in its tensor's dtype, whatever the others are */
     bool trainable;
     bool read_around;   /* the module that it is of is never called: the one around that reads it */
+    bool read_by_outer; /* the module around that which it is of reads it, too */
     bool read_by_model; /* the model's own forward reads it, past the module that it is of */
     struct param_init init;
 };
@@ -461,6 +462,9 @@ void graph_init_param(struct graph *graph, uint32_t tensor, struct param_init in
 
 /* The module of a parameter is never called: the one around it reads it. */
 void graph_read_around(struct graph *graph, uint32_t tensor);
+
+/* The module of a parameter is called, and the one around it reads the parameter, too. */
+void graph_read_by_outer(struct graph *graph, uint32_t tensor);
 
 /* The last op is of the model's own forward, which reads this parameter of a module in it. */
 void graph_read_by_model(struct graph *graph, uint32_t tensor);

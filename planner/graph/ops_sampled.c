@@ -90,7 +90,7 @@ OP_BACKWARD(scatter_number)
 
 OP_CLASS(scatter_number) = {
     .label = ATEN_SCATTER_VALUE,
-    .work = WORK_OTHER,
+    .work = WORK_SCATTER_NUMBER,
     .saved = save_second,
     .backward = scatter_number_backward,
 };

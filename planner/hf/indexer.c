@@ -17,6 +17,7 @@ struct hf_indexer hf_indexer_declare(struct graph *graph, const struct model_con
     indexer.k = build_linear(graph, own, "wk", d, c->hidden, false);
     indexer.k_norm = build_norm(graph, own, "k_norm", d, true, KEY_EPS);
     indexer.weights = build_linear(graph, own, "weights_proj", a, c->hidden, false);
+    graph_read_by_outer(graph, indexer.weights.weight); /* its dtype */
     return indexer;
 }
 
@@ -123,6 +124,7 @@ uint32_t hf_indexer(struct graph *graph, const struct model_config *c,
     const struct shape shape = graph->tensors[of->y].shape;
     const uint32_t b = shape.dim[0], s = shape.dim[1], a = c->index_heads, d = c->index_dim;
     uint32_t qk[2], turned[2], places;
+    hf_call_outer(graph, indexer->q.weight);
     graph_without_grad(graph, true);
     const uint32_t q = apply_linear(graph, of->latent, indexer->q);
     const uint32_t key = apply_linear(graph, of->y, indexer->k);
@@ -143,6 +145,7 @@ uint32_t hf_indexer(struct graph *graph, const struct model_config *c,
     for (size_t i = 0; i < sizeof locals / sizeof *locals; i++)
         graph_drop(graph, locals[i]);
     graph_without_grad(graph, false);
+    graph_call_end(graph);
     return out;
 }
 

@@ -98,6 +98,8 @@ enum err_code host_scatter_number(const struct work *work, struct err *err)
     const struct work_operand *ids = work_in(work, 1), *x = work_out(work, 0);
     const uint64_t n = operand_last(x), m = operand_last(ids);
     TRY(host_need_ids(work, ids, n, err));
+    if (work_in(work, 0)->data != x->data)
+        host_copy(work_in(work, 0), 0, x, 0, operand_count(x));
     for (uint64_t i = 0; i < operand_count(ids); i++)
         host_store_one(x, i / m * n + (uint64_t)host_index(ids, i), work->attr.p);
     return ERR_OK;

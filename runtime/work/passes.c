@@ -435,7 +435,7 @@ static bool pass_scatter(const struct passing *of)
     if (last_of(&pass.view[0]) != operand_last(work_in(of->work, 0)) ||
         (!number && last_of(&pass.view[2]) != pass.length))
         return false;
-    if (!number && work_in(of->work, 0)->data != work_out(of->work, 0)->data &&
+    if (work_in(of->work, 0)->data != work_out(of->work, 0)->data &&
         !copy(of, in(of, 0), out(of, 0)))
         return false;
     return give_rows(of, &pass, false);

@@ -310,9 +310,9 @@ static enum err_code check_scatter_number(const struct work *work, struct err *e
     TRY(need_numbers(work, err));
     TRY(work_need_index(work, "ids", ids, err));
     return need(work,
-                operand_rows(x) == operand_rows(ids) && work_in(work, 0)->data == x->data &&
+                operand_rows(x) == operand_rows(ids) &&
                     operand_count(work_in(work, 0)) == operand_count(x),
-                "ids do not belong to rows of x, which is changed", err);
+                "ids do not belong to rows of x, or y is not as large", err);
 }
 
 static enum err_code check_topk(const struct work *work, struct err *err)

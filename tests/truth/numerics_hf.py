@@ -36,6 +36,7 @@ MLA = {**EXPERTS, "num_key_value_heads": 4, "n_routed_experts": 8, "n_shared_exp
        "qk_nope_head_dim": 16, "v_head_dim": 16}
 del MLA["head_dim"]
 LATENT = {k: v for k, v in MLA.items() if "expert" not in k and "moe" not in k and "dense" not in k}
+INDEXER = {"index_n_heads": 16, "index_head_dim": 12, "index_topk": 6}     # of few heads many scores are 0, and which of these are chosen is anyone's
 GEMMA4 = {**GROUPED, "head_dim": 12, "global_head_dim": 16, "sliding_window": 8, "rms_norm_eps": 0.3,
           "num_hidden_layers": 4, "hidden_size_per_layer_input": 0,
           "layer_types": ["sliding_attention", "full_attention"] * 2}
@@ -150,6 +151,11 @@ FAMILIES = [
     ("mistral4", {**MLA, "q_lora_rank": 24, "n_group": 4, "topk_group": 2, "pad_token_id": 0, "rope_parameters": {
         **YARN, "rope_type": "yarn", "rope_theta": 1e4, "llama_4_scaling_beta": 0.1, "mscale": 1.0,
         "mscale_all_dim": 1.0}}),
+    ("deepseek_v32", {**MLA, **INDEXER, "q_lora_rank": 24, "n_group": 4, "topk_group": 2, "norm_topk_prob": True, "rope_scaling": {
+        **YARN, "mscale": 1.0, "mscale_all_dim": 1.0}}),
+    ("glm_moe_dsa", {**MLA, **INDEXER, "num_hidden_layers": 3, "q_lora_rank": 24, "n_group": 1, "topk_group": 1,
+                     "indexer_types": ["full", "shared", "full"]}),
+    ("axk1", {**MLA, "q_lora_rank": 24, "n_group": 4, "topk_group": 2, "rms_norm_eps": 1e-3}),
     ("cohere2_moe", {**GROUPED, "num_hidden_layers": 3, "head_dim": 12, "intermediate_size": 24, "prefix_dense_intermediate_size": 80,
                      "num_experts": 6, "num_shared_experts": 1, "num_experts_per_tok": 2, "first_k_dense_replace": 1,
                      "sliding_window": 8, "sliding_window_pattern": 2, "logit_scale": 0.25, "bos_token_id": 1, "eos_token_id": 2}),
