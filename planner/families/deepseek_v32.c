@@ -36,10 +36,48 @@ static const struct key keys[] = {
     {FLAG("norm_topk_prob", norm_topk, true)},
 };
 
+/* deepseek-ai/DeepSeek-V3.2-Exp. DeepseekV32ForCausalLM. Published weights are in FP8. */
+static const struct model_preset presets[] = {
+    {"deepseek-v3.2-exp",
+     671877929216,
+     {GATED(ARCH_DEEPSEEK_V32, 7168, 61, 128, 128, 64, 18432, 129280, 163840, 1e-6F, 1e4F),
+      .rotary_dim = 64,
+      .kv_lora = 512,
+      .q_lora = 1536,
+      .nope_dim = 128,
+      .v_dim = 128,
+      .rope_interleave = true,
+      .index_heads = 64,
+      .index_dim = 128,
+      .index_topk = 2048,
+      .experts = 256,
+      .experts_per_token = 8,
+      .expert_ffn = 2048,
+      .shared_experts = 1,
+      .dense_first = 3,
+      .groups = 8,
+      .topk_groups = 4,
+      .routed_scaling = 2.5F,
+      .norm_topk = true,
+      .rope.scaling = ROPE_YARN,
+      .rope.factor = 40,
+      .rope.beta_fast = 32,
+      .rope.beta_slow = 1,
+      .rope.truncate = true,
+      .rope.original_positions = 4096,
+      .mscale_all = 1}},
+};
+
+static const struct preset_alias aliases[] = {
+    {"deepseek-v3.2", "deepseek-v3.2-exp"},
+};
+
 const struct family family_deepseek_v32 = {
     .name = "deepseek_v32",
     .class_name = "DeepseekV32ForCausalLM",
     .keys = KEY_TABLE(keys),
+    PRESETS(presets),
+    ALIASES(aliases),
     .check = mla_check_indexed,
     .parameters = count_llama,
     .uncompiled = true,

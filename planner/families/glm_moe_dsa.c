@@ -44,6 +44,21 @@ static const struct key keys[] = {
     {FLAG("norm_topk_prob", norm_topk, true)},
 };
 
+/* zai-org/GLM-5. GlmMoeDsaForCausalLM. The layer that predicts a second token is not part of it. */
+static const struct model_preset presets[] = {
+    {"glm-5",
+     743911199232,
+     {GATED(ARCH_GLM_MOE_DSA, 6144, 78, 64, 64, 64, 12288, 154880, 202752, 1e-5F, 1e6F),
+      .rotary_dim = 64, .kv_lora = 512, .q_lora = 2048, .nope_dim = 192, .v_dim = 256,
+      .rope_interleave = true, .index_heads = 32, .index_dim = 128, .index_topk = 2048,
+      .experts = 256, .experts_per_token = 8, .expert_ffn = 2048, .shared_experts = 1,
+      .dense_first = 3, .groups = 1, .topk_groups = 1, .routed_scaling = 2.5F, .norm_topk = true}},
+};
+
+static const struct preset_alias aliases[] = {
+    {"glm-5.1", "glm-5"},
+};
+
 static void reuse(struct model_config *c, uint32_t layer)
 {
     c->reused_index.bits[layer / 32] |= 1U << (layer % 32);
@@ -110,6 +125,8 @@ const struct family family_glm_moe_dsa = {
     .name = "glm_moe_dsa",
     .class_name = "GlmMoeDsaForCausalLM",
     .keys = KEY_TABLE(keys),
+    PRESETS(presets),
+    ALIASES(aliases),
     .read = read,
     .check = check,
     .parameters = count_llama,

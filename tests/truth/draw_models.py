@@ -125,6 +125,7 @@ MIXTURES = {
 }
 INDEXED = {**{k: v for k, v in MIXTURES["deepseek_v3"].items() if k != "rope_interleave"}, "q_lora_rank": [48], "pad_token_id": [0],
            "index_n_heads": [1, 2, 3], "index_head_dim": [16, 24], "index_topk": [4, 8, 64]}
+MIXTURES["axk1"] = {**MIXTURES["deepseek_v3"], "q_lora_rank": [48], "pad_token_id": [0]}
 MIXTURES["deepseek_v32"] = MIXTURES["glm_moe_dsa"] = INDEXED
 if all(importlib.util.find_spec(name) for name in ("fla", "causal_conv1d")):     # whose kernels are planned
     LINEAR = {"head_dim": [24, 32], "tie_word_embeddings": TIED, "attention_bias": TIED, "attention_dropout": DROPOUT,
@@ -171,7 +172,7 @@ OPTIONAL = {"sliding_window", "use_sliding_window", "attention_bias", "mlp_bias"
             "resid_pdrop", "embd_pdrop", "attention_dropout", "residual_dropout", "embedding_dropout", "hidden_dropout",
             "partial_rotary_factor", "attn_logit_softcapping", "final_logit_softcapping", "use_bias", "use_qkv_bias",
             "use_parallel_residual", "embedding_multiplier", "logits_scaling", "residual_multiplier", "attention_multiplier"}
-LATENT = {"deepseek_v2", "deepseek_v3", "minicpm3", "mistral4", "deepseek_v32", "glm_moe_dsa"}     # every query has keys of its own
+LATENT = {"deepseek_v2", "deepseek_v3", "minicpm3", "mistral4", "deepseek_v32", "glm_moe_dsa", "axk1"}     # every query has keys of its own
 
 
 def decoder(rng, kind, keys):

@@ -56,6 +56,10 @@ def settled(kind, fields):
         fields["num_key_value_heads"] = fields["num_attention_heads"]
         if "rope_parameters" in fields:
             fields["rope_parameters"] = {"original_max_position_embeddings": 16, **fields["rope_parameters"], "llama_4_scaling_beta": 0.1}
+    if kind in ("deepseek_v32", "glm_moe_dsa", "axk1"):     # whose queries have a latent always
+        fields.pop("head_dim", None)
+        fields["q_lora_rank"] = fields["q_lora_rank"] or 24
+        fields["num_key_value_heads"] = fields["num_attention_heads"]
     if kind == "mimo_v2_flash":     # twice as many heads of keys where a window is
         rope = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.334}
         fields.update(num_attention_heads=8, num_key_value_heads=2, head_dim=24, rope_parameters={
