@@ -211,25 +211,6 @@ void graph_init_param(struct graph *graph, uint32_t tensor, struct param_init in
         graph->params[storage->index].init = init;
 }
 
-void graph_read_around(struct graph *graph, uint32_t tensor)
-{
-    if (!is_repeated(graph))
-        graph->params[graph->storages[graph->tensors[tensor].storage].index].read_around = true;
-}
-
-void graph_read_by_outer(struct graph *graph, uint32_t tensor)
-{
-    if (!is_repeated(graph))
-        graph->params[graph->storages[graph->tensors[tensor].storage].index].read_by_outer = true;
-}
-
-void graph_read_by_model(struct graph *graph, uint32_t tensor)
-{
-    if (!is_repeated(graph))
-        graph->params[graph->storages[graph->tensors[tensor].storage].index].read_by_model = true;
-    graph->ops[graph->op_count - 1].of_model = true;
-}
-
 static uint32_t add_module(struct graph *graph, enum module_role role, uint32_t like,
                            const char *name)
 {
@@ -241,11 +222,6 @@ static uint32_t add_module(struct graph *graph, enum module_role role, uint32_t 
         .output = GRAPH_NONE,
     };
     return graph->module_count++;
-}
-
-void graph_without_grad(struct graph *graph, bool on)
-{
-    graph->without_grad = on;
 }
 
 void graph_begin_again(struct graph *graph, bool other)

@@ -368,7 +368,8 @@ struct graph {
     struct graph_autocast autocast;
     struct graph_preferences preferences;
     struct graph_again again;
-    bool without_grad; /* graph_without_grad */
+    bool without_grad; /* while building: in a function under torch.no_grad, whose ops are no nodes
+                        */
     struct graph_beside beside;
     bool saved_adapted; /* adapters are wanted of what peft trains a copy of (hf/classify.c) */
     bool enters_root;   /* MARK_ROOT_ENTER is there ... */
@@ -468,9 +469,6 @@ void graph_read_by_outer(struct graph *graph, uint32_t tensor);
 
 /* The last op is of the model's own forward, which reads this parameter of a module in it. */
 void graph_read_by_model(struct graph *graph, uint32_t tensor);
-
-/* What follows is, or is no longer, in a function under torch.no_grad: ops are no nodes. */
-void graph_without_grad(struct graph *graph, bool on);
 
 /* The builder is called once more, for a forward pass of the same model under torch.no_grad: what
  * it declares is what it declared before, in the same order, and ops are no nodes. Adapters are

@@ -1,4 +1,5 @@
-/* graph_lists.c - what a graph has: counts, and parameters in the order of modules (graph.h). */
+/* graph_lists.c - what a graph has: counts, parameters in the order of modules, and who reads them
+ * (graph.h). */
 #include "graph/graph.h"
 
 #include <string.h>
@@ -56,4 +57,35 @@ uint64_t graph_parameter_elements(const struct graph *graph)
         elements += shape_elements(graph->params[i].whole.rank ? &graph->params[i].whole
                                                                : &graph->params[i].shape);
     return elements;
+}
+
+/* ---- who reads a parameter besides the module that it is of ---- */
+
+/* A parameter as it is declared; NULL: it is declared again, and known. */
+static struct graph_param *declared(struct graph *graph, uint32_t tensor)
+{
+    const bool repeated = graph->again.on && !graph->again.other;
+    return repeated ? NULL : &graph->params[graph->storages[graph->tensors[tensor].storage].index];
+}
+
+void graph_read_around(struct graph *graph, uint32_t tensor)
+{
+    struct graph_param *param = declared(graph, tensor);
+    if (param)
+        param->read_around = true;
+}
+
+void graph_read_by_outer(struct graph *graph, uint32_t tensor)
+{
+    struct graph_param *param = declared(graph, tensor);
+    if (param)
+        param->read_by_outer = true;
+}
+
+void graph_read_by_model(struct graph *graph, uint32_t tensor)
+{
+    struct graph_param *param = declared(graph, tensor);
+    if (param)
+        param->read_by_model = true;
+    graph->ops[graph->op_count - 1].of_model = true;
 }

@@ -125,7 +125,7 @@ uint32_t hf_indexer(struct graph *graph, const struct model_config *c,
     const uint32_t b = shape.dim[0], s = shape.dim[1], a = c->index_heads, d = c->index_dim;
     uint32_t qk[2], turned[2], places;
     hf_call_outer(graph, indexer->q.weight);
-    graph_without_grad(graph, true);
+    graph->without_grad = true;
     const uint32_t q = apply_linear(graph, of->latent, indexer->q);
     const uint32_t key = apply_linear(graph, of->y, indexer->k);
     const uint32_t k = apply_norm(graph, key, indexer->k_norm);
@@ -144,7 +144,7 @@ uint32_t hf_indexer(struct graph *graph, const struct model_config *c,
     const uint32_t locals[] = {qk[0], turned[0], q, qk[1], turned[1], k, scores, weights, best};
     for (size_t i = 0; i < sizeof locals / sizeof *locals; i++)
         graph_drop(graph, locals[i]);
-    graph_without_grad(graph, false);
+    graph->without_grad = false;
     graph_call_end(graph);
     return out;
 }

@@ -202,10 +202,11 @@ static bool is_better(const struct tight_fit *a, const struct tight_fit *b)
 static struct tight_fit tightest(struct tuned *out, struct thrift *thrift, struct pool *pool)
 {
     struct tight_fit *tried = xcalloc(1 + TRIED * AXES_MOST, sizeof *tried);
-    struct tuned view = *out;
-    struct trying trying = {.tuned = &view, .at = tried};
+    struct tuned *view = xcalloc(1, sizeof *view); /* large: not on the stack */
+    struct trying trying = {.tuned = view, .at = tried};
     uint32_t count = out->least.found.device_bytes > 0;
     uint64_t points[AXES_MOST];
+    *view = *out;
     tried[0].found = out->least.found;
     if (thrift->count)
         qsort(thrift->at, thrift->count, sizeof *thrift->at, by_floor);
@@ -219,7 +220,7 @@ static struct tight_fit tightest(struct tuned *out, struct thrift *thrift, struc
             tried[count].found.weight = grid_departures(grid, points[v]);
         }
     }
-    if (profile_set_number(&view.machine.profile, PROFILE_CAPACITY, (double)out->most_bytes,
+    if (profile_set_number(&view->machine.profile, PROFILE_CAPACITY, (double)out->most_bytes,
                            NULL) == ERR_OK)
         pool_run(pool, count, try_one, &trying);
     uint32_t best = 0;
@@ -228,6 +229,7 @@ static struct tight_fit tightest(struct tuned *out, struct thrift *thrift, struc
             best = i;
     const struct tight_fit chosen = tried[best];
     free(tried);
+    free(view);
     return chosen;
 }
 
