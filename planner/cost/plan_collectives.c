@@ -7,26 +7,37 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* PCIe slots as NCCL's tables know them, beside the rate that copies reach: x16 of generation 5,
- * and each time half, by fewer lanes or an older generation. Copies have reached 0.76 to 0.88 of a
- * slot (machine/profiles), so what is above 0.635 of one is of that. */
-static double slot_bytes_per_s(double copies)
+struct slot {      /* of PCIe, bytes a second each way */
+    double names;  /* what NCCL's tables know it by */
+    double copies; /* what copies reach through it: machine/profiles */
+};
+
+/* x16 of generation 5, 4 or 3, or half of that as often as there are half the lanes. NCCL goes by
+ * what a slot is, not by what it does: rates in between are of the nearest. */
+static struct slot slot_of(double copies)
 {
-    double slot = 63e9;
-    while (copies <= .635 * slot && slot > 1e9)
-        slot /= 2;
+    static const struct slot wide[] = {{63e9, 52e9}, {31.5e9, 25e9}, {15.75e9, 12e9}};
+    struct slot slot = wide[2];
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
+        if (copies > .635 * wide[i].names)
+            return wide[i];
+    while (copies <= .635 * slot.names && slot.names > 1e9)
+        slot = (struct slot){slot.names / 2, slot.copies / 2};
     return slot;
 }
 
 static struct fabric fabric_of(const struct plan_collectives *c)
 {
     const struct profile *p = c->profile;
+    const double copies = profile_value(p, PROFILE_PCIE);
+    const struct slot slot = slot_of(copies);
     return (struct fabric){
         .generation = p->generation,
         .link = p->link,
         .gpus_per_node = c->gpus_per_node,
         .link_bytes_per_s = profile_value(p, PROFILE_LINK),
-        .pcie_bytes_per_s = slot_bytes_per_s(profile_value(p, PROFILE_PCIE)),
+        .pcie_bytes_per_s = slot.names,
+        .pcie_share = copies / slot.copies,
         .network = p->network,
         .nics_per_node = (uint32_t)profile_value(p, PROFILE_NICS),
         .nic_bytes_per_s = profile_value(p, PROFILE_NIC),

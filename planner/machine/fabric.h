@@ -85,6 +85,8 @@ struct fabric {
     uint32_t gpus_per_node;
     double link_bytes_per_s; /* all NVLink or xGMI links of one GPU; 0 for PCIe and host */
     double pcie_bytes_per_s; /* of the slot: 15.75e9, 31.5e9, 63e9 for x16 of generation 3, 4, 5 */
+    double pcie_share; /* of what copies usually reach through such a slot, what they reach through
+                          this one; 0: all of it */
     enum fabric_network network;
     uint32_t nics_per_node; /* 0: the node stands alone */
     double nic_bytes_per_s;

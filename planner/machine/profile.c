@@ -606,6 +606,12 @@ enum err_code profile_read(const char *path, struct profile *profile, struct err
     return rc;
 }
 
+bool profile_says(const struct profile *profile, const char *key)
+{
+    return profile->text_count > 0 &&
+           json_object_get(profile->texts[profile->text_count - 1], key) != NULL;
+}
+
 uint64_t profile_communicator_bytes(const struct profile *profile, uint32_t ranks,
                                     bool across_nodes)
 {

@@ -187,6 +187,9 @@ enum err_code profile_set_node(const char *name, struct profile *profile, struct
  * name file, key and allowed values; *profile is as before then. */
 enum err_code profile_read(const char *path, struct profile *profile, struct err *err);
 
+/* Whether what was read last has the key. */
+bool profile_says(const struct profile *profile, const char *key);
+
 void profile_free(struct profile *profile);
 
 static inline double profile_value(const struct profile *profile, enum profile_key key)

@@ -130,6 +130,11 @@ static double nvls_tree_gbs(const struct nccl_tuning_model *t)
     return heads_set_the_pace(t) ? nvls_gbs(t) / tree_sends(t->nodes) : nvls_gbs(t);
 }
 
+static double slot_share(const struct fabric *f)
+{
+    return f->pcie_share > 0 ? f->pcie_share : 1;
+}
+
 /* GB/s of bus bandwidth that the ring's links sustain inside a node. */
 static double ring_inside(const struct fabric *f, const struct nccl_tuning_model *t)
 {
@@ -140,12 +145,12 @@ static double ring_inside(const struct fabric *f, const struct nccl_tuning_model
         return MESH_SUSTAINED * f->link_bytes_per_s * 1e-9 * ((double)t->ranks / t->nodes - 1) /
                fmax(1, f->gpus_per_node - 1.0);
     if (!g->nvlink && f->link == LINK_HOST)
-        return HOST_SUSTAINED * g->link_gbs;
+        return HOST_SUSTAINED * slot_share(f) * g->link_gbs;
     /* Across nodes the graph follows the cards: what the links would give alone is one node's. */
     const struct nccl_graph ring =
         t->nodes == 1 ? g->ring : nccl_graph_search(f, t->ranks / t->nodes, 1).ring;
     const double promised = ring.channels * ring.intra * g->beyond;
-    return (g->nvlink ? link_sustained(f->generation) : 1) * promised;
+    return (g->nvlink ? link_sustained(f->generation) : slot_share(f)) * promised;
 }
 
 static double cards(const struct fabric *f, const struct nccl_tuning_model *t)

@@ -148,24 +148,15 @@ static bool is_given(const struct settings *settings, const char *name)
     return row && settings_is_given(settings, row);
 }
 
-/* Of the card that a profile begins with, if it names one; else of what it is put on. */
-static double usual_link(const char *own, double given)
-{
-    struct profile p;
-    if (!own || profile_find(own, &p, NULL) != ERR_OK)
-        return given;
-    const double link = profile_value(&p, PROFILE_LINK);
-    profile_free(&p);
-    return link;
-}
-
-/* What joins GPUs by the host's slots has no rate of its own. */
+/* What joins GPUs by the host's slots has no rate of its own. A profile that says how they are
+ * joined is whole, as `calibrate` writes it. */
 static enum err_code check_link(const struct settings *settings, const struct profile *profile,
                                 double usual, struct err *err)
 {
     const bool slots = profile->link == LINK_PCIE || profile->link == LINK_HOST;
     const double link = profile_value(profile, PROFILE_LINK);
-    if (!slots || link == usual_link(profile->begun_with, usual))
+    if (!slots || link == usual || !profile_says(profile, "link_bytes_per_s") ||
+        profile_says(profile, "link") || profile_says(profile, "pcie_bytes_per_s"))
         return ERR_OK;
     return err_set(err, ERR_INVALID,
                    "%s: \"link_bytes_per_s\" %g: these GPUs reach each other through their slots "

@@ -153,14 +153,17 @@ static void a_profile_says_what_lanes_there_are(void **state)
                  half = communication_s(file_of("x8.json", "{\"pcie_bytes_per_s\": 6.2e9}")),
                  quarter = communication_s(file_of("x4.json", "{\"pcie_bytes_per_s\": 3.1e9}"));
     const char *links = file_of("links.json", "{\"link_bytes_per_s\": 6e9}"),
-               *same = file_of("slots.json", "{\"gpu\": \"rtx-3090\", \"link_bytes_per_s\": 31e9}");
+               *whole = file_of("whole.json", "{\"gpu\": \"rtx-3090\", \"link\": \"host\", "
+                                              "\"link_bytes_per_s\": 6e9}");
     assert_true(half > 1.9 * most && half < 2.1 * most);
     assert_true(quarter > 1.9 * half && quarter < 2.1 * half);
+    const double between = communication_s(file_of("x8.json", "{\"pcie_bytes_per_s\": 9e9}"));
+    assert_true(between > 1.1 * most && between < 0.9 * half);
     expect(
         shardplan("fit " SMALL " --gpus 2 --gpu rtx-3090 --profile %s", links), 2,
         "links.json: \"link_bytes_per_s\" 6e+09: these GPUs reach each other through their slots");
     assert_int_equal(shardplan("fit " SMALL " --gpus 2 --gpu h100-sxm --profile %s", links), 0);
-    assert_int_equal(shardplan("fit " SMALL " --gpus 2 --profile %s", same), 0);
+    assert_int_equal(shardplan("fit " SMALL " --gpus 2 --profile %s", whole), 0);
 }
 
 /* Every system that offloads; FSDP1 pins a shard and its gradient (_flat_param.py,
