@@ -34,6 +34,7 @@ struct estimator {
     struct estimate before;
     unsigned wanted;
     struct costs costs;
+    bool pages_move;            /* of that strategy, with its states in managed memory */
     struct ledger ledger;       /* likewise */
     uint32_t ledger_accumulate; /* of so many micro-batches */
     struct placer *placer;
@@ -188,6 +189,7 @@ static enum err_code begin(struct estimator *e, const struct strategy *strategy,
     outlined->ledger = ledger ? &e->ledger : NULL;
     TRY(lower_outline(e->graph, e->outline, &few, outlined, err));
     outlined->plan->repeats = strategy->accumulate - count;
+    outlined->plan->pages_move = e->pages_move;
     out->requested_bytes = outlined->requested_bytes;
     out->outside_bytes = machine_outside_bytes(outlined->plan, e->machine);
     out->least_bytes = out->outside_bytes + outlined->rounded_bytes;
@@ -353,6 +355,26 @@ static enum err_code estimate_device(struct estimator *e, const struct strategy 
     }
 }
 
+/* ---- managed memory ---- */
+
+/* Pages find room beside what the allocator reserves, or they move in every update: predict.h. That
+ * segments are not expandable is taken for it, whatever they are. */
+static enum err_code find_pages(struct estimator *e, const struct strategy *strategy, bool *move,
+                                struct err *err)
+{
+    const uint64_t paged = plan_paged_bytes(e->outlined.plan),
+                   capacity = profile_bytes(&e->machine->profile, PROFILE_CAPACITY);
+    const struct estimate_options device = {.wanted = ESTIMATE_DEVICE};
+    struct estimate found;
+    *move = false;
+    if (paged == 0)
+        return ERR_OK;
+    TRY(note_ledger(e, strategy, PASSES_FEW, &found, err));
+    TRY(estimate_device(e, strategy, &device, &found, err));
+    *move = found.device_bytes > capacity || paged > capacity - found.device_bytes;
+    return ERR_OK;
+}
+
 /* ---- the whole ---- */
 
 /* All micro-batches lowered once, for both. */
@@ -365,14 +387,25 @@ static enum err_code estimate_both(struct estimator *e, const struct strategy *s
     return take_time(e, out, &steady, err);
 }
 
+static enum err_code time_with_pages(struct estimator *e, const struct strategy *strategy,
+                                     struct estimate *out, struct err *err)
+{
+    TRY(estimate_time(e, strategy, out, err));
+    TRY(find_pages(e, strategy, &e->pages_move, err));
+    return e->pages_move ? estimate_time(e, strategy, out, err) : ERR_OK;
+}
+
 static enum err_code estimate_anew(struct estimator *e, const struct strategy *strategy,
                                    unsigned wanted, struct estimate *out, struct err *err)
 {
+    const bool paged = strategy->optimizer == OPTIMIZER_BNB_PAGED_8BIT ||
+                       strategy->optimizer == OPTIMIZER_BNB_PAGED;
     *out = (struct estimate){.step_s = 0};
-    if (wanted == (ESTIMATE_TIME | ESTIMATE_DEVICE) && strategy->accumulate <= TIMED_FEW)
+    e->pages_move = false;
+    if (wanted == (ESTIMATE_TIME | ESTIMATE_DEVICE) && strategy->accumulate <= TIMED_FEW && !paged)
         return estimate_both(e, strategy, out, err);
     if (wanted & ESTIMATE_TIME)
-        TRY(estimate_time(e, strategy, out, err));
+        TRY((paged ? time_with_pages : estimate_time)(e, strategy, out, err));
     return wanted & ESTIMATE_DEVICE ? note_ledger(e, strategy, PASSES_FEW, out, err) : ERR_OK;
 }
 

@@ -392,7 +392,7 @@ static enum err_code predict_gpu(const struct machine *machine, struct predictio
     return rc;
 }
 
-static uint64_t paged_bytes_of(const struct plan *plan)
+uint64_t plan_paged_bytes(const struct plan *plan)
 {
     uint64_t bytes = 0;
     for (uint32_t b = 0; b < plan->buffer_count; b++)
@@ -405,7 +405,7 @@ static void place_pages(const struct machine *machine, struct prediction *out)
 {
     const uint64_t capacity = profile_bytes(&machine->profile, PROFILE_CAPACITY);
     const uint64_t free = capacity > out->device_bytes ? capacity - out->device_bytes : 0;
-    out->paged_bytes = paged_bytes_of(out->plan);
+    out->paged_bytes = plan_paged_bytes(out->plan);
     out->paged_out_bytes = out->paged_bytes > free ? out->paged_bytes - free : 0;
     out->plan->pages_move = out->paged_out_bytes > 0;
 }

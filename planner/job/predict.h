@@ -118,6 +118,9 @@ uint64_t machine_outside_bytes(const struct plan *plan, const struct machine *ma
 /* What NCCL takes on a rank for the communicators of a plan's groups. */
 uint64_t communicators_bytes(const struct plan *plan, const struct machine *machine);
 
+/* Bytes of a plan's managed memory (buffer.paged). */
+uint64_t plan_paged_bytes(const struct plan *plan);
+
 /* What expandable segments may hold beyond the capacity that the allocator is given (allocator.h),
  * in bytes: a device has not got that. */
 uint64_t machine_page_over(const struct machine *machine);

@@ -26,6 +26,7 @@ struct scene { /* one stream on one machine */
     struct stream *stream;
     struct estimator *estimator;
     uint32_t by_clock; /* jobs that fit by the machine's clock alone */
+    uint32_t paged;    /* ... whose pages move */
 };
 
 static void set_up(struct scene *scene, const struct job *job)
@@ -93,6 +94,40 @@ static void compare_clocked(struct scene *scene, const struct job *job,
     scene->machine = before;
 }
 
+/* On a device with room for half of what is in managed memory an update moves its pages. */
+static void compare_paged(struct scene *scene, const struct job *job, bool paged)
+{
+    struct err err = {0};
+    struct estimate found;
+    struct prediction prediction;
+    struct step_time time;
+    const struct machine before = scene->machine;
+    const struct estimate_options options = {.wanted = ESTIMATE_TIME};
+    if (!paged)
+        return;
+    scene->machine.expandable_segments = false; /* as pages are judged there */
+    assert_int_equal(predict(job, &scene->machine, &prediction, &err), ERR_OK);
+    assert_int_equal(
+        profile_set_number(&scene->machine.profile, PROFILE_CAPACITY,
+                           (double)(prediction.device_bytes + prediction.paged_bytes / 2), &err),
+        ERR_OK);
+    prediction_free(&prediction);
+    assert_int_equal(predict(job, &scene->machine, &prediction, &err), ERR_OK);
+    assert_true(prediction.paged_out_bytes > 0);
+    assert_int_equal(step_time(&prediction, job, &scene->machine, 0, &time, &err), ERR_OK);
+    /* another strategy first: what was found of this one is of the roomy device */
+    struct strategy other = job->strategy;
+    other.max_norm = other.max_norm > 0 ? 0 : 1;
+    assert_int_equal(estimate_with(scene->estimator, &other, &options, &found, &err), ERR_OK);
+    assert_int_equal(estimate_with(scene->estimator, &job->strategy, &options, &found, &err),
+                     ERR_OK);
+    assert_true(fabs(found.step_s - time.timeline.step_s) <= TIME_TOLERANCE * time.timeline.step_s);
+    scene->paged++;
+    step_time_free(&time);
+    prediction_free(&prediction);
+    scene->machine = before;
+}
+
 /* Whether the strategy can be had; then the estimate is the prediction. */
 static bool compare(struct scene *scene, const struct job *job)
 {
@@ -125,6 +160,7 @@ static bool compare(struct scene *scene, const struct job *job)
         assert_true(fabs(found.step_s - step_s) <= TIME_TOLERANCE * step_s);
     }
     compare_clocked(scene, job, &prediction, &options);
+    compare_paged(scene, job, prediction.paged_bytes > 0);
     step_time_free(&time);
     prediction_free(&prediction);
     return true;
@@ -254,6 +290,8 @@ static void strategies_of_one_stream(enum system_kind system, const char *preset
     assert_int_equal(compared, count);
     if (system == SYSTEM_FSDP1 || system == SYSTEM_ZERO3)
         assert_true(scene.by_clock > 0);
+    if (system == SYSTEM_DDP || system == SYSTEM_ZERO1)
+        assert_true(scene.paged > 0);
     tear_down(&scene);
 }
 
