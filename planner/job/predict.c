@@ -322,13 +322,19 @@ static enum err_code replay_capped(struct prediction *out, const struct machine 
     return ERR_OK;
 }
 
-static void take_clocked(struct prediction *out, const struct memory *clocked, uint64_t capacity)
+/* What the allocator goes by is what is told, whether it fits or not. */
+static void tell_clocked(struct prediction *out, const struct memory *clocked)
 {
     const bool repeats =
         out->memory.repeats; /* few micro-batches, and their moments, stand for all */
     out->memory = *clocked;
     out->memory.repeats = repeats;
     out->device_bytes = clocked->reserved_bytes + out->outside_bytes;
+}
+
+static void take_clocked(struct prediction *out, const struct memory *clocked, uint64_t capacity)
+{
+    tell_clocked(out, clocked);
     out->fits_gpu = out->by_clock = true;
     out->tight = is_tight(out, capacity);
 }
@@ -351,15 +357,17 @@ static enum err_code judge_held(const struct machine *machine, struct prediction
                                 struct err *err)
 {
     const uint64_t capacity = profile_bytes(&machine->profile, PROFILE_CAPACITY);
-    struct memory memory = {0};
+    struct memory clocked = {0}, capped;
     if (clocked_any(out->plan))
-        TRY(replay_clocked(out, machine, &memory, err));
+        TRY(replay_clocked(out, machine, &clocked, err));
     if (out->clocked_bytes &&
         out->clocked_bytes + out->outside_bytes + machine_page_over(machine) <= capacity) {
-        take_clocked(out, &memory, capacity);
+        take_clocked(out, &clocked, capacity);
     } else {
-        TRY(replay_capped(out, machine, &memory, err));
-        take_capped(out, &memory);
+        TRY(replay_capped(out, machine, &capped, err));
+        if (capped.out_of_memory && out->clocked_bytes)
+            tell_clocked(out, &clocked);
+        take_capped(out, &capped);
     }
     assert(!out->fits_gpu || out->device_bytes <= capacity);
     return ERR_OK;

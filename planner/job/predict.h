@@ -78,13 +78,13 @@ enum err_code job_on_machine(const struct job *job, const struct machine *machin
  *     by the machine's clock, as PyTorch takes them back: does that?         yes: by_clock
  *     by the clock, and given back to the driver before it runs out?         yes: after_release
  *
- * The first needs no clock; where it is too much, and there are such blocks, the clock decides,
- * since it is what the allocator goes by. Its moments are those of a step in which nothing is given
- * back: the waits that giving back costs would let more events pass, and excuse themselves. What
- * has no step time on that machine has no memory either (ERR_INVALID of costs_check): no command
- * says of a job that it fits where another refuses it. With the whole demand known, a job whose
- * segments exceed the device is replayed once more under the device's capacity: PyTorch releases
- * cached segments before it gives up. */
+ * The first needs no clock; where it is too much, and there are such blocks, the clock decides (and
+ * is told), since it is what the allocator goes by. Its moments are those of a step in which
+ * nothing is given back: the waits that giving back costs would let more events pass, and excuse
+ * themselves. What has no step time on that machine has no memory either (ERR_INVALID of
+ * costs_check): no command says of a job that it fits where another refuses it. With the whole
+ * demand known, a job whose segments exceed the device is replayed once more under the device's
+ * capacity: PyTorch releases cached segments before it gives up. */
 enum err_code predict(const struct job *job, const struct machine *machine, struct prediction *out,
                       struct err *err);
 /* The same for those who ask for sums alone: where micro-batches repeat and find memory alike, of a

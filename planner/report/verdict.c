@@ -62,10 +62,14 @@ void verdict_print(FILE *file, const struct style *s, const struct machine *mach
                 "  %sdoes not fit%s: %.2f GiB with nothing cached, %.2f there, %.2f too much\n",
                 s->bad, s->off, least, capacity, least - capacity);
     else if (!p->fits_gpu)
-        fprintf(file,
-                "  %sdoes not fit%s: %.2f of %.2f GiB with nothing cached, but fragmentation "
-                "needs more (%.2f on a larger GPU)\n",
-                s->bad, s->off, least, capacity, gib(p->unconstrained_bytes));
+        fprintf(
+            file,
+            "  %sdoes not fit%s: %.2f of %.2f GiB with nothing cached, but %s (%.2f on a larger "
+            "GPU)\n",
+            s->bad, s->off, least, capacity,
+            p->clocked_bytes ? "blocks that another stream uses come back too late"
+                             : "fragmentation needs more",
+            device);
     else
         fprintf(file, "  %s%s%s%s: %.2f of %.2f GiB, %.2f free\n", p->fits ? s->good : "",
                 p->fits ? "fits" : "the GPU", p->fits ? s->off : "", p->tight ? ", tight" : "",
@@ -74,6 +78,12 @@ void verdict_print(FILE *file, const struct style *s, const struct machine *mach
         print_calls(file, p);
     if (p->by_clock)
         print_clock(file, p);
+    if (p->fits_gpu && !p->by_clock && gib(p->clocked_bytes + p->outside_bytes) > capacity)
+        fprintf(
+            file,
+            "        a risk: %.2f by this machine's clock, where cached memory would have to be "
+            "given back (below)\n",
+            gib(p->clocked_bytes + p->outside_bytes));
 }
 
 void verdict_print_late(FILE *file, const struct prediction *p)

@@ -339,6 +339,14 @@ static bool follows(const struct settings *settings, const struct setting *row)
     return strcmp(row->name, "gpus-per-node") == 0 && !settings_is_given(settings, row);
 }
 
+/* What was given, and is nothing that the other system has: that has to be taken back. */
+static bool is_taken_back(const struct settings *from, const struct settings *to,
+                          const struct setting *row)
+{
+    return settings_is_given(from, row) && !setting_suits(row, to->job.strategy.system) &&
+           row->initial && !settings_find(to, row->name, NULL);
+}
+
 const char *settings_difference(const struct settings *from, const struct settings *to, char *text,
                                 size_t size)
 {
@@ -348,11 +356,12 @@ const char *settings_difference(const struct settings *from, const struct settin
     text[0] = '\0';
     for (uint32_t i = 0; i < count && used < size; i++) {
         char before[NUMBER_TEXT], after[NUMBER_TEXT];
-        if (!setting_is_of(&rows[i], to->command) ||
-            !setting_suits(&rows[i], to->job.strategy.system) || follows(to, &rows[i]))
+        const bool back = is_taken_back(from, to, &rows[i]);
+        if (!setting_is_of(&rows[i], to->command) || follows(to, &rows[i]) ||
+            (!back && !setting_suits(&rows[i], to->job.strategy.system)))
             continue;
         const char *old = setting_read(&rows[i], from, before);
-        const char *new = setting_read(&rows[i], to, after);
+        const char *new = back ? rows[i].initial : setting_read(&rows[i], to, after);
         if (new && (!old || strcmp(old, new) != 0))
             used += (size_t)snprintf(text + used, size - used, "%s--%s %s", used ? " " : "",
                                      rows[i].name, new);

@@ -281,12 +281,29 @@ static void set_source(const struct parse *parse)
     exit(argp_err_exit_status);
 }
 
+/* Whether the last word on a setting that the system does not have is its default: as if nobody had
+ * said anything. */
+static bool is_taken_back(const struct parse *parse, const char *name)
+{
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    const char *text = given_text(parse, name);
+    if (settings_find(parse->settings, name, NULL))
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        if (setting_is_of(&rows[i], parse->settings->command) && strcmp(rows[i].name, name) == 0 &&
+            rows[i].initial && text && strcmp(rows[i].initial, text) == 0)
+            return true;
+    return false;
+}
+
 static void set_all(const struct parse *parse)
 {
     struct err err = {0};
     for (int system_first = 1; system_first >= 0; system_first--)
         for (uint32_t i = 0; i < parse->given_count; i++)
             if ((strcmp(parse->given[i].name, SYSTEM_SETTING) == 0) == system_first &&
+                !is_taken_back(parse, parse->given[i].name) &&
                 settings_set(parse->settings, parse->given[i].name, parse->given[i].text, &err) !=
                     ERR_OK)
                 refuse(parse, parse->given[i].name, "%s", err.text);
