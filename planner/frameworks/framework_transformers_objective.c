@@ -320,3 +320,18 @@ enum err_code transformers_read_loss_type(struct import *im, const struct key_ro
         import_idle(im, node, row->path);
     return ERR_OK;
 }
+
+/* ---- no training at all ---- */
+
+/* LLaMA-Factory's `export`, `chat` and `api`, and `train` without do_train. */
+enum err_code transformers_read_no_training(struct import *im, const struct key_row *row,
+                                            const struct node *node, struct err *err)
+{
+    const bool training = transformers_is_on(import_node(im, "do_train"));
+    const bool predicts = strcmp(row->path, "do_predict") == 0;
+    if (!node || training || !transformers_is_llama_factory(im) ||
+        (predicts && !transformers_is_on(node)))
+        return ERR_OK;
+    return import_refuse(im, row->path, node, err,
+                         "it is no training job: do_train: true says that something is trained");
+}

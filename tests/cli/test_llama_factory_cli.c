@@ -5,6 +5,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -58,12 +60,35 @@ static void inputs_need_gradients(void **state)
                    "fit deepseek-v3 --gpus 64 --seq 64 --lora 8,all-linear");
 }
 
+/* v0's files of `export`, `chat` and prediction. */
+static void what_trains_nothing_is_refused(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"export_dir: out", "infer_backend: huggingface",
+                                       "do_predict: true"};
+    char group[] = "/tmp/shardplan_factory.XXXXXX";
+    assert_non_null(mkdtemp(group));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        assert_int_equal(shell("printf 'model_name_or_path: Qwen/Qwen3-0.6B\\ntemplate: qwen3\\n"
+                               "finetuning_type: lora\\n%s\\n' >%s/file.yaml",
+                               keys[i], group),
+                         0);
+        char command[128];
+        snprintf(command, sizeof command, "fit --from %s/file.yaml", group);
+        shardplan_says(2, "it is no training job: do_train: true", command);
+        assert_int_equal(shell("echo 'do_train: true' >>%s/file.yaml", group), 0);
+        assert_int_equal(shardplan("%s", command), 0);
+    }
+    assert_int_equal(shell("rm -r %s", group), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_loss_of_each_token),
         cmocka_unit_test(adapters_are_units),
         cmocka_unit_test(inputs_need_gradients),
+        cmocka_unit_test(what_trains_nothing_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
