@@ -240,13 +240,14 @@ static enum err_code lower_program(struct estimator *e, const struct strategy *s
 
 /* Blocks that another stream uses, by the machine's clock where they are too many as waits show
  * them: predict.h. */
-static enum err_code replay_clocked(const struct estimator *e, struct memory_options *options,
+static enum err_code replay_clocked(const struct estimator *e, const struct memory_options *options,
                                     struct memory *memory, struct err *err)
 {
     struct deferred_clock clock;
+    struct memory_options clocked = *options;
     TRY(clocked_moments(e->program, e->machine, &clock, err));
-    options->clock = &clock;
-    const enum err_code rc = memory_replay(e->program, options, NULL, NULL, memory, err);
+    clocked.clock = &clock;
+    const enum err_code rc = memory_replay(e->program, &clocked, NULL, NULL, memory, err);
     clocked_free(&clock);
     return rc;
 }

@@ -109,7 +109,7 @@ static void compare_paged(struct scene *scene, const struct job *job, bool paged
     assert_int_equal(predict(job, &scene->machine, &prediction, &err), ERR_OK);
     assert_int_equal(
         profile_set_number(&scene->machine.profile, PROFILE_CAPACITY,
-                           (double)(prediction.device_bytes + prediction.paged_bytes / 2), &err),
+                           (double)(prediction.device_bytes + (prediction.paged_bytes >> 1)), &err),
         ERR_OK);
     prediction_free(&prediction);
     assert_int_equal(predict(job, &scene->machine, &prediction, &err), ERR_OK);
