@@ -430,7 +430,7 @@ const char *const *aten_names(void);
     X(GATHER, "gather", "x (..., n), ids (..., m) -> y (..., m): elements of each row")            \
     X(SCATTER, "scatter", "x (..., n), ids (..., m), y (..., m) -> z: x with y in those places")   \
     X(SCATTER_NUMBER, "scatter_number",                                                            \
-      "x (..., n), ids (..., m) -> x or y: attr.p put in those places of it, or of a copy")        \
+      "x (..., n), ids (..., m) -> x or y: attr.p put in those places, or a copy's")               \
     X(TOPK, "topk", "x (..., n) -> the m largest (..., m), where they are (..., m)")               \
     X(SORT, "sort", "x (n) -> x in order, the permutation")                                        \
     X(INVERT_PERMUTATION, "invert_permutation", "ids (n) -> y: y[ids[i]] = i")                     \

@@ -196,13 +196,12 @@ static enum err_code check_hf(const struct family *family, const struct model_co
                        : c->ssm_heads     ? "Mamba-2"
                        : c->scan_rank     ? "Mamba-1"
                                           : "short convolutions");
-    if (c->scan_rank && model_mixes(c) && (job->bits8 || job->bits4.kind != BITS4_NOT))
+    if (model_has_mamba1(c) && (job->bits8 || job->bits4.kind != BITS4_NOT))
         return err_set(err, ERR_UNSUPPORTED,
                        "--load-in-%s: in few bits %s's dt_proj is called otherwise, which is not "
                        "planned; adapters of what is stored in bf16 are (--store-dtype bf16)",
                        job->bits8 ? "8bit" : "4bit", family->name);
-    if (c->scan_rank && model_mixes(c) &&
-        ((job->autocast && job->compute == DTYPE_FP32) || job->float8))
+    if (model_has_mamba1(c) && ((job->autocast && job->compute == DTYPE_FP32) || job->float8))
         return err_set(err, ERR_UNSUPPORTED,
                        "--%s: %s; parameters in bf16 are planned (--store-dtype, FSDP's "
                        "--param-dtype)",

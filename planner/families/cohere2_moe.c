@@ -76,12 +76,12 @@ static void settle(struct model_config *c)
         const bool prefix = i < c->dense_first;
         const uint32_t period = prefix ? first : c->window_period;
         const uint32_t at = prefix ? i : i - c->dense_first;
-        c->windows.bits[i / 32] |= (uint32_t)((at + 1) % period != 0) << (i % 32);
+        layer_put(&c->windows, i, (at + 1) % period != 0);
     }
     c->windows.listed = true;
     for (uint32_t i = 0; i < c->layers; i++) {
         const bool turned = layer_listed(&c->windows, i) || (!experts_in(c, i) && first == 1);
-        c->plain.bits[i / 32] |= (uint32_t)!turned << (i % 32);
+        layer_put(&c->plain, i, !turned);
     }
     c->plain.listed = true;
 }

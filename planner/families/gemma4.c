@@ -99,7 +99,7 @@ static void settle_windows(struct model_config *c)
     enum { PERIOD = 6 };
     const uint32_t last = c->layers - 1;
     for (uint32_t i = 0; i < c->layers && !c->windows.listed; i++)
-        c->windows.bits[i / 32] |= (uint32_t)((i + 1) % PERIOD != 0) << (i % 32);
+        layer_put(&c->windows, i, (i + 1) % PERIOD != 0);
     c->windows.listed = true;
     c->windows.bits[last / 32] &= ~(1U << (last % 32));
 }

@@ -59,11 +59,6 @@ static const struct preset_alias aliases[] = {
     {"glm-5.1", "glm-5"},
 };
 
-static void reuse(struct model_config *c, uint32_t layer)
-{
-    c->reused_index.bits[layer / 32] |= 1U << (layer % 32);
-}
-
 static enum err_code read_pattern(const json_t *pattern, const char *where, struct model_config *c,
                                   struct err *err)
 {
@@ -74,20 +69,7 @@ static enum err_code read_pattern(const json_t *pattern, const char *where, stru
                        "(full) or S (shared); as a list it is called \"indexer_types\"",
                        where, c->layers);
     for (uint32_t i = 0; i < c->layers; i++)
-        if (text[i] == 'S')
-            reuse(c, i);
-    return ERR_OK;
-}
-
-/* A number of the file, which the class takes as it is. */
-static enum err_code read_number(const json_t *root, const char *where, const char *name,
-                                 json_int_t absent, json_int_t *out, struct err *err)
-{
-    const json_t *value = json_object_get(root, name);
-    *out = value ? json_integer_value(value) : absent;
-    if (value && (!json_is_integer(value) || *out < 0 || *out > LAYERS_MAX))
-        return err_set(err, ERR_INVALID, "%s: \"%s\": expected an integer 0 ... %d", where, name,
-                       LAYERS_MAX);
+        layer_put(&c->reused_index, i, text[i] == 'S');
     return ERR_OK;
 }
 
@@ -96,16 +78,16 @@ static enum err_code read(const json_t *root, const char *where, struct model_co
                           struct err *err)
 {
     const json_t *pattern = json_object_get(root, "index_topk_pattern");
-    json_int_t often, offset;
+    uint32_t often, offset;
     if (c->reused_index.listed)
         return ERR_OK;
     if (pattern && !json_is_null(pattern))
         return read_pattern(pattern, where, c, err);
-    TRY(read_number(root, where, "index_topk_freq", 1, &often, err));
-    TRY(read_number(root, where, "index_skip_topk_offset", 2, &offset, err));
+    TRY(key_integer(root, where, "index_topk_freq", 0, LAYERS_MAX, 1, &often, err));
+    TRY(key_integer(root, where, "index_skip_topk_offset", 0, LAYERS_MAX, 2, &offset, err));
     for (uint32_t i = 0; i < c->layers; i++)
-        if ((json_int_t)i + 1 > offset && often > 1 && ((json_int_t)i + 1 - offset) % often != 0)
-            reuse(c, i);
+        layer_put(&c->reused_index, i,
+                  i + 1 > offset && often > 1 && (i + 1 - offset) % often != 0);
     return ERR_OK;
 }
 

@@ -162,7 +162,7 @@ static const struct key keys[] = {
 static void settle(struct model_config *c)
 {
     for (uint32_t i = 1; i < c->layers && !c->windows.listed; i += 2)
-        c->windows.bits[i / 32] |= 1U << (i % 32);
+        layer_put(&c->windows, i, true);
     c->windows.listed = true;
 }
 

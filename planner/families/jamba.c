@@ -45,35 +45,19 @@ static const struct key keys[] = {
     {ONLY("mamba_proj_bias", false)},
 };
 
-/* A number of the file; `otherwise` where it has none. */
-static enum err_code take(const json_t *root, const char *where, const char *key, uint32_t least,
-                          uint32_t most, uint32_t otherwise, uint32_t *out, struct err *err)
-{
-    const json_t *value = json_object_get(root, key);
-    *out = otherwise;
-    if (!value)
-        return ERR_OK;
-    if (!json_is_integer(value) || json_integer_value(value) < least ||
-        json_integer_value(value) > most)
-        return err_set(err, ERR_INVALID, "%s: \"%s\": expected an integer %u ... %u", where, key,
-                       least, most);
-    *out = (uint32_t)json_integer_value(value);
-    return ERR_OK;
-}
-
-/* Of so many layers one, at an offset: bits of those that are not, or that are. */
+/* Of so many layers one, at an offset: lists those that are not. */
 static enum err_code take_period(const json_t *root, const char *where, const char *period,
-                                 const char *offset, uint32_t every, uint32_t at, bool which,
-                                 uint32_t layers, struct layer_list *list, struct err *err)
+                                 const char *offset, uint32_t every, uint32_t at, uint32_t layers,
+                                 struct layer_list *list, struct err *err)
 {
-    TRY(take(root, where, period, 1, LAYERS_MAX, every, &every, err));
-    TRY(take(root, where, offset, 0, LAYERS_MAX, at, &at, err));
+    TRY(key_integer(root, where, period, 1, LAYERS_MAX, every, &every, err));
+    TRY(key_integer(root, where, offset, 0, LAYERS_MAX, at, &at, err));
     if (at >= every)
         return err_set(err, ERR_INVALID, "%s: \"%s\": %u is not less than \"%s\": %u", where,
                        offset, at, period, every);
     list->listed = true;
     for (uint32_t i = 0; i < layers; i++)
-        list->bits[i / 32] |= (uint32_t)((i % every == at) == which) << (i % 32);
+        layer_put(list, i, i % every != at);
     return ERR_OK;
 }
 
@@ -85,18 +69,19 @@ static enum err_code read(const json_t *root, const char *where, struct model_co
     const char *words = json_string_value(json_object_get(root, "mamba_dt_rank"));
     c->scan_rank = (c->hidden + RANK_SHARE - 1) / RANK_SHARE;
     if (!words || strcmp(words, "auto") != 0)
-        TRY(take(root, where, "mamba_dt_rank", 1, HIDDEN_MAX, c->scan_rank, &c->scan_rank, err));
-    TRY(take_period(root, where, "attn_layer_period", "attn_layer_offset", 8, 4, false, c->layers,
+        TRY(key_integer(root, where, "mamba_dt_rank", 1, HIDDEN_MAX, c->scan_rank, &c->scan_rank,
+                        err));
+    TRY(take_period(root, where, "attn_layer_period", "attn_layer_offset", 8, 4, c->layers,
                     &c->linear, err));
-    return take_period(root, where, "expert_layer_period", "expert_layer_offset", 2, 1, false,
-                       c->layers, &c->dense, err);
+    return take_period(root, where, "expert_layer_period", "expert_layer_offset", 2, 1, c->layers,
+                       &c->dense, err);
 }
 
 /* One expert is a feed-forward. */
 static void settle(struct model_config *c)
 {
     for (uint32_t i = 0; i < c->layers && c->experts == 1; i++)
-        c->dense.bits[i / 32] |= 1U << (i % 32);
+        layer_put(&c->dense, i, true);
 }
 
 static enum err_code check(const struct key_table *table, const struct model_config *c,

@@ -57,7 +57,7 @@ static const char *own_targets(const char *type)
 static const char *advised(const struct model_config *config)
 {
     const bool attends = model_attends(config);
-    if (model_has_mamba(config) || (config->scan_rank && model_mixes(config)))
+    if (model_has_mamba(config) || model_has_mamba1(config))
         return attends ? "in_proj,q_proj,v_proj" : "in_proj";
     return attends ? "q_proj,v_proj" : model_mixes(config) ? "out_proj" : "up_proj";
 }

@@ -45,7 +45,7 @@ enum err_code mamba_read_inner(const json_t *root, const char *where, uint32_t i
 void mamba_settle(struct model_config *c)
 {
     for (uint32_t i = 0; !c->linear.listed && i < c->layers; i++)
-        c->linear.bits[i / 32] |= 1U << (i % 32);
+        layer_put(&c->linear, i, true);
     c->linear.listed = true;
 }
 

@@ -85,7 +85,7 @@ static enum err_code read(const json_t *root, const char *where, struct model_co
 static void settle(struct model_config *c)
 {
     for (uint32_t i = 0; i < c->layers && !c->windows.listed; i++)
-        c->windows.bits[i / 32] |= (uint32_t)(i > 0 && (i + 1) % 6 != 0) << (i % 32);
+        layer_put(&c->windows, i, i > 0 && (i + 1) % 6 != 0);
     c->windows.listed = true;
     if (!(c->value_scale > 0))
         c->value_scale = 1;

@@ -381,7 +381,7 @@ static const struct key keys[] = {
 static void settle(struct model_config *c)
 {
     for (uint32_t i = 0; i < c->layers && !c->windows.listed; i++)
-        c->windows.bits[i / 32] |= (uint32_t)(i % c->window_period != 0) << (i % 32);
+        layer_put(&c->windows, i, i % c->window_period != 0);
     c->windows.listed = true;
 }
 

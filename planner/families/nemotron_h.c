@@ -107,8 +107,7 @@ static const struct kind *kind_of(const json_t *word, char letter)
 static void set(struct layer_list *list, uint32_t index, bool on)
 {
     list->listed = true;
-    if (on)
-        list->bits[index / 32] |= 1U << (index % 32);
+    layer_put(list, index, on);
 }
 
 struct layers { /* by words or by letters, and how many */

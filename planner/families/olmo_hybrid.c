@@ -60,7 +60,7 @@ static void settle(struct model_config *c)
         c->delta_value_dim = 2 * c->delta_key_dim;
     for (uint32_t i = 0; i < c->layers && !c->linear.listed; i++) {
         const bool attends = i % 4 == 3 || (c->layers < 4 && i + 1 == c->layers);
-        c->linear.bits[i / 32] |= (uint32_t)!attends << (i % 32);
+        layer_put(&c->linear, i, !attends);
     }
     c->linear.listed = true;
 }

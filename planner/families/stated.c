@@ -158,7 +158,7 @@ bool model_note(const struct model_config *config, const struct model_job *job, 
             "to no measured one");
         return true;
     }
-    if (mixes && config->scan_rank && index-- == 0) {
+    if (model_has_mamba1(config) && index-- == 0) {
         snprintf(text, size,
                  "Mamba-1 is planned as mamba-ssm 2.3 and causal-conv1d 1.7 compute it, which "
                  "transformers uses where both are installed; without them what it computes in "

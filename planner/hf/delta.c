@@ -84,12 +84,7 @@ struct hf_delta hf_delta_declare(struct graph *graph, const struct model_config 
  * GRAPH_NONE: it is made of y. */
 static uint32_t decay(struct graph *graph, const struct hf_delta *delta, uint32_t given, uint32_t y)
 {
-    const uint32_t log = op_to(graph, delta->a_log, DTYPE_FP32);
-    const uint32_t exp = op_unary(graph, OP_EXP, log);
-    if (log != delta->a_log)
-        graph_drop(graph, log);
-    const uint32_t minus = op_unary(graph, OP_NEG, exp);
-    graph_drop(graph, exp);
+    const uint32_t minus = hf_decay(graph, delta->a_log);
     const uint32_t a = given == GRAPH_NONE ? apply_linear(graph, y, delta->a) : given;
     const uint32_t wide = op_to(graph, a, DTYPE_FP32);
     if (wide != a && a != given)

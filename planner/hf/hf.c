@@ -503,3 +503,14 @@ uint32_t hf_wte(struct graph *graph, const struct model_config *c, uint32_t toke
     graph_exit(graph, module, rows);
     return rows;
 }
+
+uint32_t hf_decay(struct graph *graph, uint32_t a_log)
+{
+    const uint32_t log = op_to(graph, a_log, DTYPE_FP32);
+    const uint32_t exp = op_unary(graph, OP_EXP, log);
+    if (log != a_log)
+        graph_drop(graph, log);
+    const uint32_t minus = op_unary(graph, OP_NEG, exp);
+    graph_drop(graph, exp);
+    return minus;
+}

@@ -47,6 +47,9 @@ void hf_padding_test(struct graph *graph);
 uint32_t hf_unpadded(struct graph *graph, uint32_t y);
 void hf_drop_unpadded(struct graph *graph, uint32_t y, uint32_t unpadded);
 
+/* -exp(A_log) in fp32, of a parameter: how a state decays. The caller's. */
+uint32_t hf_decay(struct graph *graph, uint32_t a_log);
+
 /* The mask of a model whose layers are alike; GRAPH_NONE where attention is causal without one, of
  * which it is asked first whether sequences are packed. */
 uint32_t hf_causal_mask(struct graph *graph, const struct model_job *job, uint32_t positions);

@@ -84,18 +84,6 @@ struct hf_mamba hf_mamba_declare(struct graph *graph, const struct model_config 
     return mamba;
 }
 
-/* -exp(A_log), in fp32: (a) */
-static uint32_t decay(struct graph *graph, const struct hf_mamba *mamba)
-{
-    const uint32_t log = op_to(graph, mamba->a_log, DTYPE_FP32);
-    const uint32_t exp = op_unary(graph, OP_EXP, log);
-    if (log != mamba->a_log)
-        graph_drop(graph, log);
-    const uint32_t minus = op_unary(graph, OP_NEG, exp);
-    graph_drop(graph, exp);
-    return minus;
-}
-
 uint32_t hf_mamba(struct graph *graph, const struct model_config *c, const struct hf_mamba *mamba,
                   uint32_t given)
 {
@@ -111,7 +99,7 @@ uint32_t hf_mamba(struct graph *graph, const struct model_config *c, const struc
         graph_drop(graph, projected);
         projected = product;
     }
-    const uint32_t a = decay(graph, mamba);
+    const uint32_t a = hf_decay(graph, mamba->a_log);
     const struct mamba2 mixer = {.all = projected,
                                  .conv = mamba->conv.weight,
                                  .conv_bias = mamba->conv.bias,

@@ -46,18 +46,6 @@ struct hf_mamba1 hf_mamba1_declare(struct graph *graph, const struct model_confi
     return mamba;
 }
 
-/* -exp(A_log), in fp32: (i, n) */
-static uint32_t decay(struct graph *graph, const struct hf_mamba1 *mamba)
-{
-    const uint32_t log = op_to(graph, mamba->a_log, DTYPE_FP32);
-    const uint32_t exp = op_unary(graph, OP_EXP, log);
-    if (log != mamba->a_log)
-        graph_drop(graph, log);
-    const uint32_t minus = op_unary(graph, OP_NEG, exp);
-    graph_drop(graph, exp);
-    return minus;
-}
-
 /* dt_proj's weight times steps (b, s, r), which go: (b, i, s). torch.matmul takes all tokens for
  * rows of one product where the weight needs a gradient, and turns that round by a copy. */
 static uint32_t widened(struct graph *graph, const struct hf_mamba1 *mamba, uint32_t steps)
@@ -95,7 +83,7 @@ uint32_t hf_mamba1(struct graph *graph, const struct model_config *c, const stru
     uint32_t half[2], part[3];
     hf_call_outer(graph, mamba->out.weight);
     const uint32_t projected = apply_linear(graph, y, mamba->in);
-    const uint32_t a = decay(graph, mamba);
+    const uint32_t a = hf_decay(graph, mamba->a_log);
     op_chunk_across(graph, op_reshape(graph, projected, graph->tensors[projected].shape), 2, half);
     const uint32_t conv =
         op_causal_conv(graph, half[0], mamba->conv.weight, mamba->conv.bias, true);

@@ -285,7 +285,7 @@ static enum err_code take_layers(const struct reader *r, const struct key *key, 
         const struct choice *choice = layer_choice(key, json_array_get(value, i));
         if (!choice)
             return unexpected(r, key, name, value);
-        list.bits[i / 32] |= (uint32_t)choice->flag << (i % 32);
+        layer_put(&list, i, choice->flag);
     }
     if (key->type == KEY_WINDOWS && !windows_allowed(r->config, &list))
         return unexpected(r, key, name, value);
@@ -370,7 +370,7 @@ static enum err_code take_others(const struct reader *r, const struct key *key, 
 {
     struct layer_list others = {.listed = true};
     for (uint32_t i = 0; i < r->config->layers; i++)
-        others.bits[i / 32] |= 1U << (i % 32);
+        layer_put(&others, i, true);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_int_t layer = json_integer_value(json_array_get(list, i));
         if (!json_is_integer(json_array_get(list, i)) || layer < 0 || layer >= r->config->layers)
@@ -561,5 +561,20 @@ enum err_code keys_check(const struct key_table *table, const struct model_confi
 {
     for (size_t i = 0; i < table->count; i++)
         TRY(check_field(config, &table->keys[i], where, err));
+    return ERR_OK;
+}
+
+enum err_code key_integer(const json_t *root, const char *where, const char *name, uint32_t least,
+                          uint32_t most, uint32_t otherwise, uint32_t *out, struct err *err)
+{
+    const json_t *value = json_object_get(root, name);
+    *out = otherwise;
+    if (!value)
+        return ERR_OK;
+    if (!json_is_integer(value) || json_integer_value(value) < least ||
+        json_integer_value(value) > most)
+        return err_set(err, ERR_INVALID, "%s: \"%s\": expected an integer %u ... %u", where, name,
+                       least, most);
+    *out = (uint32_t)json_integer_value(value);
     return ERR_OK;
 }

@@ -104,6 +104,11 @@ enum err_code keys_check(const struct key_table *table, const struct model_confi
 const char *key_name(const struct key_table *table, size_t field);
 #define NAME_OF(table, member) key_name((table), offsetof(struct model_config, member))
 
+/* A number of a file that is no member of the config; `otherwise` where the file has none.
+ * ERR_INVALID: it is no integer from `least` to `most`. */
+enum err_code key_integer(const json_t *root, const char *where, const char *name, uint32_t least,
+                          uint32_t most, uint32_t otherwise, uint32_t *out, struct err *err);
+
 /* ERR_INVALID: "name": value does not divide "of": whole. */
 enum err_code key_does_not_divide(const char *where, const char *name, uint32_t value,
                                   const char *of, uint32_t whole, struct err *err);

@@ -6,6 +6,11 @@ bool layer_listed(const struct layer_list *list, uint32_t index)
     return list->bits[index / 32] >> (index % 32) & 1U;
 }
 
+void layer_put(struct layer_list *list, uint32_t index, bool in)
+{
+    list->bits[index / 32] |= (uint32_t)in << (index % 32);
+}
+
 bool model_has_window(const struct model_config *config, uint32_t index)
 {
     if (config->windows.listed)
@@ -40,6 +45,11 @@ bool model_mixes(const struct model_config *config)
 bool model_has_mamba(const struct model_config *config)
 {
     return config->ssm_heads && model_mixes(config);
+}
+
+bool model_has_mamba1(const struct model_config *config)
+{
+    return config->scan_rank && model_mixes(config);
 }
 
 bool model_feeds(const struct model_config *config, uint32_t index)

@@ -319,14 +319,17 @@ struct model_config {
 
 /* Whether a list has layer `index`. */
 bool layer_listed(const struct layer_list *list, uint32_t index);
+/* Lists it where `in`, and else leaves the list as it is. */
+void layer_put(struct layer_list *list, uint32_t index, bool in);
 /* Whether layer `index` looks at a window only, or has no RoPE wherever windows are. */
 bool model_has_window(const struct model_config *config, uint32_t index);
 bool model_is_plain(const struct model_config *config, uint32_t index);
 /* Whether layer `index` has something else in the place of attention. */
 bool model_is_linear(const struct model_config *config, uint32_t index);
-/* Whether any layer has, and whether that is Mamba-2. */
+/* Whether any layer has, and whether that is Mamba-2, or Mamba-1. */
 bool model_mixes(const struct model_config *config);
 bool model_has_mamba(const struct model_config *config);
+bool model_has_mamba1(const struct model_config *config);
 /* Whether layer `index` is a feed-forward alone, where none is more than one thing. */
 bool model_feeds(const struct model_config *config, uint32_t index);
 /* Whether any layer has attention, and whether any is a mixture of experts: a file may say of
