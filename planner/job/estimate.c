@@ -5,6 +5,7 @@
 #include "job/clocked.h"
 #include "job/predict.h"
 #include "lower/outline.h"
+#include "lower/states.h"
 #include "memory/placer.h"
 #include "plan/repeat.h"
 #include "simulate/sequence.h"
@@ -363,8 +364,7 @@ static enum err_code estimate_device(struct estimator *e, const struct strategy 
 static enum err_code find_pages(struct estimator *e, const struct strategy *strategy, bool *move,
                                 struct err *err)
 {
-    const uint64_t paged = plan_paged_bytes(e->outlined.plan),
-                   capacity = profile_bytes(&e->machine->profile, PROFILE_CAPACITY);
+    const uint64_t paged = plan_paged_bytes(e->outlined.plan);
     const struct estimate_options device = {.wanted = ESTIMATE_DEVICE};
     struct estimate found;
     *move = false;
@@ -372,7 +372,7 @@ static enum err_code find_pages(struct estimator *e, const struct strategy *stra
         return ERR_OK;
     TRY(note_ledger(e, strategy, PASSES_FEW, &found, err));
     TRY(estimate_device(e, strategy, &device, &found, err));
-    *move = found.device_bytes > capacity || paged > capacity - found.device_bytes;
+    *move = machine_paged_out(e->machine, paged, found.device_bytes) > 0;
     return ERR_OK;
 }
 
@@ -399,8 +399,7 @@ static enum err_code time_with_pages(struct estimator *e, const struct strategy 
 static enum err_code estimate_anew(struct estimator *e, const struct strategy *strategy,
                                    unsigned wanted, struct estimate *out, struct err *err)
 {
-    const bool paged = strategy->optimizer == OPTIMIZER_BNB_PAGED_8BIT ||
-                       strategy->optimizer == OPTIMIZER_BNB_PAGED;
+    const bool paged = optimizer_rule(strategy->optimizer)->paged;
     *out = (struct estimate){.step_s = 0};
     e->pages_move = false;
     if (wanted == (ESTIMATE_TIME | ESTIMATE_DEVICE) && strategy->accumulate <= TIMED_FEW && !paged)

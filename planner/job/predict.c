@@ -408,13 +408,18 @@ uint64_t plan_paged_bytes(const struct plan *plan)
     return bytes;
 }
 
-/* Pages stay where there is room: cudaMalloc takes the device's memory before they do. */
-static void place_pages(const struct machine *machine, struct prediction *out)
+uint64_t machine_paged_out(const struct machine *machine, uint64_t paged_bytes,
+                           uint64_t device_bytes)
 {
     const uint64_t capacity = profile_bytes(&machine->profile, PROFILE_CAPACITY);
-    const uint64_t free = capacity > out->device_bytes ? capacity - out->device_bytes : 0;
+    const uint64_t free = capacity > device_bytes ? capacity - device_bytes : 0;
+    return paged_bytes > free ? paged_bytes - free : 0;
+}
+
+static void place_pages(const struct machine *machine, struct prediction *out)
+{
     out->paged_bytes = plan_paged_bytes(out->plan);
-    out->paged_out_bytes = out->paged_bytes > free ? out->paged_bytes - free : 0;
+    out->paged_out_bytes = machine_paged_out(machine, out->paged_bytes, out->device_bytes);
     out->plan->pages_move = out->paged_out_bytes > 0;
 }
 

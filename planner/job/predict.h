@@ -118,8 +118,11 @@ uint64_t machine_outside_bytes(const struct plan *plan, const struct machine *ma
 /* What NCCL takes on a rank for the communicators of a plan's groups. */
 uint64_t communicators_bytes(const struct plan *plan, const struct machine *machine);
 
-/* Bytes of a plan's managed memory (buffer.paged). */
+/* Bytes of a plan's managed memory (buffer.paged), and how many of so many find no room on the
+ * device beside what else it holds: cudaMalloc takes its memory before pages do. */
 uint64_t plan_paged_bytes(const struct plan *plan);
+uint64_t machine_paged_out(const struct machine *machine, uint64_t paged_bytes,
+                           uint64_t device_bytes);
 
 /* What expandable segments may hold beyond the capacity that the allocator is given (allocator.h),
  * in bytes: a device has not got that. */

@@ -310,35 +310,26 @@ static bool add_axes(struct space *space, struct grid *grid, const struct settin
 
 /* ---- grids ---- */
 
-/* Whether the system can be told the same, by a row of its own or by one of that name. */
-static bool has_word_for(const struct settings *from, const struct setting *row,
-                         enum system_kind system)
-{
-    struct settings other = *from;
-    char buffer[NUMBER_TEXT];
-    if (setting_suits(row, system))
-        return true;
-    const char *value = setting_read(row, from, buffer);
-    other.job.strategy.system = system;
-    return settings_find(&other, row->name, NULL) && value &&
-           settings_set(&other, row->name, value, NULL) == ERR_OK;
-}
-
-/* Whether a system can be searched: it has what was given, or does that without being told (a dtype
- * is compared as what the jobs come to). */
+/* Whether a system can be searched: settings that were changed to it have what was given, by a row
+ * of the same name at least, or it does that without being told (a dtype is compared as what the
+ * jobs come to). */
 static bool has_what_is_given(struct space *space, const struct settings *from,
-                              enum system_kind system)
+                              const struct settings *to)
 {
     uint32_t count;
     const struct setting *rows = setting_rows(&count);
-    for (uint32_t i = 0; i < count; i++)
-        if (settings_is_given(from, &rows[i]) && setting_is_of(&rows[i], from->command) &&
-            !numerics_is_dtype(&rows[i]) && !has_word_for(from, &rows[i], system)) {
-            struct left_out *out = &space->left_out[space->left_out_count++];
-            *out = (struct left_out){.system = system};
-            snprintf(out->numerics.text, sizeof out->numerics.text, "no --%s", rows[i].name);
-            return false;
-        }
+    for (uint32_t i = 0; i < count; i++) {
+        if (!settings_is_given(from, &rows[i]) || !setting_is_of(&rows[i], from->command) ||
+            numerics_is_dtype(&rows[i]))
+            continue;
+        const struct setting *own = settings_find(to, rows[i].name, NULL);
+        if (own && settings_is_given(to, own))
+            continue;
+        struct left_out *out = &space->left_out[space->left_out_count++];
+        *out = (struct left_out){.system = to->job.strategy.system};
+        snprintf(out->numerics.text, sizeof out->numerics.text, "no --%s", rows[i].name);
+        return false;
+    }
     return true;
 }
 
@@ -459,10 +450,10 @@ static enum err_code new_grid(struct space *space, const struct settings *settin
     *grid =
         (struct grid){.base = *settings, .other_system = system != settings->job.strategy.system};
     if (grid->other_system) {
-        if (!has_what_is_given(space, settings, system) ||
+        TRY(settings_set(&grid->base, SYSTEM, system_name(system), err));
+        if (!has_what_is_given(space, settings, &grid->base) ||
             (system_is_alone(system) && settings->job.strategy.world > 1))
             return ERR_OK;
-        TRY(settings_set(&grid->base, SYSTEM, system_name(system), err));
         numerics_keep(settings, options->config, &grid->base);
     }
     const uint64_t sequences = sequences_of(&grid->base, options);
