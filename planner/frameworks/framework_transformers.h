@@ -98,6 +98,7 @@ uint32_t transformers_sequences(const struct import *import, const char **path);
 
 /* `stage`, `rl`, `reward_model`, `beta`: what is learned from, behind the batch's key. */
 key_reader transformers_read_objective;
+/* `export_dir`, `infer_backend`, `do_predict`: LLaMA-Factory's where nothing is trained. */
 key_reader transformers_read_no_training;
 /* Whether the loss is that of TRL's trainer of preferences; of rewards. */
 bool transformers_has_preferences(const struct import *import);

@@ -10,6 +10,7 @@
 #include "graph/tape_calls.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 bool tape_is_checkpointed(const struct tape *tape, uint32_t module)
 {
@@ -30,31 +31,38 @@ uint32_t tape_part_at(const struct tape *tape, uint32_t item)
                                                                                  : GRAPH_NONE;
 }
 
-/* Whether a block is eager where blocks are compiled: it calls what is. */
-static bool calls_compiled(const struct graph *graph, uint32_t module)
+/* Blocks that are eager where blocks are compiled: they call what is. */
+static void find_eager(const struct graph *graph, bool *eager)
 {
-    bool within = false, calls = false;
+    uint32_t block = GRAPH_NONE;
     for (uint32_t i = 0; i < graph->item_count; i++) {
         const struct graph_item item = graph->items[i];
-        if ((item.kind == ITEM_ENTER || item.kind == ITEM_EXIT) && item.arg == module)
-            within = item.kind == ITEM_ENTER;
-        calls |= within && item.kind == ITEM_MARK && item.arg == MARK_CALLED;
+        if (item.kind == ITEM_ENTER && graph->modules[item.arg].role == ROLE_BLOCK)
+            block = item.arg;
+        else if (item.kind == ITEM_EXIT && item.arg == block)
+            block = GRAPH_NONE;
+        else if (item.kind == ITEM_MARK && item.arg == MARK_CALLED && block != GRAPH_NONE)
+            eager[block] = true;
     }
-    return calls;
 }
 
 /* What is compiled has its checkpoint inside of its programs. */
 static void find_checkpointed(struct tape *tape)
 {
     const struct graph *graph = tape->graph;
+    const bool compiled = tape->options->compiled;
+    bool *eager = xcalloc(graph->module_count + 1, sizeof *eager);
     uint32_t blocks = 0, block = 0;
     tape->checkpointed = xcalloc(graph->module_count + 1, sizeof *tape->checkpointed);
+    if (compiled)
+        find_eager(graph, eager);
     for (uint32_t m = 0; m < graph->module_count; m++)
         blocks += graph->modules[m].role == ROLE_BLOCK;
     for (uint32_t m = 0; m < graph->module_count; m++)
         if (graph->modules[m].role == ROLE_BLOCK)
-            tape->checkpointed[m] = tape_options_checkpoint(tape->options, block++, blocks) &&
-                                    (!tape->options->compiled || calls_compiled(graph, m));
+            tape->checkpointed[m] =
+                tape_options_checkpoint(tape->options, block++, blocks) && (!compiled || eager[m]);
+    free(eager);
 }
 
 /* A part is one node. */
