@@ -79,7 +79,7 @@ static enum err_code make_side(const struct choice *choice, struct side *out, st
     if (rc == ERR_OK)
         rc = predict_few(&job, &machine, &p, err);
     if (rc == ERR_OK)
-        rc = step_time(&p, &job, &machine, 0, &t, err);
+        rc = step_time(&p, &job, &machine, STEP_TIME_DRAWS, &t, err);
     if (rc == ERR_OK) {
         out->extra.memory = result_json(&settings, &job, &machine, &p, NULL, 0);
         out->extra.settings = json_incref(json_object_get(out->extra.memory, "settings"));

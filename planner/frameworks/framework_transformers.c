@@ -328,7 +328,7 @@ static enum err_code read_batch(struct import *im, const struct key_row *row,
 #define HYBRID "flash-attn where layers have a window, torch's elsewhere: planned as torch's"
 #define FLASH_3 "FlashAttention-3's own kernels: planned as torch's, which --attention chooses"
 #define PACKING \
-    "attention within each of the samples of a sequence: planned over all of it unless " \
+    "attention within each of the samples of a sequence: planned over all of it; " \
     "--sample-tokens says how long they are"
 static enum err_code take_flash_attn(struct import *im, const struct key_row *row,
                                      const struct node *node, struct err *err)
@@ -444,7 +444,7 @@ static const struct key_row rows[] = {
      .read = transformers_read_offloading, .why = "activations on the host: planned on the GPU"},
     OFF("layer_offloading", "layers on the host: planned on the GPU"),
     {.path = "selective_checkpointing", .kind = KEY_ANY, .neutral = "false",
-     .why = "attention is kept: planned as full, of which --checkpointing selective keeps more"},
+     .why = "attention is kept: planned as full; --checkpointing selective keeps more"},
     IDLE_SECTION("gradient_checkpointing_kwargs"),
 
     {.path = "model_name_or_path", .kind = KEY_TEXT, .setting = "model", .read = transformers_read_model},

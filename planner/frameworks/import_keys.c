@@ -16,23 +16,56 @@
 
 /* ---- notes ---- */
 
+/* Whether an option of that name was given, with the value that stands behind it if one does. */
+static bool is_followed(const struct import *im, const char *name, const char *word)
+{
+    struct settings advised = *im->settings, chosen = *im->settings;
+    const struct setting *row = settings_find(im->settings, name, NULL);
+    const char *given = import_given(im, name);
+    if (!row || !given)
+        return false;
+    return row->kind != SETTING_VALUE || setting_write(row, &advised, word, NULL) != ERR_OK ||
+           (setting_write(row, &chosen, given, NULL) == ERR_OK && setting_is(row, &chosen, word));
+}
+
+/* The options that a note ends with, behind "; ", are what to do about it: "planned as without it;
+ * --store-dtype bf16". Who gave all of them did so. Returns these as they were given; NULL: they
+ * were not, or there are none. */
+static const char *followed_advice(struct import *im, const char *text)
+{
+    const char *at = text ? strstr(text, "; --") : NULL, *said = NULL;
+    for (at = at ? strstr(at, "--") : NULL; at; at = strstr(at, "--")) {
+        const size_t length = strcspn(at += 2, " ,;)");
+        const char *name = import_text(im, "%.*s", (int)length, at);
+        const char *word = at + length + strspn(at + length, " ");
+        word = import_text(im, "%.*s", (int)strcspn(word, " ,;)"), word);
+        if (!is_followed(im, name, word))
+            return NULL;
+        said = import_text(im, "%s%s--%s %s", said ? said : "", said ? " " : "", name,
+                           import_given(im, name));
+    }
+    return said;
+}
+
 void import_note(struct import *im, enum note_kind kind, const char *key, const struct node *node,
                  const char *text)
 {
     const char *value = NULL;
     if (im->above && kind == NOTE_UNSAID)
         return; /* the file above says it, or leaves it open, too */
+    const char *followed =
+        kind == NOTE_UNPLANNED || kind == NOTE_UNSAID ? followed_advice(im, text) : NULL;
     if (node && node->said)
         value = node->said;
     else if (node && !(node->was && node->kind == NODE_LIST)) /* that one holds something else */
         value = node->kind == NODE_TABLE ? "{...}" : node->kind == NODE_LIST ? "[...]" : node->text;
     ARRAY_GROW(im->notes, im->note_count, im->note_cap);
-    im->notes[im->note_count++] = (struct note){.kind = kind,
+    im->notes[im->note_count++] = (struct note){.kind = followed ? NOTE_OVERRIDDEN : kind,
                                                 .key = node && node->was ? node->was : key,
                                                 .value = value,
                                                 .line = node ? node->line : 0,
                                                 .listed = node && !node->key,
-                                                .text = text};
+                                                .text = followed ? followed : text};
 }
 
 const char *import_text(struct import *im, const char *fmt, ...)

@@ -9,7 +9,8 @@
 enum err_code import_take(struct import *im, struct settings *settings,
                           const struct setting_given *given, uint32_t given_count, struct err *err);
 
-/* Lists a key, with the value that the file has for it; node NULL: it is a default's. */
+/* Lists a key, with the value that the file has for it; node NULL: it is a default's. What ends
+ * with options ("; --store-dtype bf16") that were given so is overridden by them. */
 void import_note(struct import *im, enum note_kind kind, const char *key, const struct node *node,
                  const char *text);
 

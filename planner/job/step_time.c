@@ -231,7 +231,7 @@ enum err_code step_time(const struct prediction *prediction, const struct job *j
     const struct timeline *t = &out->timeline;
     snprintf(out->profile, sizeof out->profile, "%s", machine->profile.name);
     const double tokens = (double)job->model.batch * job->model.seq * job->strategy.accumulate;
-    out->low_s = out->high_s = t->step_s;
+    out->low_s = out->high_s = NAN;
     out->tokens_per_s = tokens / t->step_s;
     out->mfu = out->costs.model_flops / t->step_s / out->costs.peak_flops;
     out->hfu = out->costs.hardware_flops / t->step_s / out->costs.peak_flops;

@@ -26,7 +26,7 @@ struct step_time {
 };
 
 /* Simulates one step of a prediction, which is the job's, on a machine. `draws` are for the
- * range; 0: low_s and high_s are the step itself. ERR_INVALID as costs_of_plan. On ERR_OK the
+ * range; 0: there is none, low_s and high_s are NAN. ERR_INVALID as costs_of_plan. On ERR_OK the
  * caller owns what is in *out. */
 enum err_code step_time(const struct prediction *prediction, const struct job *job,
                         const struct machine *machine, uint32_t draws, struct step_time *out,

@@ -6,6 +6,16 @@
 
 #include <math.h>
 
+/* Of a step that no range was drawn of there are no such keys: a range of no width is none. */
+static void set_range(json_t *object, const struct step_time *time)
+{
+    json_object_set_new(object, "step_low_s", json_real(time->low_s));
+    json_object_set_new(object, "step_high_s", json_real(time->high_s));
+    json_object_set_new(object, "range",
+                        json_pack("{s:[f, f]}", "quantiles", STEP_TIME_LOW_PERCENT / 100.0,
+                                  STEP_TIME_HIGH_PERCENT / 100.0));
+}
+
 json_t *time_json(const struct step_time *time)
 {
     const struct timeline *t = &time->timeline;
@@ -14,15 +24,14 @@ json_t *time_json(const struct step_time *time)
         json_object_set_new(spent, spent_name((enum spent)i), json_real(t->spent_s[i]));
     const struct slowest *slowest = &time->costs.slowest;
     json_t *object = json_pack(
-        "{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:o, s:{s:i, s:f, s:f},"
-        " s:{s:[f, f]}}",
-        "profile", time->profile, "step_s", t->step_s, "step_low_s", time->low_s, "step_high_s",
-        time->high_s, "tokens_per_s_per_gpu", time->tokens_per_s, "mfu", time->mfu, "hfu",
-        time->hfu, "exposed_communication_s", t->exposed_s, "communication_s", t->communication_s,
-        "waiting_s", t->waiting_s, "compute_s", t->compute_s, "host_s", t->host_s, "bound",
-        spent_name(time->bound), "spent_s", spent, "slowest_rank", "ranks", (int)slowest->ranks,
-        "arithmetic", slowest->factor, "deviation", slowest->sigma, "range", "quantiles",
-        STEP_TIME_LOW_PERCENT / 100.0, STEP_TIME_HIGH_PERCENT / 100.0);
+        "{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:o, s:{s:i, s:f, s:f}}",
+        "profile", time->profile, "step_s", t->step_s, "tokens_per_s_per_gpu", time->tokens_per_s,
+        "mfu", time->mfu, "hfu", time->hfu, "exposed_communication_s", t->exposed_s,
+        "communication_s", t->communication_s, "waiting_s", t->waiting_s, "compute_s", t->compute_s,
+        "host_s", t->host_s, "bound", spent_name(time->bound), "spent_s", spent, "slowest_rank",
+        "ranks", (int)slowest->ranks, "arithmetic", slowest->factor, "deviation", slowest->sigma);
+    if (!isnan(time->low_s))
+        set_range(object, time);
     return object;
 }
 

@@ -8,7 +8,8 @@
 #include <stdio.h>
 
 /* The "time" of `plan --json`. "slowest_rank" says of how many ranks, how much longer than the mean
- * rank's its arithmetic takes, and one rank's standard deviation. The caller owns it. */
+ * rank's its arithmetic takes, and one rank's standard deviation. Where no range was drawn
+ * "step_low_s", "step_high_s" and "range" are left out. The caller owns it. */
 json_t *time_json(const struct step_time *time);
 
 /* The "time" of plan.json: the same with "instruction_s", seconds by instruction of the plan that

@@ -55,7 +55,8 @@ const struct command_about *command_about(enum command command)
              "Two jobs side by side: settings, bytes by category and phase, time by "
              "lane and kind, and unit by unit. Each of A and B is a plan.json (or a "
              "folder with one) or a model (with the options); B may also be changes to A, such as "
-             "reshard=never,micro-batch=2. Exit status: 0 done, 2 bad input."},
+             "reshard=never,micro-batch=2. Exit status: 0 done, 2 bad input.",
+             .of_plan = "shardplan diff DIR B"},
         [COMMAND_RUN] = {"run",
                          "shardplan run",
                          "execute a plan on real ranks and record it",
@@ -63,17 +64,20 @@ const struct command_about *command_about(enum command command)
                          "own, and records the last step.",
                          {"shardplan run plan/plan.json",
                           "shardplan run plan/plan.json --device cuda --steps 20 -o plan",
-                          "shardplan run plan/plan.json --rehearse 0/64"}},
+                          "shardplan run plan/plan.json --rehearse 0/64"},
+                         .of_plan = "shardplan run DIR"},
         [COMMAND_COMPARE] = {"compare", "shardplan compare",
                              "predicted beside recorded, instruction by instruction",
                              "A plan beside the recorded trace of a run of it, instruction by "
                              "instruction. Exit status: 0 memory is equal (and time within "
-                             "--tolerance), 1 it is not, 2 bad input."},
+                             "--tolerance), 1 it is not, 2 bad input.",
+                             .of_plan = "shardplan compare DIR TRACE"},
         [COMMAND_EXPORT] = {"export", "shardplan export", "a plan as a framework's configuration",
                             "The settings of a plan as a file of FSDP2 (Python), torchtitan "
                             "(TOML), accelerate (YAML) or DeepSpeed (JSON). What the framework "
                             "cannot say is refused; what the training script has to say is listed "
-                            "on standard error and in the file. `--from` reads it back."},
+                            "on standard error and in the file. `--from` reads it back.",
+                            .of_plan = "shardplan export DIR"},
         [COMMAND_CALIBRATE] = {"calibrate", "shardplan calibrate",
                                "measure this machine: the profile that plans of it need",
                                "Measures this machine by running small plans on it, and writes the "

@@ -27,6 +27,8 @@ struct command_about {
     const char *summary;                    /* half a line */
     const char *doc;                        /* a paragraph */
     const char *examples[COMMAND_EXAMPLES]; /* command lines; NULL: no more */
+    const char *of_plan; /* "shardplan run DIR": its line on what `plan -o DIR` wrote; NULL: it
+                            reads no plan */
 };
 
 /* Lent, for ever. */

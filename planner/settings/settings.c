@@ -96,12 +96,29 @@ static const struct setting *find(const struct settings *settings, const char *n
     return NULL;
 }
 
+/* What a job is is said to `plan`: of a command that reads plans that is the way round. */
+static bool goes_round(const struct setting *row, const struct command_about *about)
+{
+    return about->of_plan && setting_is_of(row, COMMAND_PLAN) && row->group != GROUP_OUTPUT &&
+           !row->positional;
+}
+
 /* No row of the command has the name: another command's, or none's. */
 static void refuse_name(const struct settings *settings, const char *name, struct err *err)
 {
     uint32_t count;
-    const char *title = command_about(settings->command)->title;
+    const struct command_about *about = command_about(settings->command);
+    const char *title = about->title;
     const struct setting *rows = setting_rows(&count), *nearest = nearest_row(settings, name);
+    for (uint32_t i = 0; i < count; i++)
+        if (is_called(&rows[i], name) && goes_round(&rows[i], about)) {
+            err_set(err, ERR_INVALID,
+                    "--%s: `%s` does not have it; a plan does: `shardplan plan --%s%s%s -o DIR`, "
+                    "then `%s`",
+                    name, title, name, rows[i].arg ? " " : "", rows[i].arg ? rows[i].arg : "",
+                    about->of_plan);
+            return;
+        }
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t other = 0; is_called(&rows[i], name) && other < COMMAND_COUNT; other++)
             if (setting_is_of(&rows[i], (enum command)other)) {

@@ -66,6 +66,32 @@ static bool are_alike(const json_t *a, const json_t *b)
     return alike;
 }
 
+/* What a plan leaves open of its step, `diff` says of it, whether it read it or made it. */
+static void sides_have_the_range_of_their_plans(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"diff %s/a %s/b --json", "diff %s/a reshard=never --json",
+                                        "diff " JOB " reshard=never --json"};
+    static const char *const keys[] = {"step_low_s", "step_s", "step_high_s"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        assert_int_equal(shardplan(lines[i], folder, folder), 0); // NOLINT
+        json_t *of = program_object();
+        for (int side = 0; side < 2; side++) {
+            assert_int_equal(
+                shardplan("plan " JOB "%s --no-files --json", side ? " --reshard never" : ""), 0);
+            json_t *plan = program_object();
+            const json_t *a = json_object_get(json_object_get(of, side ? "b" : "a"), "time"),
+                         *b = json_object_get(plan, "time");
+            for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+                assert_true(are_alike(json_object_get(b, keys[k]), json_object_get(a, keys[k])));
+            assert_true(json_number_value(json_object_get(a, "step_low_s")) <
+                        json_number_value(json_object_get(a, "step_s")));
+            json_decref(plan);
+        }
+        json_decref(of);
+    }
+}
+
 /* Two files, their folders, a file and changes, a model and changes: the same difference. */
 static void every_form_says_the_same(void **state)
 {
@@ -199,6 +225,8 @@ static void bad_questions_exit_with_2(void **state)
         {"gpt2 resharding=never", "did you mean --reshard?"},
         {"gpt2 gpus=9", "do not fill nodes"},
         {"tests/data/bad/two-objects.json gpt2", "two-objects.json"},
+        {"gpt2 reshard=never --from job.yaml",
+         "`shardplan plan --from FILE -o DIR`, then `shardplan diff DIR B`"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         expect_says(shardplan("diff %s", cases[i].arguments), 2, cases[i].says);
@@ -212,6 +240,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_says_the_same),
+        cmocka_unit_test(sides_have_the_range_of_their_plans),
         cmocka_unit_test(a_plan_is_set_beside_another_system),
         cmocka_unit_test(tables_summarise_units),
         cmocka_unit_test(rows_of_time_add_up_to_the_step),

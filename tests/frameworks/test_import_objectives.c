@@ -180,11 +180,55 @@ static void other_trainers_steps_are_listed(void **state)
     import_free(&f.import);
 }
 
+/* What a note ends with is no advice to who has given it, and is to who gave something else. */
+static void advice_that_was_taken_is_not_given(void **state)
+{
+    static const struct {
+        const char *text, *key;
+        struct setting_given option;
+        const char *said; /* NULL: the note stays */
+    } cases[] = {
+        {"pure_bf16: true", "pure_bf16", {"store-dtype", "bf16"}, "--store-dtype bf16"},
+        {"pure_bf16: true", "pure_bf16", {"store-dtype", "bfloat16"}, "--store-dtype bfloat16"},
+        {"pure_bf16: true", "pure_bf16", {"store-dtype", "fp16"}, NULL},
+        {"pure_bf16: true", "pure_bf16", {"seq", "512"}, NULL},
+        {"assistant_only_loss: true",
+         "assistant_only_loss",
+         {"prompt-tokens", "9"},
+         "--prompt-tokens 9"},
+        {"selective_checkpointing: true",
+         "selective_checkpointing",
+         {"checkpointing", "selective"},
+         "--checkpointing selective"},
+        {"selective_checkpointing: true",
+         "selective_checkpointing",
+         {"checkpointing", "full"},
+         NULL},
+        {"unfrozen_parameters: [a]", "unfrozen_parameters", {"freeze", "*b"}, "--freeze *b"},
+        {"sample_packing: true", "sample_packing", {"sample-tokens", "64"}, "--sample-tokens 64"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        struct err err = {0};
+        char text[256];
+        snprintf(text, sizeof text, "model_name_or_path: Qwen/Qwen3-8B\nbf16: true\n%s\n",
+                 cases[i].text);
+        assert_int_equal(take_with(&f, "x", SYNTAX_YAML, text, &cases[i].option, 1, &err), ERR_OK);
+        const enum note_kind kind = cases[i].said ? NOTE_OVERRIDDEN : NOTE_UNPLANNED;
+        const enum note_kind other = cases[i].said ? NOTE_UNPLANNED : NOTE_OVERRIDDEN;
+        expect_note(&f, kind, cases[i].key, 3, cases[i].said ? cases[i].said : "; --");
+        assert_null(find_note(&f, other, cases[i].key));
+        import_free(&f.import);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pairs_are_two_sequences_at_once),
         cmocka_unit_test(a_second_model_stays_as_it_is_loaded),
+        cmocka_unit_test(advice_that_was_taken_is_not_given),
         cmocka_unit_test(other_trainers_steps_are_listed),
         cmocka_unit_test(what_collators_pad_is_planned),
     };

@@ -136,8 +136,9 @@ static void compare(const struct model *model, const struct way *way, const stru
     assert_same_events(name, p[0].plan, p[1].plan);
     assert_int_equal(p[0].device_bytes, p[1].device_bytes);
     assert_int_equal(p[0].parameters, p[1].parameters);
-    if (fabs(t[1].low_s / t[0].low_s - 1) > 0.02)
-        fail_msg("%s: built %.3f ms, recorded %.3f ms", name, 1e3 * t[0].low_s, 1e3 * t[1].low_s);
+    if (fabs(t[1].timeline.step_s / t[0].timeline.step_s - 1) > 0.02)
+        fail_msg("%s: built %.3f ms, recorded %.3f ms", name, 1e3 * t[0].timeline.step_s,
+                 1e3 * t[1].timeline.step_s);
     for (int i = 0; i < 2; i++) {
         step_time_free(&t[i]);
         prediction_free(&p[i]);
