@@ -6,6 +6,7 @@
 #include "plan/modules.h"
 #include "plan/repeat.h"
 #include "report/adapter_notes.h"
+#include "report/idle_notes.h"
 #include "report/model_notes.h"
 #include "report/palette.h"
 #include "report/style.h"
@@ -174,28 +175,6 @@ static json_t *calls_json(const struct prediction *p)
                      "cuda_mallocs_until_settled", (int)p->settling_mallocs);
 }
 
-/* What was asked for and changes nothing here, or NULL. DeepSpeed reduces in 4 bits where there are
- * nodes (stage3.py, __avg_scatter_grads: num_nodes > 1). */
-static const char *idle_note(const struct job *job)
-{
-    const struct strategy *s = &job->strategy;
-    const struct tape_options *tape = &job->tape;
-    if (tape->checkpointing == CHECKPOINTING_NONE && tape->checkpointed != CHECKPOINTED_ALL)
-        return "--checkpoint-blocks does nothing without checkpoints: --checkpointing full or "
-               "selective makes them";
-    if (tape->checkpointing == CHECKPOINTING_NONE && tape->reentrant)
-        return "--checkpoint-reentrant does nothing without checkpoints: --checkpointing full "
-               "makes them";
-    if (tape->checkpointing == CHECKPOINTING_NONE && tape->no_early_stop)
-        return "--early-stop does nothing without checkpoints: --checkpointing full or selective "
-               "makes them";
-    return s->system == SYSTEM_ZERO3 && s->zero.quantized_gradients &&
-                   s->world <= s->zero.node_ranks
-               ? "zero_quantized_gradients does nothing on one node: DeepSpeed reduces in 4 bits "
-                 "across nodes only"
-               : NULL;
-}
-
 /* bitsandbytes 0.50's gemm_4bit: how few, by GPU and shape, its table says up to so many. */
 enum { DEQUANTIZED_TOKENS = 1536 };
 
@@ -239,8 +218,7 @@ json_t *result_json(const struct settings *settings, const struct job *job,
     adapter_notes_set(root, job, p->plan);
     const struct job there = on_machine(job, machine);
     version_notes_set(root, &there);
-    if (idle_note(job))
-        json_object_set_new(root, "no_effect", json_string(idle_note(job)));
+    idle_notes_set(root, settings, job, p->plan);
     if (approximated(job))
         json_object_set_new(root, "approximated", json_string(approximated(job)));
     if (policies_note(job))
@@ -451,19 +429,19 @@ static void print_title(FILE *file, const struct style *s, const struct settings
     fputc('\n', file);
 }
 
-static void print_notes(FILE *file, const struct job *job, const struct plan *plan, bool all)
+static void print_notes(FILE *file, const struct settings *settings, const struct job *job,
+                        const struct plan *plan)
 {
     char first[2];
-    const bool other = version_notes_any(job);
-    const char *idle = idle_note(job), *near = approximated(job), *before = policies_note(job);
+    const bool other = version_notes_any(job), idle = idle_notes_any(settings, job, plan);
+    const char *near = approximated(job), *before = policies_note(job);
     if (!model_note(&job->config, &job->model, 0, first, sizeof first) && !other && !idle &&
         !near && !before && !adapter_notes_any(job, plan))
         return;
     model_notes_print(file, "", job);
     adapter_notes_print(file, job, plan);
-    version_notes_print(file, job, all);
-    if (idle)
-        fprintf(file, "%s\n", idle);
+    version_notes_print(file, job, settings->explain);
+    idle_notes_print(file, settings, job, plan);
     if (near)
         fprintf(file, "%s\n", near);
     if (before)
@@ -756,7 +734,7 @@ void result_print(FILE *file, const struct settings *settings, const struct job 
     const struct style s = style_of(file);
     print_title(file, &s, settings, job, machine, p);
     const struct job there = on_machine(job, machine);
-    print_notes(file, &there, p->plan, settings->explain);
+    print_notes(file, settings, &there, p->plan);
     print_categories(file, &s, job, p);
     print_host(file, &s, machine, p);
     fputc('\n', file);

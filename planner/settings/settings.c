@@ -24,6 +24,11 @@ bool settings_is_given(const struct settings *settings, const struct setting *ro
     return settings->given[index_of(row) / 64] >> index_of(row) % 64 & 1;
 }
 
+bool settings_is_typed(const struct settings *settings, const struct setting *row)
+{
+    return settings->typed[index_of(row) / 64] >> index_of(row) % 64 & 1;
+}
+
 static void note_dtype(struct settings *settings, const struct setting *row)
 {
     static const struct {
@@ -285,6 +290,16 @@ enum err_code settings_set(struct settings *settings, const char *name, const ch
     TRY(setting_write(row, settings, text, err));
     mark_given(settings, row);
     begin_what_follows(settings, row);
+    return ERR_OK;
+}
+
+enum err_code settings_type(struct settings *settings, const char *name, const char *text,
+                            struct err *err)
+{
+    TRY(settings_set(settings, name, text, err));
+    const struct setting *row = settings_find(settings, name, NULL);
+    if (row)
+        settings->typed[index_of(row) / 64] |= (uint64_t)1 << index_of(row) % 64;
     return ERR_OK;
 }
 

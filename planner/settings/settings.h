@@ -111,6 +111,7 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
     uint8_t dtypes[SYSTEM_COUNT];       /* which of them the command has under each system: looked
                                            up once, as each job of a search asks */
     uint64_t given[SETTINGS_ROW_WORDS]; /* a bit a row: set by other than its default */
+    uint64_t typed[SETTINGS_ROW_WORDS]; /* ... of the command line, and not of a file */
     const char *model;
     const char *from;      /* a framework's file that settings were taken from; NULL */
     const char *unplanned; /* what it asks for beyond any plan, in lines: whoever gives a verdict
@@ -173,6 +174,11 @@ const char *settings_get(const struct settings *settings, const char *name,
 
 /* Whether a row was set by other than its default. */
 bool settings_is_given(const struct settings *settings, const struct setting *row);
+
+/* As settings_set, of what the command line says; whether that set a row. */
+enum err_code settings_type(struct settings *settings, const char *name, const char *text,
+                            struct err *err);
+bool settings_is_typed(const struct settings *settings, const struct setting *row);
 
 /* Every setting of the command that the system has, but for what is printed and where, under its
  * own name with '-' as '_'. The caller owns the object. */

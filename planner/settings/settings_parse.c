@@ -304,7 +304,7 @@ static void set_all(const struct parse *parse)
         for (uint32_t i = 0; i < parse->given_count; i++)
             if ((strcmp(parse->given[i].name, SYSTEM_SETTING) == 0) == system_first &&
                 !is_taken_back(parse, parse->given[i].name) &&
-                settings_set(parse->settings, parse->given[i].name, parse->given[i].text, &err) !=
+                settings_type(parse->settings, parse->given[i].name, parse->given[i].text, &err) !=
                     ERR_OK)
                 refuse(parse, parse->given[i].name, "%s", err.text);
 }
@@ -352,7 +352,7 @@ static void set_or_end(const struct parse *parse, struct settings *settings, con
                        const char *text)
 {
     struct err err = {0};
-    if (settings_set(settings, name, text, &err) != ERR_OK)
+    if (settings_type(settings, name, text, &err) != ERR_OK)
         refuse(parse, settings_find(settings, name, NULL) ? name : NULL, "%s", err.text);
 }
 
