@@ -58,10 +58,10 @@ static bool is_planned(const struct import *im, int bits)
     const char *half = transformers_half(im), *storage = storage_of(im);
     const enum system_kind system = im->settings->job.strategy.system;
     const uint32_t stage = system_zero_stage(system);
+    if (bits == 8)
+        return settings_find(im->settings, "load-in-8bit", NULL) != NULL;
     if (transformers_is_whole(im))
         return true;
-    if (bits == 8)
-        return stage == 1 || stage == 2;
     if (!half || (system == SYSTEM_FSDP1 && strcmp(half, "fp16") == 0)) /* read_frozen */
         return false;
     return strcmp(storage, half) == 0 || (stage > 0 && strcmp(storage, "uint8") == 0) ||

@@ -546,12 +546,6 @@ static enum err_code check_bits8(const struct job *job, struct err *err)
         return err_set(err, ERR_INVALID,
                        "--load-in-8bit with --load-in-4bit: weights are in one of them");
     const struct strategy *s = &job->strategy;
-    if (s->system == SYSTEM_ZERO3)
-        return err_set(
-            err, ERR_UNSUPPORTED,
-            "--load-in-8bit under zero3: each layer keeps its whole weight besides "
-            "(bitsandbytes' state.CB), so nothing of it is saved, and it is not planned; "
-            "zero2, or --load-in-4bit");
     const char *what = m->float8                       ? "--float8"
                        : job_tape(job).compiled        ? "--compile"
                        : s->columns                    ? "--placement columns"

@@ -369,9 +369,10 @@ static const struct setting rows[] = {
      .help = "Frozen weights of linear layers, all but the head, in 8 bits of bitsandbytes "
              "(LLM.int8()), beside --lora's adapters: load_in_8bit of BitsAndBytesConfig",
      .brief = "frozen weights in bitsandbytes' int8", .initial = "off", .field = FIELD(job.model.bits8),
-     .words = OFF_ON, .commands = FOR_JOB, .systems = WHOLE | ZERO, .lacking = FSDP, .numerics = true,
+     .words = OFF_ON, .commands = FOR_JOB, .systems = WHOLE | ZERO12, .lacking = FSDP | SYSTEM(ZERO3), .numerics = true,
      .lacks = "is not planned with weights in 8 bits: a sharded weight has nothing of what Linear8bitLt "
-              "asks its own for (\"'Parameter' object has no attribute 'CB'\")"},
+              "asks its own for (\"'Parameter' object has no attribute 'CB'\"; under zero3 each layer keeps "
+              "its whole one besides, so nothing is saved; --load-in-4bit is planned)"},
     {.name = "llm-int8-skip-modules", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "NAMES",
      .help = "Modules whose weights --load-in-4bit and --load-in-8bit leave as they are, in the "
              "place of the head: by commas, names that paths end with, or begin with",

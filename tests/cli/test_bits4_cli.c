@@ -46,6 +46,10 @@ static void weights_in_8_bits_are_planned_so(void **state)
     shardplan_says(0, "numbers of 6 and more is data", "fit " JOB " --load-in-8bit on --seq 512");
     shardplan_says(2, "fsdp2 is not planned with weights in 8 bits: a sharded weight has nothing",
                    "fit llama-3.2-1b --gpus 4 --strategy fsdp2 --lora 16 --load-in-8bit on");
+    shardplan_says(2, "zero3 is not planned with weights in 8 bits",
+                   "fit llama-3.2-1b --gpus 4 --strategy zero3 --lora 16 --load-in-8bit on");
+    /* the help names those that do not refuse it */
+    shardplan_says(0, "[ddp, zero1, zero2, single]", "help fit load-in-8bit");
     shardplan_says(2, "weights are in one of them", "fit " BITS4 " --load-in-8bit on");
     shardplan_says(0, "linear layers in 8 bits", "plan " JOB " --load-in-8bit on --seq 64 -o %s",
                    folder);
