@@ -425,15 +425,16 @@ static enum err_code able_system(const struct space_options *options, struct set
                                  struct err *err)
 {
     const enum system_kind first = base->job.strategy.system;
+    const struct setting *row = settings_find(base, SYSTEM, NULL);
     for (uint32_t i = 0; i < SYSTEM_COUNT; i++) {
         struct settings other = *base;
         const enum system_kind system = (enum system_kind)((first + i) % SYSTEM_COUNT);
         if (!system_is_planned(system))
             continue;
-        if (i > 0) {
+        if (strcmp(system_name(system), row->initial) != 0) /* a command has to give it */
             TRY(settings_set(&other, SYSTEM, system_name(system), err));
+        if (i > 0)
             numerics_keep(base, options->config, &other);
-        }
         if (check_job(&other, options->config, NULL) == ERR_OK) {
             *base = other;
             break;

@@ -264,6 +264,13 @@ static void begin_node(struct settings *settings)
         settings->gpus_per_node = part_of_node(node, settings->job.strategy.world);
 }
 
+void settings_set_system(struct settings *settings, enum system_kind system)
+{
+    settings->job.strategy.system = system;
+    begin_system(settings);
+    begin_node(settings);
+}
+
 void settings_set_gpus(struct settings *settings, uint32_t gpus)
 {
     settings->job.strategy.world = gpus;
@@ -379,6 +386,14 @@ static bool is_taken_back(const struct settings *from, const struct settings *to
            row->initial && !settings_find(to, row->name, NULL);
 }
 
+/* What nobody gave, was found, and is not what holds by default: that has to be typed, too. */
+static bool was_found(const struct settings *from, const struct settings *to,
+                      const struct setting *row)
+{
+    return settings_is_given(to, row) && !settings_is_given(from, row) && row->initial &&
+           !setting_is(row, to, row->initial);
+}
+
 const char *settings_difference(const struct settings *from, const struct settings *to, char *text,
                                 size_t size)
 {
@@ -394,7 +409,7 @@ const char *settings_difference(const struct settings *from, const struct settin
             continue;
         const char *old = setting_read(&rows[i], from, before);
         const char *new = back ? rows[i].initial : setting_read(&rows[i], to, after);
-        if (new && (!old || strcmp(old, new) != 0))
+        if (new && (!old || strcmp(old, new) != 0 || was_found(from, to, &rows[i])))
             used += (size_t)snprintf(text + used, size - used, "%s--%s %s", used ? " " : "",
                                      rows[i].name, new);
     }

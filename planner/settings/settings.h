@@ -164,6 +164,9 @@ bool settings_is_others(const struct settings *settings, const char *name);
 enum err_code settings_set(struct settings *settings, const char *name, const char *text,
                            struct err *err);
 
+/* As `strategy` set by who looks for a system: it counts as given no more than before. */
+void settings_set_system(struct settings *settings, enum system_kind system);
+
 /* As `gpus` set by a search: it counts as given no more than before. GPUs of a node that nobody
  * gave follow. */
 void settings_set_gpus(struct settings *settings, uint32_t gpus);

@@ -14,7 +14,7 @@
 
 enum { FIRST_KEY = 1000, HELP_KEY = '?', BRIEF_KEY = 'h', MOST_POSITIONAL = 4, MOST_SOURCES = 3 };
 
-static const char SYSTEM_SETTING[] = "strategy", SOURCE_SETTING[] = "from";
+static const char SYSTEM_SETTING[] = "strategy", SOURCE_SETTING[] = "from", FIX_SETTING[] = "fix";
 
 enum { FAILED = 3 }; /* the exit status of what is not the arguments' fault */
 
@@ -297,6 +297,67 @@ static bool is_taken_back(const struct parse *parse, const char *name)
     return false;
 }
 
+/* ---- a search over systems, of options that only some have ---- */
+
+/* Whether the system has the setting and what it is to be; of what is no setting there is nothing
+ * to have. */
+static bool takes(const struct settings *of, const char *name, const char *text)
+{
+    struct settings settings = *of;
+    const struct setting *row = settings_find(of, name, NULL);
+    return row && setting_write(row, &settings, text, NULL) == ERR_OK;
+}
+
+static bool takes_fixed(const struct settings *of, const char *text)
+{
+    char name[128];
+    const char *value = strchr(text, '=');
+    snprintf(name, sizeof name, "%.*s", value ? (int)(value - text) : 0, text);
+    return value && takes(of, name, value + 1);
+}
+
+static bool takes_all(const struct parse *parse, const struct settings *of)
+{
+    for (uint32_t i = 0; i < parse->given_count; i++) {
+        const struct setting_given *given = &parse->given[i];
+        if (!is_taken_back(parse, given->name) && !takes(of, given->name, given->text))
+            return false;
+        if (strcmp(given->name, FIX_SETTING) == 0 && !takes_fixed(of, given->text))
+            return false;
+    }
+    return true;
+}
+
+static bool is_system_given(const struct parse *parse)
+{
+    const size_t length = strlen(SYSTEM_SETTING);
+    for (uint32_t i = 0; i < parse->given_count; i++)
+        if (strcmp(parse->given[i].name, FIX_SETTING) == 0 &&
+            strncmp(parse->given[i].text, SYSTEM_SETTING, length) == 0)
+            return true;
+    const struct setting *row = settings_find(parse->settings, SYSTEM_SETTING, NULL);
+    return given_text(parse, SYSTEM_SETTING) || (row && settings_is_given(parse->settings, row));
+}
+
+/* A search that nobody gave a system begins with the first that takes all options, and leaves out
+ * those that do not by itself; where none does the default says why. */
+static void seek_system(const struct parse *parse)
+{
+    const enum system_kind first = parse->settings->job.strategy.system;
+    if (parse->settings->command != COMMAND_TUNE || is_system_given(parse))
+        return;
+    for (uint32_t i = 0; i < SYSTEM_COUNT; i++) {
+        struct settings other = *parse->settings;
+        const enum system_kind system = (enum system_kind)((first + i) % SYSTEM_COUNT);
+        if (i > 0)
+            settings_set_system(&other, system);
+        if (!system_is_planned(system) || system_is_alone(system) || !takes_all(parse, &other))
+            continue;
+        *parse->settings = other;
+        return;
+    }
+}
+
 static void set_all(const struct parse *parse)
 {
     struct err err = {0};
@@ -493,6 +554,7 @@ static void set_given(struct parse *parse)
     }
     if (source_path(parse) && parse->source)
         set_source(parse);
+    seek_system(parse);
     set_all(parse);
     check_alone(parse, parse->settings);
     if (parse->settings->model || !parse->source || !source_path(parse))

@@ -72,6 +72,39 @@ static void what_is_chosen_is_what_plan_says(void **state)
     shell("rm -r %s %s", folder, again);
 }
 
+/* Options that the default system does not have are searched under those that do. */
+static void systems_without_an_option_are_left_out(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options, *begins,
+            *left_out; /* what is chosen begins with the first that has them */
+    } cases[] = {
+        {"--autocast bf16", "--strategy ", "zero1, zero2, zero3"},
+        {"--bucket-cap-mb 25", "--strategy ddp ", "fsdp2, fsdp1: no --bucket-cap-mb"},
+        {"--fix bucket-cap-mb=25", "--strategy ddp ", "fsdp2, fsdp1: no --bucket-cap-mb"},
+        {"--offload optimizer", "--strategy zero", "no --offload"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        expect(shardplan("tune tests/data/configs/toy-llama --gpus 4 --seq 256 --code hf %s",
+                         cases[i].options),
+               0, cases[i].left_out);
+        const char *chosen = strstr(program_output(), "  chosen                ");
+        assert_non_null(chosen);
+        if (strncmp(chosen + 24, cases[i].begins, strlen(cases[i].begins)) != 0)
+            fail_msg("%s: %.80s", cases[i].options, chosen);
+        const char *line = strstr(program_output(), "\n  shardplan plan ");
+        assert_non_null(line);
+        char command[512];
+        snprintf(command, sizeof command, "%.*s", (int)strcspn(line + 13, "\n"), line + 13);
+        assert_int_equal(shardplan("%s --no-files", command), 0);
+    }
+    expect(shardplan("tune " TOY " --autocast bf16"), 2, "fsdp2 has --param-dtype for that");
+    expect(shardplan("tune gpt2 --fix strategy=fsdp2 --autocast bf16"), 2,
+           "fsdp2 has --param-dtype for that");
+    expect(shardplan("tune gpt2 --reshard never --bucket-cap-mb 25"), 2, "fsdp2 has no buckets");
+}
+
 static void tables_say_what_was_proven(void **state)
 {
     (void)state;
@@ -460,6 +493,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_chosen_is_what_plan_says),
+        cmocka_unit_test(systems_without_an_option_are_left_out),
         cmocka_unit_test(tables_say_what_was_proven),
         cmocka_unit_test(the_answer_is_above_what_it_is_not_over),
         cmocka_unit_test(what_is_simpler_is_told_with_its_command),
