@@ -572,7 +572,7 @@ static void print_choice(FILE *file, const struct tuned *t, const struct style *
 {
     char change[CHANGE], numerics[NUMERICS_TEXT], number[32], departures[DEPARTURES];
     struct arena arena = {0};
-    const struct found *best = &t->search.front[0];
+    const struct found *best = &t->front[0]; /* without what gains nothing that is shown */
     fprintf(file, "  %schosen%s                %s\n", s->bold, s->off,
             change_of(t, &t->chosen, change));
     if (numerics_of(t, &t->chosen, numerics)[0])

@@ -1,6 +1,7 @@
 /* least.c - see least.h. */
 #include "search/least.h"
 
+#include "search/nearer.h"
 #include "search/tune.h"
 
 #include <math.h>
@@ -238,6 +239,9 @@ void least_find(struct tuned *out, const struct search_options *like, struct poo
     struct thrift thrift = {.c = &out->candidates, .like = like, .pool = pool};
     find_least(&thrift);
     out->least = least_of(&thrift, out->search.least_floor);
+    if (out->least.found.device_bytes && !stopped(&thrift)) /* no more bytes, a step as shown */
+        nearer_take(&out->candidates, pool, out->least.found.device_bytes, false,
+                    &out->least.found);
     if (!stopped(&thrift))
         out->tight = tightest(out, &thrift, pool);
     free(thrift.order);
