@@ -8,6 +8,9 @@
 #define OPTION "--prompt-tokens"
 static const uint64_t MOST_GENERATED = 1ULL << 31;
 
+/* TRL takes a column of one number, of completions of a token, for one of each sequence. */
+enum { LEAST_COMPLETION = 2 };
+
 /* Whose labels are not the tokens themselves, each of which is the one before's target. */
 static const char *without(const struct family *family, const struct model_job *job)
 {
@@ -23,31 +26,27 @@ enum err_code prompts_check(const struct family *family, const struct model_job 
                             struct err *err)
 {
     const bool grpo = job->loss == CROSS_ENTROPY_GRPO;
+    const uint32_t left = grpo ? LEAST_COMPLETION : 1; /* tokens behind a prompt */
     const char *odd = without(family, job);
-    if (grpo && job->seq < 3)
+    if (grpo && job->seq <= left)
         return err_set(err, ERR_INVALID,
-                       "--loss grpo: --seq %u: a prompt and two tokens of a completion take 3",
-                       job->seq);
+                       "--loss grpo: --seq %u: a prompt and two tokens of a completion take %u",
+                       job->seq, left + 1);
     if (grpo && job->prompt_tokens == 0)
         return err_set(err, ERR_INVALID,
                        "--loss grpo: of the %u tokens of a sequence (--seq), how many are its "
                        "prompt? " OPTION " N, 1 to %u: the others are completion",
-                       job->seq, job->seq - 2);
+                       job->seq, job->seq - left);
     if (job->prompt_tokens == 0)
         return ERR_OK;
     if (odd && !grpo)
         return err_set(err, ERR_INVALID, OPTION ": %s", odd);
-    if (job->prompt_tokens >= job->seq)
-        return err_set(err, ERR_INVALID,
-                       OPTION " %u: of --seq %u at most %u are prompt: a token behind it is left",
-                       job->prompt_tokens, job->seq, job->seq - 1);
-    /* TRL takes a column of one number for one of each sequence */
-    if (grpo && job->seq - job->prompt_tokens == 1)
-        return err_set(err, ERR_UNSUPPORTED,
-                       OPTION
-                       " %u with --loss grpo: completions of a token are not planned, of two "
-                       "they are",
-                       job->prompt_tokens);
+    if (job->prompt_tokens >= job->seq || job->seq - job->prompt_tokens < left)
+        return err_set(err, job->prompt_tokens >= job->seq ? ERR_INVALID : ERR_UNSUPPORTED,
+                       OPTION " %u: of --seq %u at most %u are prompt%s: %s", job->prompt_tokens,
+                       job->seq, job->seq - left, grpo ? " with --loss grpo" : "",
+                       grpo ? "completions of two tokens and more are planned"
+                            : "a token behind it is left");
     if (grpo && (uint64_t)job->batch * grpo_generated(job) * job->seq > MOST_GENERATED)
         return err_set(err, ERR_INVALID,
                        "--loss grpo: %u sequences of %u tokens in each of %u batches that are "

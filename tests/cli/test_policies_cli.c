@@ -27,7 +27,10 @@ static void what_is_not_planned_is_refused(void **state)
 {
     (void)state;
     refused(LLAMA "--loss grpo", "how many are its prompt? --prompt-tokens N, 1 to 30");
-    refused(LLAMA "--loss grpo --prompt-tokens 32", "at most 31 are prompt");
+    /* one limit, however far beyond it */
+    refused(LLAMA "--loss grpo --prompt-tokens 31", "at most 30 are prompt with --loss grpo");
+    refused(LLAMA "--loss grpo --prompt-tokens 32", "at most 30 are prompt with --loss grpo");
+    refused(LLAMA "--loss grpo --prompt-tokens 99", "at most 30 are prompt with --loss grpo");
     refused(GRPO "--grpo-beta 0.04", "with --lora");
     refused(GRPO "--code torchtitan", "--code hf");
     refused(GRPO "--compile on", "--compile is not planned");
