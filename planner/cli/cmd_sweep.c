@@ -5,6 +5,7 @@
 #include "frameworks/import.h"
 #include "report/files.h"
 #include "report/model_notes.h"
+#include "report/result.h"
 #include "report/sweep_report.h"
 #include "settings/settings_parse.h"
 #include "settings/settings_resolve.h"
@@ -71,18 +72,82 @@ static enum err_code write_files(const struct sweep_question *q, const struct sw
     return rc;
 }
 
+/* ---- a search that found none ---- */
+
+struct way_out {       /* what would make the value that takes least fit, as `fit` says it */
+    const char *value; /* NULL: it was not looked for */
+    struct settings settings;
+    struct remedy remedies[REMEDIES];
+    uint32_t count;
+};
+
+static bool has_no_answer(const struct sweep_question *q, const struct sweep *sweep)
+{
+    return q->searches && !q->axis_count && sweep->turn.answer == TURN_NONE &&
+           sweep->turn.least != TURN_NONE && !q->base->no_remedies;
+}
+
+static enum err_code find_way_out(const struct sweep_question *q, const struct sweep *sweep,
+                                  struct way_out *out, struct err *err)
+{
+    struct choice choice;
+    struct job job;
+    struct machine machine;
+    const char *value = sweep->turn.trials[sweep->turn.least].value;
+    TRY(axis_choose(q->base, &q->along, &value, 1, &choice, err));
+    out->settings = choice.settings;
+    out->settings.command = COMMAND_FIT;
+    TRY(settings_resolve(&out->settings, &job, &machine, err));
+    const enum err_code rc = choice_set_numbers(&choice, &machine.profile, err);
+    if (rc == ERR_OK) {
+        struct progress progress = progress_begin(!q->base->quiet);
+        const struct remedy_progress watch = {progress_name, &progress};
+        out->count = remedies_find(&out->settings, &job.config, &machine, watch, out->remedies);
+        progress_end(&progress);
+        out->value = value;
+    }
+    settings_release(&job, &machine);
+    return rc;
+}
+
+static void print_way_out(const struct sweep_question *q, const struct way_out *out)
+{
+    if (!out->value)
+        return;
+    printf("\n  with %s %s:", q->along.name, out->value);
+    result_print_remedies(stdout, &out->settings, out->remedies, out->count);
+}
+
+static void set_way_out(json_t *object, const struct way_out *out)
+{
+    if (!out->value)
+        return;
+    json_object_set_new(object, "remedies_of", json_string(out->value));
+    json_object_set_new(object, "remedies", remedies_json(out->remedies, out->count));
+}
+
+/* ---- the command ---- */
+
 static enum err_code show(const struct sweep_question *q, const struct sweep *sweep,
                           const struct import *import, struct err *err)
 {
     const struct settings *s = q->base;
     const char *note = NULL;
+    struct way_out out = {.value = NULL};
     TRY(write_files(q, sweep, &note, err));
+    if (!s->json && !s->quiet) { /* before a search that may take seconds */
+        sweep_print(stdout, q, sweep);
+        fflush(stdout);
+    }
+    if ((s->json || !s->quiet) && has_no_answer(q, sweep))
+        TRY(find_way_out(q, sweep, &out, err));
     if (s->json) {
         json_t *object = sweep_json(q, sweep);
+        set_way_out(object, &out);
         json_object_set_new(object, "from", import_json(import));
         report_json(object);
     } else if (!s->quiet) {
-        sweep_print(stdout, q, sweep);
+        print_way_out(q, &out);
         import_print(stdout, import);
         if (s->output)
             printf("\n  %s/: sweep.json%s\n", s->output, note ? "" : ", sweep.svg");

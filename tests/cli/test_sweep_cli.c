@@ -237,6 +237,28 @@ static void what_takes_least_is_said_where_nothing_fits(void **state)
     assert_null(strstr(program_output(), "1000000")); /* but what is around it */
 }
 
+/* What `fit` says of the value that takes least; where nothing would do, that. */
+static void what_would_fit_is_said_where_nothing_does(void **state)
+{
+    (void)state;
+    expect_says(shardplan("sweep llama-3.1-70b --seq 2048 --fewest gpus=2,4"), 1, "with gpus 4:");
+    const char *remedies = strstr(program_output(), "\n  what would make it fit, same training");
+    assert_non_null(remedies);
+    char row[512];
+    remedies = strstr(remedies + 1, "\n  ") + 1;
+    snprintf(row, sizeof row, "%.*s", (int)strcspn(remedies, "\n"), remedies);
+    expect_says(shardplan("fit llama-3.1-70b --seq 2048 --gpus 4"), 1, row);
+    expect_says(shardplan("sweep llama-3.1-405b --seq 512k --fewest gpus=8,16"), 1,
+                "no change of up to");
+    assert_int_equal(shardplan("sweep llama-3.1-70b --fewest gpus=2,4 --no-remedies"), 1);
+    assert_null(strstr(program_output(), "would"));
+    assert_int_equal(shardplan("sweep llama-3.1-70b --seq 2048 --fewest gpus=2,4 --json"), 1);
+    json_t *object = program_object();
+    assert_string_equal(json_string_value(json_object_get(object, "remedies_of")), "4");
+    assert_true(json_array_size(json_object_get(object, "remedies")) > 0);
+    json_decref(object);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +273,7 @@ int main(void)
         cmocka_unit_test(files_are_left_in_the_folder),
         cmocka_unit_test(bad_questions_exit_with_2),
         cmocka_unit_test(what_takes_least_is_said_where_nothing_fits),
+        cmocka_unit_test(what_would_fit_is_said_where_nothing_does),
     };
     return cmocka_run_group_tests_name("sweep_cli", tests, NULL, NULL);
 }
