@@ -114,6 +114,26 @@ bool names_misspelt(const char *text, const char *name)
     return names_distance(text, name) <= (length > 5 ? 2U : length > 2 ? 1U : 0U);
 }
 
+enum { FIRST_WORD = 32 };
+
+static void first_word(const char *name, char word[FIRST_WORD])
+{
+    size_t length = 0;
+    for (; length + 1 < FIRST_WORD && isalpha((unsigned char)name[length]); length++)
+        word[length] = name[length];
+    word[length] = '\0';
+}
+
+enum names_kin names_kin(const char *text, const char *name)
+{
+    char own[FIRST_WORD], other[FIRST_WORD];
+    first_word(text, own);
+    first_word(name, other);
+    if (!own[0] || !other[0] || !names_misspelt(own, other))
+        return NAMES_OTHERS;
+    return strcasecmp(own, other) == 0 ? NAMES_KIN : NAMES_SLIP;
+}
+
 /* The words of "gradient_accumulation_steps", one after the other; length 0 behind the last. */
 static const char *next_word(const char **at, size_t *length)
 {

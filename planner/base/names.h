@@ -42,6 +42,12 @@ bool names_nearer(const char *text, const char *name, const char *other);
  * Elasticsearch's fuzziness). */
 bool names_misspelt(const char *text, const char *name);
 
+/* How two names begin: with one word, letters up to what is none; with a slip of it ("lama-3-8b"
+ * and "llama-2-7b"); or otherwise, and then one is a name of something else than the other, however
+ * few letters differ: "mpt-7b" is not what "abc-7b" means. The nearer the larger. */
+enum names_kin { NAMES_OTHERS, NAMES_SLIP, NAMES_KIN };
+enum names_kin names_kin(const char *text, const char *name);
+
 /* Whether `text`, of two words or more, is `name` but for one word ("gradient_accumulation" of
  * "gradient_accumulation_steps"). */
 bool names_lacks_word(const char *text, const char *name);

@@ -117,7 +117,7 @@ static void list_near(const char *type, char text[128])
     for (int i = 0; i < ARCH_COUNT; i++) {
         const char *name = arch_name((enum arch)i);
         uint32_t at = count;
-        if (!names_near(type, name))
+        if (!names_near(type, name) || names_kin(type, name) == NAMES_OTHERS)
             continue;
         for (; at > 0 && names_nearer(type, name, near[at - 1]); at--)
             near[at] = near[at - 1];

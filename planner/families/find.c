@@ -15,16 +15,28 @@ struct nearest { /* "llama-3-8b, llama-3-70b and llama-2-7b" */
     char text[192];
 };
 
-/* The presets nearest to `name` of those that are near; of as near ones the first of the list.
- * Empty: none is. */
+/* How the name's nearest kin among the presets begin. */
+static enum names_kin nearest_kin(const char *name)
+{
+    const struct model_preset *preset;
+    enum names_kin nearest = NAMES_OTHERS;
+    for (uint32_t i = 0; (preset = model_preset_at(i)) != NULL; i++)
+        if (names_kin(name, preset->name) > nearest)
+            nearest = names_kin(name, preset->name);
+    return nearest;
+}
+
+/* The presets nearest to `name` of those that begin as it does; of as near ones the first of the
+ * list. Empty: none does. */
 static struct nearest nearest_presets(const char *name)
 {
     const struct model_preset *nearest[NEAREST + 1] = {NULL}, *preset; /* one place to fall off */
     const struct called called = called_read(name);
     const struct stem stem = called_stem(&called, called.count);
+    const enum names_kin kin = nearest_kin(stem.text);
     uint32_t found = 0;
-    for (uint32_t i = 0; (preset = model_preset_at(i)) != NULL; i++) {
-        if (!names_near(stem.text, preset->name))
+    for (uint32_t i = 0; kin != NAMES_OTHERS && (preset = model_preset_at(i)) != NULL; i++) {
+        if (names_kin(stem.text, preset->name) != kin)
             continue;
         uint32_t at = found;
         for (; at > 0 && names_nearer(stem.text, preset->name, nearest[at - 1]->name); at--)

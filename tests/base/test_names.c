@@ -55,6 +55,11 @@ static void distances_are_levenshteins(void **state)
     assert_int_equal(names_distance("same", "SAME"), 0);
     assert_true(names_near("nevr", "never"));
     assert_false(names_near("foo", "never"));
+    assert_int_equal(names_kin("lama-3-8b", "llama-2-70b"), NAMES_SLIP);
+    assert_int_equal(names_kin("BERT", "bert-large"), NAMES_KIN);
+    assert_int_equal(names_kin("abc-7b", "mpt-7b"), NAMES_OTHERS);
+    assert_int_equal(names_kin("gpt-5", "glm-5"), NAMES_OTHERS);
+    assert_int_equal(names_kin("7b", "7b"), NAMES_OTHERS);
 }
 
 static void of_two_as_near_the_one_with_the_same_beginning_is_meant(void **state)

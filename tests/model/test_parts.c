@@ -130,7 +130,7 @@ static void a_type_that_is_not_known_is_answered_shortly(void **state)
          "text: \"model_type\": 3 is no name: `shardplan models` lists those that are known"},
         {"{\"model_type\": \"qwen4_moe\"}",
          "text: \"model_type\": \"qwen4_moe\" is not known; did you mean qwen2_moe, qwen3_moe, "
-         "glm4_moe? `shardplan models` lists those that are known; any other model is recorded "
+         "qwen3_next? `shardplan models` lists those that are known; any other model is recorded "
          "once, by a Python that has torch and transformers, and the recording planned: "
          "tools/record.py --hf text --seq 2048 --batch 1 -o "
          "model.stream.json.gz"},

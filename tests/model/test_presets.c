@@ -41,6 +41,9 @@ static void an_unknown_preset_is_answered_with_the_nearest(void **state)
         {"TheBloke/Llama-2-7B-GPTQ",
          "weights in GPTQ are not planned; llama-2-7b is the same model without"},
         {"nobody/Plano-AWQ-4B", "; none is near"},
+        {"xyz/abc-7b", "; none is near"},
+        {"gpt-5", "the nearest are gpt2, gpt2-xl and gpt"},
+        {"bert", "the nearest are bert-"},
         {"", "no preset is called \"\""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
