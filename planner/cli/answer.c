@@ -7,6 +7,7 @@
 #include "cli/several.h"
 #include "plan/repeat.h"
 #include "report/explain_result.h"
+#include "report/idle_notes.h"
 #include "report/result.h"
 #include "report/start_up_result.h"
 #include "report/time_result.h"
@@ -116,6 +117,7 @@ static json_t *show_time(const struct answer *a)
 static void show_json(const struct answer *a, const struct remedy *remedies, uint32_t count)
 {
     json_t *root = result_json(&a->settings, &a->job, &a->machine, &a->prediction, remedies, count);
+    idle_notes_set(root, &a->settings, &a->job, a->prediction.plan);
     result_json_causes(root, &a->settings, &a->job, &a->machine, &a->prediction);
     if (a->is_timed)
         json_object_set_new(root, "time", show_time(a));

@@ -338,14 +338,18 @@ static void list_script(struct exported *out, const struct framework *to,
     }
 }
 
-/* "--gpu h100-sxm --profile 'my profile.json'" */
-static const char *options_text(const struct carried *carried)
+/* "gpt2 --gpu h100-sxm --profile 'my profile.json'": as a command line has them. */
+static const char *options_text(const struct settings *settings, const struct carried *carried)
 {
     const char *text = "";
     for (uint32_t i = 0; i < carried->count; i++) {
+        const char *name = carried->at[i].name;
+        const struct setting *row = settings_find(settings, name, NULL);
+        const bool named = !row || !row->positional;
         const char *quote = strchr(carried->at[i].text, ' ') ? "'" : "";
-        text = arena_printf(carried->arena, "%s%s--%s %s%s%s", text, *text ? " " : "",
-                            carried->at[i].name, quote, carried->at[i].text, quote);
+        text = arena_printf(carried->arena, "%s%s%s%s%s%s%s%s", text, *text ? " " : "",
+                            named ? "--" : "", named ? name : "", named ? " " : "", quote,
+                            carried->at[i].text, quote);
     }
     return text;
 }
@@ -415,7 +419,7 @@ static enum err_code find_options(struct exported *out, const struct framework *
     carry_script(&carried, to, settings, &document);
     list_script(out, to, settings, &document);
     TRY(read_back(to, settings, &document, &carried, refused, err));
-    *options = options_text(&carried);
+    *options = options_text(settings, &carried);
     return ERR_OK;
 }
 

@@ -344,7 +344,7 @@ static const struct key_row rows[] = {
     UNPLANNED("quantize_training", "quantized training"),
     UNPLANNED("compile", "compiled models"),
     UNPLANNED("sequence_parallel_size", "sequence parallelism"),
-    IDLE_SECTION("data_efficiency"), IDLE_SECTION("shardplan"),
+    IDLE_SECTION("data_efficiency"),
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
@@ -378,12 +378,22 @@ static const struct script_setting script[] = {
     {NULL, NULL, NULL, false},
 };
 
+static void pass_over(struct node *node)
+{
+    node->read = true;
+    for (struct node *n = node->kind == NODE_TABLE ? node->first : NULL; n; n = n->next)
+        pass_over(n);
+}
+
+/* The key of ours: what it says to people is no key of DeepSpeed's, nor what it says to us. */
 static void take_own_options(struct document *document)
 {
-    const struct node *own = document_find(document, "shardplan");
+    struct node *own = document_find(document, "shardplan");
     const struct node *options = own ? node_child(own, "options") : NULL;
     if (options && options->kind == NODE_TEXT)
         document->options = options->text;
+    if (own)
+        pass_over(own);
 }
 
 const struct framework framework_deepspeed = {

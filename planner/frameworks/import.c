@@ -304,9 +304,10 @@ static void note_unsaid(struct import *im)
             (row->kind == SETTING_TEXT && !row->positional))
             continue;
         const char *value = setting_read(row, im->settings, buffer);
+        const char *option = import_option(im, row);
         import_note(im, NOTE_UNSAID, NULL, NULL,
-                    value ? import_text(im, "not in the file, assumed %s (--%s)", value, s->setting)
-                          : import_text(im, "not in the file (--%s)", s->setting));
+                    value ? import_text(im, "not in the file, assumed %s (%s)", value, option)
+                          : import_text(im, "not in the file (%s)", option));
     }
 }
 
@@ -317,23 +318,31 @@ struct option_list {
     uint32_t count;
 };
 
-/* "--seq 8192 --gpu h100-sxm": values with blanks stand in single quotes. */
+/* The word at *at, which it ends behind; one with blanks stands in single quotes. "": there is
+ * none. */
+static const char *next_word(struct import *im, const char **at)
+{
+    const char *begin = *at + strspn(*at, " ");
+    const bool quoted = *begin == '\'';
+    const size_t length = strcspn(begin + quoted, quoted ? "'" : " ");
+    *at = begin + quoted + length + (quoted && begin[quoted + length]);
+    return import_text(im, "%.*s", (int)length, begin + quoted);
+}
+
+/* "gpt2 --seq 8192 --gpu h100-sxm": a command line, whose first word may be its argument, MODEL. */
 static enum err_code read_options(struct import *im, struct option_list *out, struct err *err)
 {
-    for (const char *at = im->document.options; at && *(at += strspn(at, " "));) {
-        const size_t name = strcspn(at, " ");
-        const char *value = at + name + strspn(at + name, " ");
-        const bool quoted = *value == '\'';
-        const size_t length = strcspn(value + quoted, quoted ? "'" : " ");
-        if (strncmp(at, "--", 2) != 0 || !value[0] || out->count == 64)
+    const char *at = im->document.options;
+    for (bool first = true; at && *(at += strspn(at, " ")); first = false) {
+        const bool named = strncmp(at, "--", 2) == 0;
+        const char *name = named ? next_word(im, &at) : "--model";
+        const char *value = named || first ? next_word(im, &at) : "";
+        if (!value[0] || out->count == 64)
             return err_set(err, ERR_INVALID, "%s: shardplan's own line: \"%.60s\" is no option",
-                           im->document.path, at);
-        out->at[out->count++] =
-            (struct setting_given){import_text(im, "%.*s", (int)name - 2, at + 2),
-                                   import_text(im, "%.*s", (int)length, value + quoted)};
+                           im->document.path, named ? name : at);
+        out->at[out->count++] = (struct setting_given){name + 2, value};
         if (settings_is_others(im->settings, out->at[out->count - 1].name))
             out->count--; /* what `plan` wrote down, and this command does not ask for */
-        at = value + quoted + length + (quoted && value[quoted + length]);
     }
     return ERR_OK;
 }

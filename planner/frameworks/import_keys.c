@@ -78,6 +78,11 @@ const char *import_text(struct import *im, const char *fmt, ...)
     return arena_strdup(&im->arena, text);
 }
 
+const char *import_option(struct import *im, const struct setting *row)
+{
+    return row->positional ? row->arg : import_text(im, "--%s", row->name);
+}
+
 enum err_code import_elsewhere(struct import *import, const struct key_row *row,
                                const struct node *node, struct err *err)
 {
@@ -309,7 +314,7 @@ enum err_code import_set(struct import *im, const char *setting, const char *val
         const bool own = given_index(im, setting) < im->own_count;
         if (node && !own)
             import_note(im, NOTE_OVERRIDDEN, path, node,
-                        import_text(im, "--%s %s", setting, given));
+                        import_text(im, "%s %s", import_option(im, target), given));
         return ERR_OK;
     }
     if (holds_before(im, target, row, node))

@@ -14,6 +14,9 @@ enum err_code import_take(struct import *im, struct settings *settings,
 void import_note(struct import *im, enum note_kind kind, const char *key, const struct node *node,
                  const char *text);
 
+/* "--seq", "MODEL": what one types to give it, which lives as long as the import. */
+const char *import_option(struct import *im, const struct setting *row);
+
 /* Whether a key or an option has set the row. */
 bool import_is_set(const struct import *im, const struct setting *row);
 

@@ -218,7 +218,6 @@ json_t *result_json(const struct settings *settings, const struct job *job,
     adapter_notes_set(root, job, p->plan);
     const struct job there = on_machine(job, machine);
     version_notes_set(root, &there);
-    idle_notes_set(root, settings, job, p->plan);
     if (approximated(job))
         json_object_set_new(root, "approximated", json_string(approximated(job)));
     if (policies_note(job))

@@ -44,12 +44,29 @@ static void settings_of(const struct tuned *t, const struct found *found, struct
         tuned_settings(t, found, out);
 }
 
-/* What was asked for becomes a found one by these options. */
+/* What was asked for becomes these by such options; "": it is these. The system that was begun with
+ * as the default has not what was asked for (settings_parse.c) is one of them. */
+static const char *change_to(const struct tuned *t, const struct settings *own, char text[CHANGE])
+{
+    const struct settings *asked = &t->settings;
+    const struct setting *row = settings_find(asked, "strategy", NULL);
+    const enum system_kind system = own->job.strategy.system;
+    const bool sought = system == asked->job.strategy.system && !settings_is_given(asked, row) &&
+                        strcmp(system_name(system), row->initial) != 0;
+    const size_t used =
+        sought ? (size_t)snprintf(text, CHANGE, "--%s %s ", row->name, system_name(system)) : 0;
+    settings_difference(asked, own, text + used, CHANGE - used);
+    if (used && !text[used])
+        text[used - 1] = '\0';
+    return text;
+}
+
+/* The same of a found one. */
 static const char *change_of(const struct tuned *t, const struct found *found, char text[CHANGE])
 {
     struct settings own;
     settings_of(t, found, &own);
-    return settings_difference(&t->settings, &own, text, CHANGE)[0] ? text : "as it is";
+    return change_to(t, &own, text)[0] ? text : "as it is";
 }
 
 /* What it changes of what is trained (numerics.h); "": nothing. */
@@ -164,7 +181,7 @@ static json_t *simpler_json(const struct tuned *t)
     const struct simpler *simpler = &t->simpler;
     if (!simpler->is_there)
         return json_null();
-    settings_difference(&t->settings, &simpler->own, change, CHANGE);
+    change_to(t, &simpler->own, change);
     json_t *object =
         json_pack("{s:s, s:s, s:f, s:I, s:i, s:o}", "change", change, "command",
                   command_of(&simpler->own, &arena), "step_s", simpler->found.step_s,

@@ -386,14 +386,6 @@ static bool is_taken_back(const struct settings *from, const struct settings *to
            row->initial && !settings_find(to, row->name, NULL);
 }
 
-/* What nobody gave, was found, and is not what holds by default: that has to be typed, too. */
-static bool was_found(const struct settings *from, const struct settings *to,
-                      const struct setting *row)
-{
-    return settings_is_given(to, row) && !settings_is_given(from, row) && row->initial &&
-           !setting_is(row, to, row->initial);
-}
-
 const char *settings_difference(const struct settings *from, const struct settings *to, char *text,
                                 size_t size)
 {
@@ -409,7 +401,7 @@ const char *settings_difference(const struct settings *from, const struct settin
             continue;
         const char *old = setting_read(&rows[i], from, before);
         const char *new = back ? rows[i].initial : setting_read(&rows[i], to, after);
-        if (new && (!old || strcmp(old, new) != 0 || was_found(from, to, &rows[i])))
+        if (new && (!old || strcmp(old, new) != 0))
             used += (size_t)snprintf(text + used, size - used, "%s--%s %s", used ? " " : "",
                                      rows[i].name, new);
     }

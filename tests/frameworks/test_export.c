@@ -392,7 +392,7 @@ static void the_script_is_told_what_no_key_says(void **state)
         assert_non_null(strstr(exported.text, exported.script[i])); /* as a comment, too */
     }
     assert_true(batch && clip);
-    assert_non_null(strstr(exported.text, "# shardplan: --model llama-3.1-8b --micro-batch 3 --gpu "
+    assert_non_null(strstr(exported.text, "# shardplan: llama-3.1-8b --micro-batch 3 --gpu "
                                           "h200 --clip 0.5\n"));
     assert_non_null(strstr(exported.text, "fsdp_version: 2\n"));
     export_free(&exported);

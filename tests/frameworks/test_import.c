@@ -406,7 +406,7 @@ static void accelerates_file_gives_its_job(void **state)
                "reshard never, param-dtype bf16, reduce-dtype bf16, store-dtype fp32, "
                "checkpointing full, offload none, accumulate-sync last, early-stop on");
     assert_true(leaves_open(&f, "--micro-batch") && leaves_open(&f, "--clip") &&
-                leaves_open(&f, "--model"));
+                leaves_open(&f, "MODEL"));
     import_free(&f.import);
 
     take_file(&f, DATA "accelerate_ddp.yaml");
@@ -460,19 +460,19 @@ static void a_file_carries_options(void **state)
 {
     (void)state;
     static const char text[] =
-        "# shardplan: --gpu a100-sxm-80gb --seq 512 --profile 'my file.json'\n"
+        "# shardplan: gpt2 --gpu a100-sxm-80gb --seq 512 --profile 'my file.json'\n"
         "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n";
     static const struct setting_given given[] = {{"seq", "64"}};
     struct fixture f;
     struct err err = {0};
     assert_int_equal(take_with(&f, "x", SYNTAX_YAML, text, given, 1, &err), ERR_OK);
-    expect(&f, "gpu a100-sxm-80gb, profile my file.json");
+    expect(&f, "model gpt2, gpu a100-sxm-80gb, profile my file.json");
     import_free(&f.import);
     take_text(&f, SYNTAX_YAML, text);
     expect(&f, "seq 512");
     import_free(&f.import);
-    assert_int_equal(take_with(&f, "x", SYNTAX_YAML, "# shardplan: seq\ndistributed_type: FSDP\n",
-                               NULL, 0, &err),
+    assert_int_equal(take_with(&f, "x", SYNTAX_YAML,
+                               "# shardplan: gpt2 seq\ndistributed_type: FSDP\n", NULL, 0, &err),
                      ERR_INVALID);
     assert_non_null(strstr(err.text, "\"seq\" is no option"));
     import_free(&f.import);
