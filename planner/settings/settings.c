@@ -379,8 +379,8 @@ static bool follows(const struct settings *settings, const struct setting *row)
 }
 
 /* What was given, and is nothing that the other system has: that has to be taken back. */
-static bool is_taken_back(const struct settings *from, const struct settings *to,
-                          const struct setting *row)
+static bool has_to_be_taken_back(const struct settings *from, const struct settings *to,
+                                 const struct setting *row)
 {
     return settings_is_given(from, row) && !setting_suits(row, to->job.strategy.system) &&
            row->initial && !settings_find(to, row->name, NULL);
@@ -395,7 +395,7 @@ const char *settings_difference(const struct settings *from, const struct settin
     text[0] = '\0';
     for (uint32_t i = 0; i < count && used < size; i++) {
         char before[NUMBER_TEXT], after[NUMBER_TEXT];
-        const bool back = is_taken_back(from, to, &rows[i]);
+        const bool back = has_to_be_taken_back(from, to, &rows[i]);
         if (!setting_is_of(&rows[i], to->command) || follows(to, &rows[i]) ||
             (!back && !setting_suits(&rows[i], to->job.strategy.system)))
             continue;

@@ -517,9 +517,27 @@ static const char *text_of_given(const struct parse *parse)
     return text;
 }
 
+/* Whether something stands on both sides of each comma and plus. */
+static bool is_whole_list(const char *systems)
+{
+    static const char between[] = ",+";
+    bool empty = true;
+    for (const char *c = systems; *c; c++) {
+        if (empty && strchr(between, *c))
+            return false;
+        empty = strchr(between, *c) != NULL;
+    }
+    return !empty;
+}
+
 static void set_list(struct parse *parse, const char *systems)
 {
     char *rest = NULL, *text = arena_strdup(&parse->list->arena, systems);
+    if (!is_whole_list(systems))
+        refuse(parse, SYSTEM_SETTING,
+               "--strategy %s: a name is missing beside a comma or a plus: systems by commas, each "
+               "with settings of its own by pluses, such as ddp+autocast=bf16,fsdp2",
+               systems);
     if (source_path(parse))
         refuse(parse, NULL,
                "--from %s is the configuration of one system: --strategy %s names more",
@@ -529,8 +547,6 @@ static void set_list(struct parse *parse, const char *systems)
             refuse(parse, NULL, "--strategy: at most %d systems", SETTINGS_MOST_SYSTEMS);
         set_system(parse, text);
     }
-    if (parse->list->count == 0)
-        refuse(parse, NULL, "--strategy %s names no system", systems);
     check_had(parse);
     parse->list->given = text_of_given(parse);
 }

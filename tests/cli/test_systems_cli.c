@@ -150,7 +150,10 @@ static void what_is_wrong_is_said_once(void **state)
 {
     (void)state;
     expect_says(shardplan("fit " TOY " --strategy ddp,zer1"), 2, "did you mean zero1?");
-    expect_says(shardplan("fit " TOY " --strategy ,"), 2, "names no system");
+    static const char *const torn[] = {",",      "fsdp2,", ",fsdp2",  "fsdp2,,ddp",
+                                       "fsdp2+", "+fsdp2", "fsdp2+,", "ddp++autocast=bf16"};
+    for (size_t i = 0; i < sizeof torn / sizeof *torn; i++)
+        expect_says(shardplan("fit " TOY " --strategy %s", torn[i]), 2, "a name is missing beside");
     expect_says(shardplan("fit " TOY " --strategy ddp,zero1 --reshard never"), 2,
                 "--reshard: ddp shards no parameters; it belongs to fsdp2");
     expect_says(shardplan("fit " TOY " --strategy ddp,fsdp2+reshard=alway"), 2,
