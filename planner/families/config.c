@@ -280,7 +280,8 @@ static const json_t *thinker_of(const json_t *root)
 enum err_code model_config_from_json(const json_t *file, const char *where,
                                      struct model_config *out, struct err *err)
 {
-    char part[PATH_MAX + sizeof ": language_config"];
+    char part[PATH_MAX + sizeof ": thinker_config.language_config"];
+    char inside[PATH_MAX + sizeof ": thinker_config"];
     const char *name;
     *out = (struct model_config){.layers = 0};
     if (!json_is_object(file))
@@ -291,17 +292,18 @@ enum err_code model_config_from_json(const json_t *file, const char *where,
     const json_t *object = stated_part(root, &name, &config.stated);
     TRY(find_arch(object, where, &config.arch, err));
     const struct family *family = family_of(config.arch);
+    snprintf(inside, sizeof inside, "%s%s", where, root == file ? "" : ": thinker_config");
     stated_read(root, family->class_name, &config.stated);
     stated_kin(object, family->kin, &config.stated);
     if (object == root)
-        TRY(read_model(root, where, &config, err));
+        TRY(read_model(root, inside, &config, err));
     else {
-        snprintf(part, sizeof part, "%s: %s", where, name);
+        snprintf(part, sizeof part, "%s%s%s", inside, root == file ? ": " : ".", name);
         TRY(read_part(object, part, &config, err));
     }
-    TRY(read_outer(family, root, where, &config, err));
+    TRY(read_outer(family, root, inside, &config, err));
     if (config.stated.outer[0])
-        TRY(tower_read(root, where, &config, err));
+        TRY(tower_read(root, inside, &config, err));
     *out = config;
     return ERR_OK;
 }
