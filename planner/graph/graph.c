@@ -175,6 +175,7 @@ uint32_t graph_param(struct graph *graph, enum param_role role, struct shape sha
         .scale = GRAPH_NONE,
         .scales = {GRAPH_NONE, GRAPH_NONE},
         .trainable = trainable,
+        .beside_text = graph->lora.beside,
         .init = first_values(graph, role),
     };
     if (!trainable && graph->cast_back && !names_match(graph->cast_back, name))

@@ -133,6 +133,7 @@ struct graph_param {
     bool read_around;   /* the module that it is of is never called: the one around that reads it */
     bool read_by_outer; /* the module around that which it is of reads it, too */
     bool read_by_model; /* the model's own forward reads it, past the module that it is of */
+    bool beside_text;   /* of what a model has beside the text model (model/tower.h) */
     struct param_init init;
 };
 

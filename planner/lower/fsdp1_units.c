@@ -126,8 +126,9 @@ static enum err_code check_units(const struct strategy *s, const struct graph *g
 {
     if (borderless)
         return err_set(err, ERR_UNSUPPORTED,
-                       "--units would wrap %s, of which it is not known where it begins and ends",
-                       borderless);
+                       "--units would wrap %s, of which it is not known where it begins and ends; "
+                       "%s",
+                       borderless, units_instead(graph, borderless, "--units blocks wraps none"));
     if (s->units == UNITS_TRAINED && graph->lora.rank == 0)
         return err_set(err, ERR_INVALID,
                        "--units peft: that auto_wrap_policy is of models with adapters: --lora");

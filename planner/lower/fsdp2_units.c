@@ -258,8 +258,8 @@ static enum err_code check_adapters(const struct strategy *s, const struct graph
     if (borderless)
         rc = err_set(err, ERR_UNSUPPORTED,
                      "--adapter-units would wrap %s, of which it is not known where it begins and "
-                     "ends",
-                     borderless);
+                     "ends; %s",
+                     borderless, units_instead(graph, borderless, "--adapter-units off"));
     arena_free(&arena);
     return rc;
 }

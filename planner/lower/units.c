@@ -200,6 +200,19 @@ static bool is_trained_weight(const struct graph_param *param)
     return param->trainable && length > own && strcmp(param->name + length - own, weight) == 0;
 }
 
+const char *units_instead(const struct graph *graph, const char *borderless, const char *otherwise)
+{
+    const size_t length = strlen(borderless);
+    if (graph->lora.rank == 0 || !strstr(borderless, ".lora_"))
+        return otherwise;
+    for (uint32_t p = 0; p < graph->param_count; p++)
+        if (graph->params[p].beside_text &&
+            strncmp(graph->params[p].name, borderless, length) == 0 &&
+            graph->params[p].name[length] == '.')
+            return "--tower bare has no adapters there";
+    return otherwise;
+}
+
 static bool is_in_tail(const struct by_size *by, uint32_t module)
 {
     const enum module_role role = by->graph->modules[module].role;

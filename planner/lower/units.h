@@ -18,6 +18,10 @@ struct wrapping {        /* arrays in an arena */
 void choose_units(const struct graph *graph, const struct strategy *strategy, struct arena *arena,
                   struct wrapping *out, const char **borderless);
 
+/* The way round a unit without borders: --tower bare, where it is an adapter of what the model has
+ * beside its text model, else `otherwise`. */
+const char *units_instead(const struct graph *graph, const char *borderless, const char *otherwise);
+
 /* The same, with borders for all modules that are to be units: from the leaves up. */
 void choose_units_inside(struct graph *graph, const struct strategy *strategy, struct arena *arena,
                          struct wrapping *out);

@@ -197,6 +197,32 @@ static void files_are_written_where_asked(void **state)
     folder_drop(folder);
 }
 
+/* What a text batch does not run has no borders; what is said instead is planned. */
+static void a_unit_without_borders_is_answered_with_another_way(void **state)
+{
+    static const char *const cases[][3] = {
+        {"--strategy fsdp1 --use-orig-params on --autocast bf16 --units peft",
+         "lora_A.default, of which it is not known where it begins and ends; --tower bare",
+         "--tower bare"},
+        {"--adapter-units on", "begins and ends; --tower bare", "--tower bare"},
+        {"--strategy fsdp1 --use-orig-params on --units 100000", "ends; --units blocks",
+         "--units blocks"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char line[512];
+        snprintf(
+            line, sizeof line,
+            "fit Qwen/Qwen2.5-VL-7B-Instruct --code hf --gpus 4 --seq 128 --no-remedies --lora "
+            "8,all-linear %s",
+            cases[i][0]);
+        expect_says(shardplan("%s", line), 2, cases[i][1]);
+        const int status = shardplan("%s %s", line, cases[i][2]);
+        if (status != 0 && status != 1)
+            fail_msg("%s %s: %s", line, cases[i][2], program_output());
+    }
+}
+
 /* ZeRO-3's parameters come one by one: its partitions are only reduced together. What DeepSpeed
  * leaves alone on one node is said. */
 static void zeros_units_and_what_does_nothing_are_said(void **state)
@@ -310,6 +336,7 @@ static void fsdp1_drops_gradients_behind_a_reference(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_unit_without_borders_is_answered_with_another_way),
         cmocka_unit_test(zeros_units_and_what_does_nothing_are_said),
         cmocka_unit_test(a_column_is_what_fit_says_of_that_system),
         cmocka_unit_test(a_column_has_settings_of_its_own),
