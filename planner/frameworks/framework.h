@@ -175,6 +175,14 @@ uint32_t import_layers(const struct import *import);
  * of which blocks may be units; false also where no model is known yet. */
 bool import_is_recorded(const struct import *import);
 
+/* Where a path of the file leads to: as it stands, or from the file's own folder or one above that;
+ * NULL: nowhere. */
+const char *import_path(struct import *import, const char *path);
+
+/* The same of a model that is there, which transformers takes before one of the Hub: a folder with
+ * a config.json, or such a file (*.json). */
+const char *import_model_path(struct import *import, const char *path);
+
 /* Whether the keys of the file that this one names have been read. */
 bool import_has_named(const struct import *import);
 

@@ -254,6 +254,9 @@ enum err_code transformers_read_model(struct import *im, const struct key_row *r
                                       const struct node *node, struct err *err)
 {
     char name[PRESET_NAME_SIZE], why[PRESET_MISSING_SIZE];
+    const char *there = node ? import_model_path(im, node->text) : NULL;
+    if (there)
+        return import_set(im, "model", there, row, node, err);
     const struct model_preset *preset = node ? model_preset_of_path(node->text, name) : NULL;
     if (node && !preset && !import_has(im, "model")) {
         import_list(im, node, row->path, "no preset has this name: give MODEL");

@@ -417,25 +417,6 @@ static void swap_named(struct import *im, const struct framework *framework)
     im->framework = framework;
 }
 
-/* Where a relative path leads to from the folder of the file that names it, or from one above that:
- * trainers are started from the top of what they came with. NULL: nowhere. */
-static const char *named_around(struct import *im, const char *path)
-{
-    const char *own = strrchr(im->document.path, '/');
-    const char *beside = import_text(im, "%.*s%s", own ? (int)(own - im->document.path) + 1 : 0,
-                                     im->document.path, path);
-    if (access(beside, F_OK) == 0)
-        return beside;
-    char *whole = realpath(im->document.path, NULL);
-    const char *found = NULL;
-    for (char *slash; !found && whole && (slash = strrchr(whole, '/')); *slash = '\0') {
-        const char *there = import_text(im, "%.*s%s", (int)(slash - whole) + 1, whole, path);
-        found = access(there, F_OK) == 0 ? there : NULL;
-    }
-    free(whole);
-    return found;
-}
-
 /* The path as the file has it, or around that file. */
 static enum err_code read_named(struct import *im, const char *path, struct err *err)
 {
@@ -443,10 +424,10 @@ static enum err_code read_named(struct import *im, const char *path, struct err 
     if (document_read(import_text(im, "%s", path), &im->named, &first) == ERR_OK)
         return ERR_OK;
     document_free(&im->named);
-    const char *around = path[0] != '/' && access(path, F_OK) != 0 ? named_around(im, path) : NULL;
-    if (around)
-        return document_read(around, &im->named, err);
-    const bool missing = access(path, F_OK) != 0 && im->framework->named_from;
+    const char *there = import_path(im, path);
+    if (there && strcmp(there, path) != 0)
+        return document_read(there, &im->named, err);
+    const bool missing = !there && im->framework->named_from;
     const char *from = missing ? im->framework->named_from(path) : NULL;
     return err_set(err, first.code, "%s%s%s", first.text, from ? "; " : "", from ? from : "");
 }

@@ -130,16 +130,17 @@ static bool starts_alone(const struct document *document)
 }
 
 /* The launcher's keys ask what the model is, which the trainer's file says. */
-static enum err_code set_model(struct settings *settings, const struct document *trainer,
-                               struct arena *arena, struct err *err)
+static enum err_code set_model(struct settings *settings, struct import *trainer, struct err *err)
 {
     char name[PRESET_NAME_SIZE];
-    const struct node *node = document_find(trainer, "model_name_or_path");
+    const struct node *node = document_find(&trainer->document, "model_name_or_path");
     if (!node)
-        node = document_find(trainer, "base_model");
-    if (!node || node->kind != NODE_TEXT || !model_preset_of_path(node->text, name))
-        return ERR_OK;
-    return settings_set(settings, "model", arena_strdup(arena, name), err);
+        node = document_find(&trainer->document, "base_model");
+    const bool named = node && node->kind == NODE_TEXT;
+    const char *there = named ? import_model_path(trainer, node->text) : NULL;
+    if (!there && named && model_preset_of_path(node->text, name))
+        there = arena_strdup(&trainer->arena, name);
+    return there ? settings_set(settings, "model", there, err) : ERR_OK;
 }
 
 /* Both: each document goes to an import. */
@@ -153,7 +154,7 @@ static enum err_code take_both(struct import *im, struct settings *settings, str
     files->has[PART_LAUNCHER] = files->has[PART_TRAINER] = false;
     launcher->above = im->document.path;
     launcher->processes_only = starts_alone(&launcher->document) && says_system(&im->document);
-    TRY(set_model(settings, &im->document, &launcher->arena, err));
+    TRY(set_model(settings, im, err));
     TRY(import_take(launcher, settings, given, given_count, err));
     if (launcher->named.root && says(&im->document, framework_transformers.named))
         return err_set(err, ERR_INVALID, "%s and %s name a file of DeepSpeed's each: leave one out",

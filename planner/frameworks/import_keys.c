@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 /* ---- notes ---- */
 
@@ -351,6 +352,45 @@ long long import_integer(const struct import *im, const char *path, long long ot
     if (!node || (node->kind != NODE_INTEGER && node->kind != NODE_REAL && node->kind != NODE_TEXT))
         return otherwise;
     return number_real(node->text, &value) && fabs(value) < 1e15 ? (long long)value : otherwise;
+}
+
+/* ---- what a file names ---- */
+
+/* From the folder of the file that names it, or from one above that: trainers are started from the
+ * top of what they came with. NULL: nowhere. */
+static const char *path_around(struct import *im, const char *path)
+{
+    const char *own = strrchr(im->document.path, '/');
+    const char *beside = import_text(im, "%.*s%s", own ? (int)(own - im->document.path) + 1 : 0,
+                                     im->document.path, path);
+    if (access(beside, F_OK) == 0)
+        return beside;
+    char *whole = realpath(im->document.path, NULL);
+    const char *found = NULL;
+    for (char *slash; !found && whole && (slash = strrchr(whole, '/')); *slash = '\0') {
+        const char *there = import_text(im, "%.*s%s", (int)(slash - whole) + 1, whole, path);
+        found = access(there, F_OK) == 0 ? there : NULL;
+    }
+    free(whole);
+    return found;
+}
+
+const char *import_path(struct import *im, const char *path)
+{
+    if (access(path, F_OK) == 0)
+        return path;
+    return path[0] != '/' ? path_around(im, path) : NULL;
+}
+
+const char *import_model_path(struct import *im, const char *path)
+{
+    static const char inside[] = "/config.json";
+    const size_t length = strlen(path);
+    const char *config = import_path(im, import_text(im, "%s%s", path, inside));
+    if (config)
+        return import_text(im, "%.*s", (int)(strlen(config) - strlen(inside)), config);
+    const bool named = length > 5 && strcmp(path + length - 5, ".json") == 0;
+    return named ? import_path(im, path) : NULL;
 }
 
 /* ---- words ---- */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -378,6 +379,41 @@ static void what_would_be_passed_over_is_said(void **state)
     prints("as hf writes it");
 }
 
+/* A model that a file names by its path is found from the file's folder, wherever one is. */
+static void a_model_on_disk_is_named_by_its_path(void **state)
+{
+    static const struct {
+        const char *key, *path;
+    } cases[] = {{"base_model", "../saved"},
+                 {"base_model", "../saved.json"},
+                 {"model_name_or_path", "../saved/config.json"}};
+    const char *toy = "tests/data/configs/toy-llama/config.json";
+    size_t length;
+    char *config = file_text(toy, &length), line[1024];
+    (void)state;
+    snprintf(line, sizeof line, "%s/saved", folder);
+    assert_int_equal(mkdir(line, 0700), 0);
+    snprintf(line, sizeof line, "%s/jobs", folder);
+    assert_int_equal(mkdir(line, 0700), 0);
+    file_write(file_in(folder, "saved.json"), config, length);
+    file_write(file_in(folder, "saved/config.json"), config, length);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[256];
+        const char *job = file_in(folder, "jobs/job.yml");
+        snprintf(text, sizeof text,
+                 "%s: %s\nper_device_train_batch_size: 1\nmax_length: 64\nbf16: true\n",
+                 cases[i].key, cases[i].path);
+        file_write(job, text, strlen(text));
+        if (shardplan("fit --from %s --seq 64 --gpus 2", job) != 0)
+            fail_msg("%s: %s", cases[i].path, program_output());
+        snprintf(line, sizeof line, "%s/jobs/%s, ", folder, cases[i].path);
+        prints(line);
+        if (shardplan("fit --from %s --from " DATA "accelerate_fsdp2.yaml --seq 64", job) != 0)
+            fail_msg("%s: %s", cases[i].path, program_output());
+    }
+    free(config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -395,6 +431,7 @@ int main(void)
         cmocka_unit_test(a_recorded_model_goes_with_a_file),
         cmocka_unit_test(a_job_may_have_two_files),
         cmocka_unit_test(what_would_be_passed_over_is_said),
+        cmocka_unit_test(a_model_on_disk_is_named_by_its_path),
     };
     return cmocka_run_group_tests_name("frameworks (command line)", tests, make_folders,
                                        drop_folders);
