@@ -361,6 +361,23 @@ static void brute_force_finds_the_same_least(void **state)
     }
 }
 
+/* Two units ahead instead of one are faster by a 10,000th of the step here, which nothing shows. */
+static void what_takes_least_has_no_setting_that_gains_nothing(void **state)
+{
+    (void)state;
+    static const char *const pairs[32] = {"model",    "llama-3.2-1b", "gpus",    "8",
+                                          "strategy", "fsdp2",        "offload", "none"};
+    struct settings settings = tune_settings_of(pairs);
+    const struct tune_options options = {.threads = 2};
+    struct tuned t;
+    settings.tune.max_memory = 1 << 20;
+    settings.tune.headroom = 0;
+    assert_int_equal(tune(&settings, &options, &t, NULL), ERR_OK);
+    assert_int_equal(t.search.front_count, 0);
+    check_least_is_simplest(&t);
+    tune_free(&t);
+}
+
 /* ---- threads, options ---- */
 
 static void any_number_of_threads_finds_the_same(void **state)
@@ -720,6 +737,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(brute_force_finds_the_same_front),
         cmocka_unit_test(brute_force_finds_the_same_least),
+        cmocka_unit_test(what_takes_least_has_no_setting_that_gains_nothing),
         cmocka_unit_test(any_number_of_threads_finds_the_same),
         cmocka_unit_test(what_is_fixed_stays_and_what_is_allowed_moves),
         cmocka_unit_test(a_system_that_is_given_may_be_left),
