@@ -163,8 +163,10 @@ static void say_notes(const struct settings *settings)
     struct settings copy = *settings;
     struct job job;
     struct machine machine;
-    if (settings_resolve(&copy, &job, &machine, NULL) == ERR_OK)
-        model_notes_print(stderr, "shardplan: ", &job);
+    if (settings_resolve(&copy, &job, &machine, NULL) != ERR_OK)
+        return;
+    model_notes_print(stderr, "shardplan: ", &job);
+    settings_release(&job, &machine);
 }
 
 int command_sweep(int argc, char **argv)
