@@ -737,23 +737,25 @@ uint32_t remedies_within(const struct settings *settings, const struct model_con
                          const struct space_options *said, struct pool *pool,
                          struct remedy_progress progress, struct remedy found[REMEDIES])
 {
-    struct finder f = {.settings = settings,
-                       .config = config,
-                       .machine = machine,
-                       .limit_bytes = limit_bytes,
-                       .options = {.refixed = true,
-                                   .saves = true,
-                                   .config = config,
-                                   .global_batch = said->global_batch,
-                                   .refuses = said->refuses,
-                                   .would = said->would,
-                                   .reader = said->reader,
-                                   .context = said->context},
-                       .pool = pool,
-                       .progress = progress,
-                       .store = class_store_new()};
-    const uint32_t count = find(&f, found);
-    class_store_free(f.store);
+    struct finder *f = xcalloc(1, sizeof *f); /* large for a stack */
+    f->settings = settings;
+    f->config = config;
+    f->machine = machine;
+    f->limit_bytes = limit_bytes;
+    f->options = (struct space_options){.refixed = true,
+                                        .saves = true,
+                                        .config = config,
+                                        .global_batch = said->global_batch,
+                                        .refuses = said->refuses,
+                                        .would = said->would,
+                                        .reader = said->reader,
+                                        .context = said->context};
+    f->pool = pool;
+    f->progress = progress;
+    f->store = class_store_new();
+    const uint32_t count = find(f, found);
+    class_store_free(f->store);
+    free(f);
     return count;
 }
 

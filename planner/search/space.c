@@ -426,21 +426,24 @@ static enum err_code able_system(const struct space_options *options, struct set
 {
     const enum system_kind first = base->job.strategy.system;
     const struct setting *row = settings_find(base, SYSTEM, NULL);
-    for (uint32_t i = 0; i < SYSTEM_COUNT; i++) {
-        struct settings other = *base;
+    struct settings *other = xmalloc(sizeof *other); /* large for a stack */
+    enum err_code rc = ERR_OK;
+    for (uint32_t i = 0; i < SYSTEM_COUNT && rc == ERR_OK; i++) {
         const enum system_kind system = (enum system_kind)((first + i) % SYSTEM_COUNT);
         if (!system_is_planned(system))
             continue;
+        *other = *base;
         if (strcmp(system_name(system), row->initial) != 0) /* a command has to give it */
-            TRY(settings_set(&other, SYSTEM, system_name(system), err));
-        if (i > 0)
-            numerics_keep(base, options->config, &other);
-        if (check_job(&other, options->config, NULL) == ERR_OK) {
-            *base = other;
+            rc = settings_set(other, SYSTEM, system_name(system), err);
+        if (rc == ERR_OK && i > 0)
+            numerics_keep(base, options->config, other);
+        if (rc == ERR_OK && check_job(other, options->config, NULL) == ERR_OK) {
+            *base = *other;
             break;
         }
     }
-    return ERR_OK;
+    free(other);
+    return rc;
 }
 
 static enum err_code new_grid(struct space *space, const struct settings *settings,
@@ -448,8 +451,9 @@ static enum err_code new_grid(struct space *space, const struct settings *settin
                               struct err *err)
 {
     struct grid *grid = &space->grids[space->grid_count];
-    *grid =
-        (struct grid){.base = *settings, .other_system = system != settings->job.strategy.system};
+    memset(grid, 0, sizeof *grid);
+    grid->base = *settings;
+    grid->other_system = system != settings->job.strategy.system;
     if (grid->other_system) {
         TRY(settings_set(&grid->base, SYSTEM, system_name(system), err));
         if (!has_what_is_given(space, settings, &grid->base) ||
@@ -506,25 +510,27 @@ enum err_code space_new(const struct settings *settings, const struct space_opti
                         struct space *out, struct err *err)
 {
     *out = (struct space){.unsaid = "", .adopted = "", .reader = options->reader};
-    struct settings base = *settings;
-    enum err_code rc = heed_fix(&base, &out->arena, err);
+    struct settings *base = xmalloc(sizeof *base); /* large for a stack */
+    *base = *settings;
+    enum err_code rc = heed_fix(base, &out->arena, err);
     if (rc == ERR_OK)
-        rc = check_allow(&base, err);
-    const struct setting *row = settings_find(&base, SYSTEM, NULL);
-    const bool given = settings_is_given(&base, row);
-    const bool fixed = given && !options->refixed && !is_allowed(&base, SYSTEM);
+        rc = check_allow(base, err);
+    const struct setting *row = settings_find(base, SYSTEM, NULL);
+    const bool given = settings_is_given(base, row);
+    const bool fixed = given && !options->refixed && !is_allowed(base, SYSTEM);
     if (rc == ERR_OK && !given)
-        rc = able_system(options, &base, err);
+        rc = able_system(options, base, err);
     if (rc == ERR_OK && !given)
-        rc = said_system(options, &base, err);
-    out->blocks = rc == ERR_OK ? blocks_of(&base, options->config) : 0;
+        rc = said_system(options, base, err);
+    out->blocks = rc == ERR_OK ? blocks_of(base, options->config) : 0;
     out->grids = xmalloc(SYSTEM_COUNT * sizeof *out->grids);
     for (int i = 0; i < SYSTEM_COUNT && rc == ERR_OK; i++) {
         /* the one that was asked for comes first */
-        const uint32_t system = (base.job.strategy.system + (uint32_t)i) % SYSTEM_COUNT;
+        const uint32_t system = (base->job.strategy.system + (uint32_t)i) % SYSTEM_COUNT;
         if (system_is_planned(system) && (i == 0 || !fixed))
-            rc = new_grid(out, &base, options, system, err);
+            rc = new_grid(out, base, options, system, err);
     }
+    free(base);
     if (rc == ERR_OK && out->grid_count == 0)
         rc = err_set(err, ERR_UNSUPPORTED, "%s", out->refused.text);
     if (rc != ERR_OK)
