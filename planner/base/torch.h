@@ -146,6 +146,14 @@ enum { TORCH_OLDEST = 4, TORCH_WHOLE = 14, TORCH_NEWEST = 15 };
       "recorded, 2.14.1 and 2.15.0; _fsdp_state.py, _end_backward_iteration")                      \
     X(NUMBER_FILLS, 4, 15, ALL, "x[i] = number fills x[i]",                                        \
       "x[i] = number copies a tensor that is made of the number", "recorded, 2.14.1 and 2.15.0")   \
+    X(EFFICIENT_SHARES_HEADS, 4, 14, ALL,                                                          \
+      "the memory-efficient kernel of attention shares heads of keys and values",                  \
+      "where heads of keys and values are shared attention is single ops on GPUs before Ampere",   \
+      "torch/nn/functional.py of 2.13.0 and 2.14.0, on enable_gqa")                                \
+    X(WIDE_CUDNN_ATTENTION, 4, 14, ALL, "attention of heads of 256 is cuDNN's on Blackwell, too",  \
+      "attention of heads of 256 is FlashAttention-2 on Blackwell",                                \
+      "sdp_utils.cpp, check_cudnn_tensor_shapes and check_cudnn_d256_bprop_head_dim, of which "    \
+      "libtorch_cuda.so of 2.14.1 has the sentences, and cuDNN 9.24 beside it")                    \
     X(REDUCES_AS_STORED, 4, 15, FSDP2,                                                             \
       "without a reduce_dtype (--reduce-dtype same) gradients are reduced in the stored dtype",    \
       "without a reduce_dtype (--reduce-dtype same) gradients are reduced in the computed dtype",  \

@@ -40,8 +40,12 @@ enum attention_kernel attention_chosen(const struct profile *profile, enum dtype
         return asked;
     if (generation == GENERATION_CPU)
         return ATTENTION_FLASH;
-    /* The others are for 16-bit numbers, and for Ampere and newer. */
-    if (!half || generation == GENERATION_VOLTA)
+    /* The others are for 16-bit numbers, and for Ampere and newer. Before Ampere the
+     * memory-efficient kernel is not there for bf16 (sdp_utils.cpp,
+     * less_than_sm80_mem_efficient_dtypes). */
+    if (half && generation == GENERATION_VOLTA)
+        return dtype == DTYPE_BF16 ? ATTENTION_MATH : ATTENTION_EFFICIENT;
+    if (!half)
         return ATTENTION_EFFICIENT;
     if (asked == ATTENTION_FLASH_3 && generation != GENERATION_HOPPER)
         return ATTENTION_FLASH;
@@ -53,13 +57,22 @@ enum attention_kernel attention_chosen(const struct profile *profile, enum dtype
                                                                                  : ATTENTION_FLASH;
 }
 
-/* A bias or a mask has the efficient kernel, whatever was chosen. */
+/* What was chosen may not take a call: the plan has another's then (op_attention_kernel), which
+ * its label says. */
 static enum attention_kernel kernel_of(const struct kernel *kernel, const struct profile *profile,
                                        enum dtype dtype)
 {
-    const bool flash = kernel->work == WORK_ATTENTION || kernel->work == WORK_ATTENTION_BACKWARD;
     const enum attention_kernel chosen = attention_chosen(profile, dtype);
-    return flash || attention_is_composed(chosen) ? chosen : ATTENTION_EFFICIENT;
+    const bool flash =
+        kernel->label == ATEN_FLASH_ATTENTION || kernel->label == ATEN_FLASH_ATTENTION_BACKWARD;
+    if (attention_is_composed(chosen))
+        return chosen;
+    if (kernel->label == ATEN_CUDNN_ATTENTION || kernel->label == ATEN_CUDNN_ATTENTION_BACKWARD)
+        return ATTENTION_CUDNN;
+    if (kernel->work == WORK_EFFICIENT_ATTENTION ||
+        kernel->work == WORK_EFFICIENT_ATTENTION_BACKWARD)
+        return ATTENTION_EFFICIENT;
+    return flash && chosen == ATTENTION_CUDNN ? ATTENTION_FLASH : chosen;
 }
 
 /* ---- its rate ---- */
@@ -314,7 +327,12 @@ double attention_seconds(const struct kernel *kernel, const struct profile *prof
 double attention_spread(const struct kernel *kernel, const struct profile *profile)
 {
     const struct attention a = attention_of(kernel);
-    return rate_of(profile, kernel_of(kernel, profile, a.dtype), &a).spread;
+    const enum attention_kernel which = kernel_of(kernel, profile, a.dtype);
+    const double spread = rate_of(profile, which, &a).spread;
+    /* Published times of cuDNN's are without a bias. */
+    const bool biased = which == ATTENTION_CUDNN && kernel->work != WORK_ATTENTION &&
+                        kernel->work != WORK_ATTENTION_BACKWARD && !a.causal;
+    return biased ? fmax(spread, NOT_MEASURED) : spread;
 }
 
 double attention_matrix_seconds(const struct kernel *kernel, const struct profile *profile)

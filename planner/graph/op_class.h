@@ -40,7 +40,7 @@ struct op_class {
     void (*forward)(struct tape *tape, const struct graph *graph, const struct graph_op *op);
     uint8_t for_backward; /* 1 + its output that is for backward alone, and is empty where a kernel
                              runs without grad mode, or none of q, k and v needs a gradient
-                             (should_compute_logsumexp); 0: it has none */
+                             (should_compute_logsumexp; flash asks nobody); 0: it has none */
     bool in_place;        /* writes its first operand: it runs though it births nothing */
     bool turns_weight;    /* its second operand transposed: its node saves that view */
     bool saves_rows;      /* it makes rows of what has more dims, and saves these */

@@ -256,6 +256,22 @@ uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_
 /* F.rms_norm. `eps` is added to the mean square. Fused it saves input and fp32 rstd; before torch
  * 2.9 it is a handful of small kernels in fp32. */
 uint32_t op_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps);
+/* What scaled_dot_product_attention chooses its kernel by, beside dtypes and the GPU. */
+struct attention_asks {
+    uint32_t head, width; /* of a query and key, and of a value */
+    bool masked, learned; /* with a mask or bias; with one that needs a gradient */
+    float dropout;
+};
+/* can_use_cudnn_attention of a call that has a backward pass, with cuDNN 9.24, as torch 2.14 comes
+ * with it; before, no kernel for Blackwell was wider than 128. Dropout is in steps of a
+ * sixteenth. */
+bool attention_takes_cudnn(uint32_t torch, enum attention_gpu gpu,
+                           const struct attention_asks *asks);
+/* Its answer (pytorch aten/src/ATen/native/transformers/cuda/sdp_utils.cpp): cuDNN's where the
+ * graph prefers that and it takes the call, flash, else memory-efficient; what the model's own code
+ * asks for, whatever the call. */
+enum attention_kernel op_attention_kernel(const struct graph *graph,
+                                          const struct attention_asks *asks);
 /* Which op op_attention is, but for single ops, whose arguments are cast as those of flash. */
 enum op_kind op_attention_kind(const struct graph *graph);
 /* Flash attention. q (b, s, a, d), k and v (b, s_k, a, d): (b, s, a, d), born (b, a, s, d). Scores
@@ -274,8 +290,8 @@ struct math_attention {
 };
 /* (b, s, a, d_v), one row after the other. */
 uint32_t op_math_attention(struct graph *graph, const struct math_attention *attention);
-/* Memory-efficient attention, likewise, with an additive bias (b, a, s, s_k) or GRAPH_NONE; v may
- * be of another width than q and k, which is then the result's. */
+/* Memory-efficient attention, or cuDNN's (op_attention_kernel), likewise, with an additive bias (b,
+ * a, s, s_k) or GRAPH_NONE; v may be of another width than q and k, which is then the result's. */
 uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v,
                                 uint32_t bias, bool causal, float dropout);
 /* The package flash-attn's (ops_flash_attn.c), of q (b, s, a, d), k and v (b, s, k, d), k dividing

@@ -1,17 +1,56 @@
-/* ops_attention.c - flash and memory-efficient attention.
+/* ops_attention.c - attention by the kernels of libraries: cuDNN's, flash and memory-efficient.
  *
- * scaled_dot_product_attention falls back to the second where the first has no answer: fp32, or a
- * bias or mask on the scores. A bias (1, a, s, s_k) is padded to rows of a multiple of 8, sliced
- * back (so that the kernel sees aligned strides) and expanded over the batch; when it needs a
- * gradient the kernel writes one for the whole batch, which is then summed. */
+ * scaled_dot_product_attention asks each in turn whether it takes the call, and falls back to the
+ * last, and then to single ops: of fp32, or of a bias or mask on the scores, which flash does not
+ * have. The memory-efficient kernel wants a bias (1, a, s, s_k) padded to rows of a multiple of 8,
+ * sliced back (so that it sees aligned strides) and expanded over the batch; when that needs a
+ * gradient it writes one for the whole batch, which is then summed. cuDNN's takes a bias as it is,
+ * and writes no gradient of it. */
 #include "base/layout.h"
 #include "graph/attention_scratch.h"
 #include "graph/autocast.h"
 #include "graph/op_class.h"
 
+#include <math.h>
+
 static struct shape heads_first(const struct shape *s) /* (b, s, a, d) -> (b, a, s, d) */
 {
     return SHAPE(s->dim[0], s->dim[2], s->dim[1], s->dim[3]);
+}
+
+/* ---- which kernel ---- */
+
+bool attention_takes_cudnn(uint32_t torch, enum attention_gpu gpu,
+                           const struct attention_asks *asks)
+{
+    const uint32_t d = asks->head, v = asks->width;
+    const bool newer = torch_does(torch, TORCH_WIDE_CUDNN_ATTENTION);
+    const bool hopper = gpu != ATTENTION_GPU_BLACKWELL;
+    const bool fits = (d <= 128 && v <= 128) || (d == 192 && v == 128) ||
+                      (d == 256 && v == 256 && (newer || hopper));
+    const float sixteenths = 16 * asks->dropout;
+    return fits && d % 8 == 0 && v % 8 == 0 && !asks->learned && sixteenths == floorf(sixteenths);
+}
+
+static bool takes_flash(const struct attention_asks *asks)
+{
+    return !asks->masked && asks->head == asks->width && asks->head <= 256;
+}
+
+enum attention_kernel op_attention_kernel(const struct graph *graph,
+                                          const struct attention_asks *asks)
+{
+    const enum attention_kernel first = graph->attention;
+    if (attention_is_asked(first))
+        return first;
+    if (first != ATTENTION_EFFICIENT && autocast_product(graph) != DTYPE_FP32) {
+        if (first == ATTENTION_CUDNN &&
+            attention_takes_cudnn(graph->torch, graph->attention_gpu, asks))
+            return ATTENTION_CUDNN;
+        if (takes_flash(asks))
+            return first == ATTENTION_CUDNN ? ATTENTION_FLASH : first;
+    }
+    return ATTENTION_EFFICIENT;
 }
 
 enum op_kind op_attention_kind(const struct graph *graph)
@@ -19,15 +58,29 @@ enum op_kind op_attention_kind(const struct graph *graph)
     return graph->attention == ATTENTION_EFFICIENT ? OP_EFFICIENT_ATTENTION : OP_FLASH_ATTENTION;
 }
 
-/* What is born besides o: logsumexp, and the generator's state as that library has it. */
-static void birth_statistics(struct graph *graph, uint32_t op, const struct shape *q)
+/* Whether the op's kernel is cuDNN's, or else the one that its class is called by. */
+static bool is_cudnn(const struct graph *graph, const struct graph_op *op)
+{
+    return graph->storages[graph->tensors[op->out[0]].storage].aten == ATEN_CUDNN_ATTENTION;
+}
+
+/* ---- flash, and cuDNN's without a bias ---- */
+
+/* logsumexp, and the generator's state. */
+static void birth_cudnn_statistics(struct graph *graph, uint32_t op, const struct shape *q)
 {
     const struct shape scalar = {.rank = 0};
-    if (graph->attention == ATTENTION_CUDNN) {
-        graph_op_birth(graph, op, ATEN_CUDNN_ATTENTION, DTYPE_FP32,
-                       SHAPE(q->dim[0], q->dim[2], q->dim[1])); /* (b, a, s, 1) there */
-        graph_op_birth(graph, op, ATEN_CUDNN_ATTENTION, DTYPE_INT64, scalar);
-        graph_op_birth(graph, op, ATEN_CUDNN_ATTENTION, DTYPE_INT64, scalar);
+    graph_op_birth(graph, op, ATEN_CUDNN_ATTENTION, DTYPE_FP32,
+                   SHAPE(q->dim[0], q->dim[2], q->dim[1], 1));
+    graph_op_birth(graph, op, ATEN_CUDNN_ATTENTION, DTYPE_INT64, scalar);
+    graph_op_birth(graph, op, ATEN_CUDNN_ATTENTION, DTYPE_INT64, scalar);
+}
+
+static void birth_statistics(struct graph *graph, uint32_t op, const struct shape *q, bool cudnn)
+{
+    const struct shape scalar = {.rank = 0};
+    if (cudnn) {
+        birth_cudnn_statistics(graph, op, q);
         return;
     }
     graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_FP32,
@@ -55,13 +108,16 @@ uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, b
                 .q = q, .k = k, .v = v, .mask = GRAPH_NONE, .causal = causal, .dropout = dropout});
     if (graph->attention == ATTENTION_EFFICIENT)
         return op_efficient_attention(graph, q, k, v, GRAPH_NONE, causal, dropout);
+    const struct attention_asks asks = {
+        .head = last_dim(&shape), .width = last_dim(shape_of(graph, v)), .dropout = dropout};
+    const bool cudnn = graph->attention == ATTENTION_CUDNN &&
+                       attention_takes_cudnn(graph->torch, graph->attention_gpu, &asks);
     autocast_attention_arguments(graph, OP_FLASH_ATTENTION, 3, in);
     const uint32_t op = begin(graph, OP_FLASH_ATTENTION, 3, in);
-    const enum aten label =
-        graph->attention == ATTENTION_CUDNN ? ATEN_CUDNN_ATTENTION : ATEN_FLASH_ATTENTION;
+    const enum aten label = cudnn ? ATEN_CUDNN_ATTENTION : ATEN_FLASH_ATTENTION;
     const uint32_t born =
         graph_op_birth(graph, op, label, dtype_of(graph, in[0]), heads_first(&shape));
-    birth_statistics(graph, op, &shape);
+    birth_statistics(graph, op, &shape, cudnn);
     graph->ops[op].hidden = 3;
     graph->ops[op].attr.causal = causal;
     graph->ops[op].attr.p = dropout;
@@ -121,10 +177,18 @@ static void lie_like(struct tape *tape, const struct operand *x, struct operand 
     tape_lay_out(tape, gradient, &dense);
 }
 
+static enum attention_kernel flash_or_cudnn(const struct graph *graph, const struct graph_op *op)
+{
+    return is_cudnn(graph, op)                   ? ATTENTION_CUDNN
+           : graph->attention == ATTENTION_CUDNN ? ATTENTION_FLASH
+                                                 : graph->attention;
+}
+
 OP_BACKWARD(flash_attention)
 {
-    const enum aten label = graph->attention == ATTENTION_CUDNN ? ATEN_CUDNN_ATTENTION_BACKWARD
-                                                                : ATEN_FLASH_ATTENTION_BACKWARD;
+    const enum attention_kernel kernel = flash_or_cudnn(graph, op);
+    const enum aten label =
+        kernel == ATTENTION_CUDNN ? ATEN_CUDNN_ATTENTION_BACKWARD : ATEN_FLASH_ATTENTION_BACKWARD;
     const struct operand in[6] = {tape_grad(tape, op, 0),        tape_tensor(tape, op->in[0]),
                                   tape_tensor(tape, op->in[1]),  tape_tensor(tape, op->in[2]),
                                   tape_tensor(tape, op->out[1]), tape_tensor(tape, op->out[0])};
@@ -142,8 +206,8 @@ OP_BACKWARD(flash_attention)
             tape_give(tape, op, i, born);
     }
     const uint32_t scratches =
-        attention_scratch(graph->attention, graph->attention_gpu, &in[1].shape, &in[2].shape,
-                          &in[3].shape, dtype_bytes(dtype_of(graph, op->in[1])), bytes);
+        attention_scratch(kernel, graph->attention_gpu, &in[1].shape, &in[2].shape, &in[3].shape,
+                          dtype_bytes(dtype_of(graph, op->in[1])), bytes);
     hold(tape, scratches, bytes, scratch);
     tape_kernel(tape, WORK_ATTENTION_BACKWARD, label, 2.5 * attention_flops(graph, op), 6, in, 3,
                 out);
@@ -161,10 +225,11 @@ static uint64_t scratch_of(const struct graph *graph, const struct graph_op *op,
 
 static uint64_t flash_attention_scratch(const struct graph *graph, const struct graph_op *op)
 {
-    return scratch_of(graph, op, graph->attention);
+    return scratch_of(graph, op, flash_or_cudnn(graph, op));
 }
 
 OP_CLASS(flash_attention) = {
+    .for_backward = 2,
     .label = ATEN_NONE, /* that of o: flash or cudnn */
     .work = WORK_ATTENTION,
     .saved = attention_saved,
@@ -175,23 +240,35 @@ OP_CLASS(flash_attention) = {
     .keep = KEEP_ALWAYS,
 };
 
-/* ---- memory-efficient ---- */
+/* ---- memory-efficient, and cuDNN's with a bias or with narrower values ---- */
 
 uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v,
                                 uint32_t bias, bool causal, float dropout)
 {
     const struct shape shape = with_last(*shape_of(graph, q), last_dim(shape_of(graph, v)));
     const struct shape scalar = {.rank = 0};
+    const struct attention_asks asks = {
+        .head = last_dim(shape_of(graph, q)),
+        .width = last_dim(&shape),
+        .masked = bias != GRAPH_NONE,
+        .learned = bias != GRAPH_NONE && graph->tensors[bias].requires_grad,
+        .dropout = dropout,
+    };
+    const bool cudnn = op_attention_kernel(graph, &asks) == ATTENTION_CUDNN;
+    const enum aten label = cudnn ? ATEN_CUDNN_ATTENTION : ATEN_EFFICIENT_ATTENTION;
     uint32_t in[4] = {q, k, v, bias};
     autocast_attention_arguments(graph, OP_EFFICIENT_ATTENTION, 4, in);
     const uint32_t op = begin(graph, OP_EFFICIENT_ATTENTION, 4, in);
-    const uint32_t born = graph_op_birth(graph, op, ATEN_EFFICIENT_ATTENTION,
-                                         dtype_of(graph, in[0]), heads_first(&shape));
-    /* logsumexp, its rows rounded to the kernel's 32 queries */
-    graph_op_birth(graph, op, ATEN_EFFICIENT_ATTENTION, DTYPE_FP32,
-                   SHAPE(shape.dim[0], shape.dim[2], (shape.dim[1] + 31U) & ~31U));
-    graph_op_birth(graph, op, ATEN_EFFICIENT_ATTENTION, DTYPE_INT64, scalar); /* rng seed */
-    graph_op_birth(graph, op, ATEN_EFFICIENT_ATTENTION, DTYPE_INT64, scalar); /* and offset */
+    const uint32_t born =
+        graph_op_birth(graph, op, label, dtype_of(graph, in[0]), heads_first(&shape));
+    if (cudnn) {
+        birth_cudnn_statistics(graph, op, &shape);
+    } else { /* logsumexp, its rows rounded to the kernel's 32 queries */
+        graph_op_birth(graph, op, label, DTYPE_FP32,
+                       SHAPE(shape.dim[0], shape.dim[2], (shape.dim[1] + 31U) & ~31U));
+        graph_op_birth(graph, op, label, DTYPE_INT64, scalar); /* rng seed */
+        graph_op_birth(graph, op, label, DTYPE_INT64, scalar); /* and offset */
+    }
     graph->ops[op].hidden = 3;
     graph->ops[op].attr.causal = causal;
     graph->ops[op].attr.p = dropout;
@@ -216,7 +293,10 @@ OP_SAVED(efficient_attention)
 /* Rows of the bias's gradient are aligned to 16 elements. */
 OP_BACKWARD(efficient_attention)
 {
-    const bool biased = op->in[3] != GRAPH_NONE;
+    const bool biased = op->in[3] != GRAPH_NONE, cudnn = is_cudnn(graph, op);
+    const enum attention_kernel kernel = cudnn ? ATTENTION_CUDNN : ATTENTION_EFFICIENT;
+    const enum aten label =
+        cudnn ? ATEN_CUDNN_ATTENTION_BACKWARD : ATEN_EFFICIENT_ATTENTION_BACKWARD;
     const struct operand in[6] = {
         tape_grad(tape, op, 0),
         tape_tensor(tape, op->in[0]),
@@ -231,42 +311,45 @@ OP_BACKWARD(efficient_attention)
         if (i == 3 && !tape_needs(tape, op, 3))
             break;
         const struct shape *s = shape_of(graph, op->in[i]);
-        out[outs] =
-            i < 3 ? tape_birth(tape, ATEN_EFFICIENT_ATTENTION_BACKWARD, dtype_of(graph, op->in[i]),
-                               heads_first(s))
-                  : tape_birth_pitched(tape, ATEN_EFFICIENT_ATTENTION_BACKWARD,
-                                       dtype_of(graph, op->in[i]), *s, (last_dim(s) + 15U) & ~15U);
-        if (tape_needs(tape, op, i))
-            tape_give(tape, op, i, out[outs]);
+        out[outs] = i < 3 ? tape_birth(tape, label, dtype_of(graph, op->in[i]), heads_first(s))
+                          : tape_birth_pitched(tape, label, dtype_of(graph, op->in[i]), *s,
+                                               (last_dim(s) + 15U) & ~15U);
+        const struct operand born = out[outs];
         if (i < 3)
             out[outs].shape = *s; /* the memory is (b, s, a, d) */
+        if (i < 3 && cudnn)
+            lie_like(tape, &in[1 + i], &out[outs]);
+        if (tape_needs(tape, op, i) && out[outs].layout)
+            tape_give_view(tape, op, i, out[outs]);
+        else if (tape_needs(tape, op, i))
+            tape_give(tape, op, i, born);
         outs++;
     }
     const enum attention_gpu gpu = graph->attention_gpu;
     const uint32_t element = dtype_bytes(dtype_of(graph, op->in[1]));
     struct operand scratch[ATTENTION_SCRATCHES];
     uint64_t bytes[ATTENTION_SCRATCHES];
-    uint32_t scratches = attention_scratch_before(ATTENTION_EFFICIENT, gpu, &in[1].shape,
-                                                  &in[3].shape, element, bytes);
+    uint32_t scratches =
+        attention_scratch_before(kernel, gpu, &in[1].shape, &in[3].shape, element, bytes);
     hold(tape, scratches, bytes, scratch);
     let_go(tape, scratches, scratch);
-    scratches = attention_scratch(ATTENTION_EFFICIENT, gpu, &in[1].shape, &in[2].shape,
-                                  &in[3].shape, element, bytes);
+    scratches =
+        attention_scratch(kernel, gpu, &in[1].shape, &in[2].shape, &in[3].shape, element, bytes);
     hold(tape, scratches, bytes, scratch);
-    tape_kernel(tape, WORK_EFFICIENT_ATTENTION_BACKWARD, ATEN_EFFICIENT_ATTENTION_BACKWARD,
-                2.5 * attention_flops(graph, op), 6, in, outs, out);
+    tape_kernel(tape, WORK_EFFICIENT_ATTENTION_BACKWARD, label, 2.5 * attention_flops(graph, op), 6,
+                in, outs, out);
     let_go(tape, scratches, scratch);
     drop_unneeded(tape, op, 3, out);
 }
 
 static uint64_t efficient_attention_scratch(const struct graph *graph, const struct graph_op *op)
 {
-    return scratch_of(graph, op, ATTENTION_EFFICIENT);
+    return scratch_of(graph, op, is_cudnn(graph, op) ? ATTENTION_CUDNN : ATTENTION_EFFICIENT);
 }
 
 OP_CLASS(efficient_attention) = {
     .for_backward = 2,
-    .label = ATEN_EFFICIENT_ATTENTION,
+    .label = ATEN_NONE, /* that of o: efficient or cudnn */
     .work = WORK_EFFICIENT_ATTENTION,
     .saved = efficient_attention_saved,
     .turns_heads = true,

@@ -78,8 +78,9 @@ static bool is_asked(const struct tape *tape, const struct graph_op *op)
 static bool is_unasked(const struct tape *tape, const struct graph_op *op, uint32_t storage)
 {
     const uint32_t output = op_class(op)->for_backward;
-    return output && tape->graph->tensors[op->out[output - 1]].storage == storage &&
-           !is_asked(tape, op);
+    const struct graph *graph = tape->graph;
+    return output && graph->tensors[op->out[output - 1]].storage == storage &&
+           graph->storages[storage].aten != ATEN_FLASH_ATTENTION && !is_asked(tape, op);
 }
 
 static struct shape empty(struct shape shape)

@@ -9,16 +9,27 @@
 
 #include <math.h>
 
+/* What cuDNN's kernel is given for minus infinity (convert_boolean_attn_mask_cudnn). */
+static const float CUDNN_LEAST = -65504.0F;
+
 /* sdpa_attention_forward leaves grouped heads to the kernel only then. */
 static bool may_group(bool masked, uint32_t d)
 {
     return !masked && d <= 256;
 }
 
+/* Whether a kernel for numbers of 16 bits that shares heads is there. */
+static bool shares_heads(const struct graph *graph)
+{
+    return autocast_product(graph) != DTYPE_FP32 &&
+           (graph->attention != ATTENTION_EFFICIENT ||
+            torch_does(graph->torch, TORCH_EFFICIENT_SHARES_HEADS));
+}
+
 bool hf_copies_gradients(const struct graph *graph, const struct model_config *c, bool given)
 {
     const bool masked = given && graph->attention != ATTENTION_FLASH_ATTN; /* its are of tokens */
-    const bool half = autocast_product(graph) != DTYPE_FP32;
+    const bool half = shares_heads(graph);
     if (attention_is_composed(graph->attention))
         return false; /* by rule */
     const bool padded = half && may_group(masked, c->head_dim) && c->head_dim % 8 != 0;
@@ -29,7 +40,7 @@ bool hf_copies_gradients(const struct graph *graph, const struct model_config *c
 bool hf_copies_query_gradient(const struct graph *graph, const struct model_config *c, bool given)
 {
     const bool masked = given && graph->attention != ATTENTION_FLASH_ATTN;
-    const bool half = autocast_product(graph) != DTYPE_FP32;
+    const bool half = shares_heads(graph);
     if (attention_is_composed(graph->attention))
         return false; /* by rule */
     const bool padded = half && may_group(masked, c->head_dim) && c->head_dim % 8 != 0;
@@ -92,9 +103,18 @@ static uint32_t aligned(struct graph *graph, uint32_t bias, bool goes)
     return graph_slice(graph, padded, 0, width);
 }
 
-static uint32_t efficient(struct graph *graph, const struct hf_attention *a)
+/* Heads are repeated by Python, since the kernel is not told to. */
+static uint32_t biased(struct graph *graph, const struct hf_attention *a)
 {
     const struct shape s = shape4(graph, a->q);
+    const bool cudnn =
+        op_attention_kernel(
+            graph, &(struct attention_asks){.head = s.dim[3],
+                                            .width = shape4(graph, a->v).dim[3],
+                                            .masked = a->mask != GRAPH_NONE,
+                                            .learned = a->mask != GRAPH_NONE &&
+                                                       graph->tensors[a->mask].requires_grad,
+                                            .dropout = a->dropout}) == ATTENTION_CUDNN;
     const uint32_t k = hf_repeat_heads(graph, a->k, s.dim[2]),
                    v = hf_repeat_heads(graph, a->v, s.dim[2]);
     uint32_t in[3] = {a->q, transpose(graph, k), transpose(graph, v)}, bias = GRAPH_NONE;
@@ -102,11 +122,11 @@ static uint32_t efficient(struct graph *graph, const struct hf_attention *a)
     const bool is_bias =
         a->mask != GRAPH_NONE && (enum dtype)graph->tensors[a->mask].dtype != DTYPE_BOOL;
     if (is_bias)
-        bias = aligned(graph, a->mask, false);
-    else if (a->mask != GRAPH_NONE) { /* where(mask, 0, -inf) */
+        bias = cudnn ? a->mask : aligned(graph, a->mask, false);
+    else if (a->mask != GRAPH_NONE) { /* where(mask, 0, least) */
         const struct shape scalar = {.rank = 0}, shape = shape4(graph, a->mask);
-        const uint32_t minus =
-            op_fill(graph, ATEN_SCALAR_TENSOR, autocast_product(graph), scalar, -INFINITY);
+        const uint32_t minus = op_fill(graph, ATEN_SCALAR_TENSOR, autocast_product(graph), scalar,
+                                       cudnn ? CUDNN_LEAST : -INFINITY);
         const uint32_t zero =
             op_fill(graph, ATEN_SCALAR_TENSOR, autocast_product(graph), scalar, 0.0F);
         bias = op_no_grad(graph, WORK_WHERE, ATEN_WHERE, autocast_product(graph),
@@ -114,13 +134,18 @@ static uint32_t efficient(struct graph *graph, const struct hf_attention *a)
                           (uint32_t[]){a->mask, zero, minus});
         graph_drop(graph, zero);
         graph_drop(graph, minus);
-        bias = aligned(graph, bias, true);
+        bias = cudnn ? bias : aligned(graph, bias, true);
     }
-    const uint32_t out = op_efficient_attention(graph, in[0], in[1], in[2], bias,
-                                                bias == GRAPH_NONE && !a->both_ways, a->dropout);
+    uint32_t out = op_efficient_attention(graph, in[0], in[1], in[2], bias,
+                                          bias == GRAPH_NONE && !a->both_ways, a->dropout);
     op_attention_scale(graph, out, a->scale);
     if (bias != GRAPH_NONE && !(is_bias && bias == a->mask))
         graph_drop(graph, bias);
+    if (cudnn && a->q_contiguous && s.dim[1] > 1 && s.dim[2] > 1) {
+        const uint32_t copy = op_unary(graph, OP_CLONE, out); /* .transpose(1, 2).contiguous() */
+        graph_drop(graph, out);
+        out = copy;
+    }
     if (graph->tensors[k].storage != graph->tensors[a->k].storage) {
         graph_drop(graph, k);
         graph_drop(graph, v);
@@ -161,8 +186,8 @@ bool hf_is_flash(const struct graph *graph, bool masked, uint32_t d, uint32_t wi
 {
     if (graph->attention == ATTENTION_FLASH_ATTN)
         return true;
-    return graph->attention != ATTENTION_MATH && may_group(masked, d) &&
-           autocast_product(graph) != DTYPE_FP32 && width == d;
+    return graph->attention != ATTENTION_MATH && may_group(masked, d) && shares_heads(graph) &&
+           width == d;
 }
 
 uint32_t hf_attention(struct graph *graph, const struct hf_attention *a)
@@ -179,6 +204,6 @@ uint32_t hf_attention(struct graph *graph, const struct hf_attention *a)
     const uint32_t out = math                                          ? single_ops(graph, a)
                          : hf_is_flash(graph, masked, s.dim[3], width) ? flash(graph, a)
                          : may && grouped                              ? single_ops(graph, a)
-                                                                       : efficient(graph, a);
+                                                                       : biased(graph, a);
     return graph_view(graph, out, SHAPE(s.dim[0], s.dim[1], s.dim[2] * width));
 }

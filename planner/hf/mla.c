@@ -99,8 +99,11 @@ void hf_mla_rotate_v2(struct graph *graph, const struct model_config *c, struct 
                       uint32_t *q, uint32_t *k)
 {
     const enum dtype dtype = (enum dtype)graph->tensors[*q].dtype;
-    const bool by_token = rope.sample > 0 || /* q is copied */
-                          !hf_is_flash(graph, false, c->nope_dim + c->rotary_dim, c->v_dim);
+    const struct attention_asks asks = {
+        .head = c->nope_dim + c->rotary_dim, .width = c->v_dim, .dropout = c->attention_dropout};
+    const bool as_q = hf_is_flash(graph, false, asks.head, asks.width) ||
+                      op_attention_kernel(graph, &asks) == ATTENTION_CUDNN;
+    const bool by_token = rope.sample > 0 || !as_q; /* q is copied */
     const uint32_t wide_q = op_to(graph, *q, DTYPE_FP32), wide_k = op_to(graph, *k, DTYPE_FP32);
     *q = turned(graph, wide_q, rope.cos, dtype, by_token);
     *k = turned(graph, wide_k, rope.cos, dtype, by_token);

@@ -603,21 +603,24 @@ static enum err_code check_attention(const struct job *job, struct err *err)
 {
     const struct tape_options tape = job_tape(job);
     const char *word = attention_name(job->model.attention);
+    const char *why = job->model.attention_fell ? ", which is all that the GPU has in bf16 "
+                                                  "(--param-dtype fp16 has a kernel)"
+                                                : "";
     if (!attention_is_composed(job->model.attention))
         return ERR_OK;
     if (tape.compiled)
         return err_set(err, ERR_UNSUPPORTED,
                        "--attention %s with --compile: what torch.compile fuses of it is not "
-                       "planned",
-                       word);
+                       "planned%s",
+                       word, why);
     if (tape.checkpointing == CHECKPOINTING_SELECTIVE && tape.checkpointed != CHECKPOINTED_ALL)
         return err_set(err, ERR_UNSUPPORTED,
                        "--attention %s with --checkpointing selective: planned where all blocks "
-                       "are checkpointed, not with --checkpoint-blocks",
-                       word);
+                       "are checkpointed, not with --checkpoint-blocks%s",
+                       word, why);
     if (!torch_does(job->model.torch, TORCH_INDEX_OF_ALL))
         return err_set(err, ERR_UNSUPPORTED,
-                       "--attention %s: planned as torch 2.9 and newer compute it", word);
+                       "--attention %s: planned as torch 2.9 and newer compute it%s", word, why);
     return ERR_OK;
 }
 

@@ -110,8 +110,10 @@ static void count_call(void *context, enum allocator_action action, uint64_t add
 enum attention_kernel attention_of(const struct job *job, const struct machine *machine)
 {
     struct profile there = machine->profile;      /* lent parts are not touched */
-    if (job->model.autograd == AUTOGRAD_RECORDED) /* which knows no GPU, but what Python writes */
-        return attention_is_asked(there.attention) ? there.attention : job->model.attention;
+    if (job->model.autograd == AUTOGRAD_RECORDED) /* which knows no GPU, but what is given */
+        return attention_is_asked(there.attention) || there.attention == ATTENTION_CUDNN
+                   ? there.attention
+                   : job->model.attention;
     if (job->model.attention != ATTENTION_AUTO)
         there.attention = job->model.attention;
     return attention_chosen(&there, job->model.autocast ? DTYPE_BF16 : job->model.compute);
@@ -155,6 +157,9 @@ enum err_code job_on_machine(const struct job *job, const struct machine *machin
     *out = *job;
     out->model.attention = attention_of(job, machine);
     out->model.attention_gpu = attention_gpu_of(&machine->profile);
+    out->model.attention_fell = attention_is_composed(out->model.attention) &&
+                                !attention_is_composed(job->model.attention) &&
+                                !attention_is_composed(machine->profile.attention);
     if (model_has_mamba(&job->config)) /* elsewhere streams are the same of all such GPUs */
         out->model.multiprocessors = (uint32_t)profile_value(&machine->profile, PROFILE_SMS);
     if (job->model.float8 && profile_value(&machine->profile, PROFILE_FP8) <= 0)

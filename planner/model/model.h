@@ -404,6 +404,7 @@ struct model_job {
     bool precomputed;    /* DPO's reference is two columns of the batch (model/dpo.h) */
     bool bare_reference; /* ... or, another model, none that accelerate has prepared: it is called
                             outside of autocast, and what it returns stays as it is */
+    bool attention_fell; /* in single ops, since the GPU has no kernel for the dtype */
     enum attention_kernel attention;  /* AUTO: flash; predict knows the GPU, and what it takes */
     enum attention_gpu attention_gpu; /* whose engines cuDNN's are */
     enum float8 float8;               /* of linear layers but the head, whose dims are whole 16s */

@@ -2,6 +2,7 @@
  *
  * A row is [op, ins, outs, arguments, flops]; a tensor [dtype, shape, strides, position]. The same
  * call is made many times on other storages, so its work, operands and strides are found once. */
+#include "graph/ops.h"
 #include "recorded/recording_parts.h"
 
 #include <stdlib.h>
@@ -95,6 +96,12 @@ static bool is_causal(const json_t *arguments)
     return json_is_true(json_object_get(arguments, "is_causal"));
 }
 
+/* Forward's probability of dropout. */
+static float dropout_of(const json_t *arguments)
+{
+    return (float)json_number_value(json_object_get(arguments, "3"));
+}
+
 struct reading { /* one call at a time */
     struct aten_kernel made;
     struct aten_tensor ins[ATEN_TENSORS], outs[ATEN_TENSORS];
@@ -131,6 +138,8 @@ static bool read_call(struct recording *r, const json_t *row, struct reading *re
         made->kernel.attr.causal = true;
         made->kernel.flops /= 2;
     }
+    if (r->ops[op].kind == RECORDED_FLASH)
+        made->kernel.attr.p = dropout_of(arguments.of);
     made->kernel.backward = false;
     keep(r, made, out);
     struct kernel *kernel = &out->kernel;
@@ -160,4 +169,22 @@ enum err_code recording_read_calls(struct recording *r, struct err *err)
                          r->path, i);
     free(reading);
     return rc;
+}
+
+enum attention_kernel recorded_attention(const struct recording *recording,
+                                         const struct recording_choice *choice)
+{
+    if (choice->attention != ATTENTION_CUDNN)
+        return choice->attention;
+    for (uint32_t i = 0; i < recording->call_count; i++) {
+        const struct kernel *kernel = &recording->calls[i].kernel;
+        if (recording->ops[recording->calls[i].op].kind != RECORDED_FLASH || kernel->ins < 3)
+            continue;
+        const struct shape *q = &kernel->operands[0].shape, *v = &kernel->operands[2].shape;
+        const struct attention_asks asks = {
+            .head = q->dim[q->rank - 1], .width = v->dim[v->rank - 1], .dropout = kernel->attr.p};
+        if (!attention_takes_cudnn(choice->torch, choice->attention_gpu, &asks))
+            return ATTENTION_FLASH;
+    }
+    return ATTENTION_CUDNN;
 }

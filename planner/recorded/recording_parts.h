@@ -80,6 +80,11 @@ enum err_code recording_choose(const struct recording *recording,
 enum err_code recording_line(const struct recording *recording,
                              const struct recorded_variant *variant, json_t **out, struct err *err);
 
+/* Which kernel calls of flash attention have as things are chosen: cuDNN's where it takes them all.
+ */
+enum attention_kernel recorded_attention(const struct recording *recording,
+                                         const struct recording_choice *choice);
+
 /* Reads the table "calls" of the header. */
 enum err_code recording_read_calls(struct recording *recording, struct err *err);
 

@@ -27,16 +27,16 @@ struct making {
     const struct recording_choice *choice;
     const struct recorded_steps *steps;
     struct stream *stream;
-    uint32_t *buffer;           /* (recorded buffers) which of the stream's it is */
-    bool *stays;                /* (recorded buffers) lives on as another: its death is none */
-    struct operand *operands;   /* of the kernel that is made: room for any */
-    uint64_t *storage_bytes[3]; /* of parameters, inputs, module buffers: lent */
+    uint32_t *buffer;                /* (recorded buffers) which of the stream's it is */
+    bool *stays;                     /* (recorded buffers) lives on as another: its death is none */
+    struct operand *operands;        /* of the kernel that is made: room for any */
+    uint64_t *storage_bytes[3];      /* of parameters, inputs, module buffers: lent */
+    enum attention_kernel attention; /* recorded_attention */
     bool backward;
-    uint32_t
-        copied;     /* index into grads of the one that STEP_GRAD is to come of, or GRAD_AS_IT_IS */
-    uint32_t taken; /* step of the gradient that was taken last before its time; 0: none */
-    uint32_t selected;           /* workspace of the call that follows; GRAPH_NONE: none */
-    struct scaling {             /* with scaled_loss */
+    uint32_t copied;   /* index into grads of STEP_GRAD's source, or GRAD_AS_IT_IS */
+    uint32_t taken;    /* step of the gradient that was taken last before its time; 0: none */
+    uint32_t selected; /* workspace of the call that follows; GRAPH_NONE: none */
+    struct scaling {   /* with scaled_loss */
         uint32_t seed, last_use; /* recorded buffer, and the step that needs it last */
         uint32_t own, divided, scaled, quotient; /* the stream's buffers */
     } scaling;
@@ -110,15 +110,16 @@ static void birth_of_attention(struct making *m, const struct recorded_type *typ
                                struct recorded_type *out, uint16_t *label)
 {
     const struct recorded_op *op = op_of_type(m, type);
-    const bool cudnn = m->choice->attention == ATTENTION_CUDNN;
+    const bool cudnn = m->attention == ATTENTION_CUDNN;
     *label = cudnn ? op->cudnn_label : op->efficient_label;
     if (op->kind == RECORDED_FLASH_BACKWARD || result == 0)
         return;
     if (result >= 2) {
-        out->dtype = DTYPE_INT64;
-        out->shape = (struct shape){.rank = 0};
-        out->bytes = dtype_bytes(DTYPE_INT64);
-    } else if (!cudnn && type->shape.rank == 3) { /* rows are rounded to the kernel's 32 queries */
+        *out = (struct recorded_type){
+            .op = out->op, .dtype = DTYPE_INT64, .bytes = dtype_bytes(DTYPE_INT64)};
+    } else if (type->shape.rank == 3 && cudnn) {
+        out->shape = SHAPE(type->shape.dim[0], type->shape.dim[1], type->shape.dim[2], 1);
+    } else if (type->shape.rank == 3) { /* rows are rounded to the kernel's 32 queries */
         out->shape.dim[2] = (type->shape.dim[2] + 31U) & ~31U;
         out->bytes = shape_bytes(&out->shape, out->dtype);
     }
@@ -127,7 +128,7 @@ static void birth_of_attention(struct making *m, const struct recorded_type *typ
 static bool is_attention_replaced(const struct making *m, enum op_kind_recorded kind)
 {
     return (kind == RECORDED_FLASH || kind == RECORDED_FLASH_BACKWARD) &&
-           (m->choice->attention == ATTENTION_CUDNN || m->choice->attention == ATTENTION_EFFICIENT);
+           (m->attention == ATTENTION_CUDNN || m->attention == ATTENTION_EFFICIENT);
 }
 
 static void make_birth(struct making *m, uint32_t index)
@@ -265,7 +266,7 @@ static void let_go(struct making *m, uint32_t count, const uint32_t *scratch)
 static void make_attention(struct making *m, struct kernel *kernel, const struct operand *operands,
                            bool backward)
 {
-    const enum attention_kernel kind = m->choice->attention;
+    const enum attention_kernel kind = m->attention;
     const enum attention_gpu gpu = m->choice->attention_gpu;
     const struct operand *in = operands + backward;
     const struct shape *q = &in->shape, *k = &in[1].shape, *v = &in[2].shape;
@@ -381,9 +382,8 @@ static void make_call(struct making *m, const struct recorded_step *step)
     const bool bias = step->sums && in_place &&
                       shape_elements(&operands[1].shape) < shape_elements(&operands[0].shape);
     if (is_attention_replaced(m, op->kind)) {
-        const bool cudnn = m->choice->attention == ATTENTION_CUDNN;
-        kernel.label = cudnn ? op->cudnn_label : op->efficient_label;
-        if (!cudnn)
+        kernel.label = m->attention == ATTENTION_CUDNN ? op->cudnn_label : op->efficient_label;
+        if (m->attention == ATTENTION_EFFICIENT)
             kernel.work = op->kind == RECORDED_FLASH ? WORK_EFFICIENT_ATTENTION
                                                      : WORK_EFFICIENT_ATTENTION_BACKWARD;
     }
@@ -715,6 +715,7 @@ static struct stream *make_stream(const struct recording *r, const struct record
         .choice = choice,
         .steps = steps,
         .stream = stream,
+        .attention = recorded_attention(r, choice),
         .buffer = xcalloc(steps->buffers + 1, sizeof *m.buffer),
         .stays = xcalloc(steps->buffers + 1, sizeof *m.stays),
         .operands = xmalloc(2 * ATEN_TENSORS * sizeof *m.operands),

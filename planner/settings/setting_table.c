@@ -155,10 +155,11 @@ static const struct setting rows[] = {
 
     /* ---- strategy ---- */
     {.name = "attention", .group = GROUP_STRATEGY, .arg = "KERNEL",
-     .help = "The kernel of attention. auto: cudnn on Hopper and Blackwell since torch 2.11, else "
-             "flash (FlashAttention-2), in fp32 efficient. math, eager: products and a softmax, as "
-             "PyTorch or transformers writes them. flash-attn: the package, which transformers' "
-             "flash_attention_2 calls without masks", .initial = "auto", .field = FIELD(attention), .words = setting_attention_words,
+     .help = "The kernel of attention. auto: cudnn on Hopper and Blackwell since torch 2.11, with "
+             "masks, too; else flash (FlashAttention-2); with a mask, in fp32 and on V100 efficient, "
+             "there in bf16 math. What one does not take, the next does. math, eager: products and a "
+             "softmax, as PyTorch or transformers writes them. flash-attn: the package, which "
+             "transformers' flash_attention_2 calls without masks", .initial = "auto", .field = FIELD(attention), .words = setting_attention_words,
      .commands = FOR_JOB},
     {.name = "replicate", .group = GROUP_STRATEGY, .arg = "R",
      .help = "Replicas of HSDP: the mesh is R x GPUS/R", .initial = "1",

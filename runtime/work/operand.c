@@ -81,6 +81,7 @@ struct attention work_attention(const struct work *work)
     const uint32_t first = backward ? 1 : 0;
     const struct work_operand *q = work_in(work, first);
     const struct work_operand *logsumexp = backward ? work_in(work, 4) : work_out(work, 1);
+    const uint64_t heads = (uint64_t)q->shape.dim[0] * q->shape.dim[2];
     return (struct attention){
         .q = q,
         .k = work_in(work, first + 1),
@@ -91,7 +92,7 @@ struct attention work_attention(const struct work *work)
         .a = q->shape.dim[2],
         .d = q->shape.dim[3],
         .d_v = work_in(work, first + 2)->shape.dim[3],
-        .logsumexp_pitch = (uint32_t)operand_last(logsumexp),
+        .logsumexp_pitch = heads ? (uint32_t)(operand_count(logsumexp) / heads) : 0,
         .repeats = work_in(work, first + 1)->shape.dim[2]
                        ? q->shape.dim[2] / work_in(work, first + 1)->shape.dim[2]
                        : 1,

@@ -64,7 +64,7 @@ static enum err_code check_queries(const struct work *work, uint32_t first,
         at.repeats == 0 || k[2] * at.repeats != at.a)
         return work_refuse(work, ERR_INVALID, err, "k and v do not have q's heads");
     if (logsumexp->dtype != DTYPE_FP32 || logsumexp->pitch || at.logsumexp_pitch < at.s ||
-        operand_rows(logsumexp) != (uint64_t)at.b * at.a)
+        operand_count(logsumexp) != (uint64_t)at.b * at.a * at.logsumexp_pitch)
         return work_refuse(work, ERR_INVALID, err, "logsumexp is not (b, a, s) in fp32");
     if (work->attr.p > 0)
         return work_refuse(work, ERR_UNSUPPORTED, err, "dropout %g", (double)work->attr.p);

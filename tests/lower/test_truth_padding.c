@@ -1,5 +1,6 @@
-/* test_truth_padding.c - batches that are padded, and the masks that say so, beside PyTorch and
- * DeepSpeed: every event, and the numbers of rows that have no events. */
+/* test_truth_padding.c - batches that are padded, the masks that say so, and attention as GPUs that
+ * prefer cuDNN's have it, beside PyTorch and DeepSpeed: every event, and the numbers of rows that
+ * have no events. */
 #include "tests/support/truth.h"
 
 #include <setjmp.h>
@@ -23,6 +24,13 @@ static void rows_of(void **state)
     check("tests/data/truth/padding_events.jsonl", true);
 }
 
+/* Masks, windows, narrower values where cuDNN's attention is preferred. */
+static void chosen_as_on_hopper(void **state)
+{
+    (void)state;
+    check("tests/data/truth/cudnn_events.jsonl", true);
+}
+
 /* Steps of TRL's trainers of preferences and of rewards. */
 static void pairs(void **state)
 {
@@ -42,6 +50,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of),
+        cmocka_unit_test(chosen_as_on_hopper),
         cmocka_unit_test(pairs),
         cmocka_unit_test(other_families),
     };

@@ -325,6 +325,7 @@ void truth_read_strategy(const json_t *row, struct job *job)
     const char *attention = truth_text(s, "attention", "");
     job->model.attention = strcmp(attention, "math") == 0         ? ATTENTION_MATH
                            : strcmp(attention, "eager") == 0      ? ATTENTION_EAGER
+                           : strcmp(attention, "cudnn") == 0      ? ATTENTION_CUDNN
                            : strcmp(attention, "flash-attn") == 0 ? ATTENTION_FLASH_ATTN
                                                                   : ATTENTION_AUTO;
     job->model.autocast = strcmp(truth_text(s, "autocast", ""), "bf16") == 0;

@@ -100,7 +100,7 @@ def options(row, folder):
     minor = int(row["torch"].split(".")[1])
     if minor != DEFAULT:
         yield "torch", f"2.{minor}"
-    if m.get("kind") not in ("hf", None):
+    if m.get("kind") not in ("hf", None) and s.get("attention") != "cudnn":
         yield "attention", "flash"      # as the recorder's models have it in any dtype
     elif s.get("attention"):
         yield "attention", s["attention"]

@@ -174,6 +174,8 @@ def further(rng, m, s, system):
         s["attention"] = rng.choice(["math", "eager"])
         if takes_flash_attn(m["model_type"]) and narrow(s) and m["seq"] > 1 and rng.random() < 0.8:
             s["attention"] = "flash-attn"
+    if m["kind"] == "hf" and "attention" not in s and system != "real" and rng.random() < 0.15:
+        s["attention"] = "cudnn"
     if system == "fsdp2" and m["kind"] == "hf" and s.get("reshard") != "never" and "blocks_per_unit" not in s and rng.random() < 0.15:
         names = [f"{path}.{i}" for path in lists_of(m) for i in range(layers_of(m) or 0)]
         kept = rng.sample(names, rng.randint(1, len(names))) if names else []

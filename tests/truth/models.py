@@ -22,6 +22,7 @@ import pathlib
 import sys
 import types
 import unittest.mock
+import warnings
 
 import torch
 import torch.nn as nn
@@ -68,7 +69,34 @@ def attention(q, k, v):
     """Causal attention of (batch, heads, seq, head) tensors by the flash op, or in single ops."""
     if in_single_ops():
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    if PREFERS_CUDNN[0]:
+        return torch.ops.aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, True)[0]
     return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, True)[0]
+
+
+@contextlib.contextmanager
+def cudnn_without_statistics():
+    """On CUDA the call makes a logsumexp where it is asked for it (MHA.cpp, run_cudnn_SDP_fprop); its shadow on fake tensors
+    makes one always."""
+    from torch._meta_registrations import meta__scaled_dot_product_cudnn_attention as shadow
+
+    def asked(query, key, value, attn_bias, compute_log_sumexp, *args, **kwargs):
+        out = list(shadow(query, key, value, attn_bias, compute_log_sumexp, *args, **kwargs))
+        if not compute_log_sumexp:
+            out[1] = torch.empty((*query.shape[:3], 0), dtype=torch.float32, device=query.device)
+        return tuple(out)
+
+    library = torch.library.Library("aten", "IMPL", "Meta")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        library.impl("_scaled_dot_product_cudnn_attention", asked)
+    try:
+        yield
+    finally:
+        library._destroy()
+
+
+PREFERS_CUDNN = [False]     # attention is chosen as on Hopper and GPUs of its kind (strategy.attention "cudnn")
 
 
 def in_single_ops():
@@ -92,9 +120,15 @@ def dropout_as_on_cuda():
 
 @contextlib.contextmanager
 def attention_by(s):
-    """The kernels of scaled_dot_product_attention that a strategy names: "math", or all (which are single ops, too, of
-    grouped heads in fp32)."""
+    """The kernels of scaled_dot_product_attention that a strategy names: "math", "cudnn" (all, cuDNN's first), or all but
+    that (which are single ops, too, of grouped heads in fp32)."""
     with dropout_as_on_cuda():
+        if s.get("attention") == "cudnn":
+            with cudnn_without_statistics():
+                PREFERS_CUDNN[0] = True
+                yield
+                PREFERS_CUDNN[0] = False
+            return
         if s.get("attention") != "math":
             yield
             return
@@ -382,12 +416,19 @@ def lowered(tensor):
 SDPA = F.scaled_dot_product_attention
 
 
+def takes_cudnn(head, head_v, mask, dropout):
+    """Whether cuDNN 9.24, which torch 2.14 comes with, has that forward and backward on Hopper and GB200's kind."""
+    wide = (head, head_v) in ((192, 128), (256, 256)) or max(head, head_v) <= 128
+    return (wide and head % 8 == 0 and head_v % 8 == 0 and dropout * 16 == int(dropout * 16)
+            and (mask is None or not mask.requires_grad))
+
+
 def cuda_sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     """scaled_dot_product_attention with the choice of kernel made as on a CUDA device.
 
     Flash for 16-bit without a mask and with values as wide as keys; else memory-efficient (which has no
-    grouped heads); else math.
-    (Hopper and later with a new cuDNN may prefer the cuDNN kernel; not modelled.)
+    grouped heads); else math. Where cuDNN's is preferred, that before all, with a mask, too, which needs no gradient
+    (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, can_use_cudnn_attention).
     """
     aten = torch.ops.aten
     if in_single_ops():
@@ -398,6 +439,12 @@ def cuda_sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     half = query.dtype in (torch.bfloat16, torch.float16)
     alike = query.size(1) == key.size(1)        # else they are grouped or, without enable_gqa, broadcast
     head = query.size(-1)
+    if PREFERS_CUDNN[0] and half and takes_cudnn(head, value.size(-1), attn_mask, dropout_p) and (alike or enable_gqa):
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            attn_mask = torch.where(attn_mask, 0.0, torch.scalar_tensor(-65504.0, dtype=query.dtype))
+        logsumexp = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
+        return aten._scaled_dot_product_cudnn_attention(
+            query, key, value, attn_mask, logsumexp, dropout_p, is_causal, scale=scale)[0]
     if attn_mask is None and half and head <= 256 and (alike or enable_gqa) and value.size(-1) == head:
         if scale is None:
             scale = head ** -0.5

@@ -74,6 +74,14 @@ static void print_padding(struct sums *sums)
                truth_read_hf, sums);
 }
 
+static void print_cudnn(struct sums *sums)
+{
+    print_file("cudnn_events.jsonl",
+               "Whole event lists with attention chosen as on Hopper and Blackwell, cuDNN's first "
+               "(`--attention cudnn`).",
+               true, truth_read_either, sums);
+}
+
 static void print_towers(struct sums *sums)
 {
     print_file("tower_events.jsonl",
@@ -104,6 +112,7 @@ static void print_all_systems(struct sums *sums)
     print_reentrant(sums);
     print_flash_attn(sums);
     print_padding(sums);
+    print_cudnn(sums);
     print_towers(sums);
     print_padded_pairs(sums);
 }
