@@ -45,9 +45,11 @@
     X(ADDMM, "addmm")                                                                              \
     X(ADDMM_, "addmm_")                                                                            \
     X(BMM, "bmm")                                                                                  \
+    X(BADDBMM, "baddbmm")                                                                          \
     X(ADD, "add.Tensor")                                                                           \
     X(ADD_, "add_.Tensor")                                                                         \
     X(SUB, "sub.Tensor")                                                                           \
+    X(RSUB, "rsub.Scalar")                                                                         \
     X(MUL, "mul.Tensor")                                                                           \
     X(MUL_SCALAR, "mul.Scalar")                                                                    \
     X(DIV, "div.Tensor")                                                                           \
@@ -306,6 +308,8 @@ const char *const *aten_names(void);
     X(SCALED_MM_NT, "scaled_mm_nt",                                                                \
       "x (t, h), w (o, h) in float8, what each is divided by (one, or one a row) -> y (t, o): x "  \
       "wᵀ")                                                                                        \
+    X(BMM_NN_BIAS, "bmm_nn_bias",                                                                  \
+      "x (n, m, k), y (n, k, o), bias (n, 1, o) -> z (n, m, o): each attr.p x y + bias")           \
     X(BMM_NN, "bmm_nn", "x (n, m, k), y (n, k, o) -> z (n, m, o): each x y")                       \
     X(BMM_NT, "bmm_nt", "x (n, m, o), y (n, k, o) -> z (n, m, k): each x yᵀ")                      \
     X(BMM_TN, "bmm_tn", "x (n, m, k), y (n, m, o) -> z (n, k, o): each xᵀ y")                      \
@@ -336,6 +340,7 @@ const char *const *aten_names(void);
     X(SUB, "sub", "x, y -> z: x - y")                                                              \
     X(ADD_TO, "add_to", "x, y (broadcast to x) -> x + y in x")                                     \
     X(MUL, "mul", "x, y (broadcast to x; complex64: complex product) -> z: x y")                   \
+    X(NUMBER_MINUS, "number_minus", "x -> y: attr.p - x")                                          \
     X(MUL_NUMBER, "mul_number", "x -> y (may be x): attr.p x")                                     \
     X(DIV, "div", "x, y (broadcast to x) -> z: x / y")                                             \
     X(DIV_NUMBER, "div_number", "x -> y: x / attr.p")                                              \

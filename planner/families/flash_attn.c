@@ -45,8 +45,9 @@ static enum err_code check_call(const struct family *family, const struct model_
 enum err_code flash_attn_check(const struct family *family, const struct model_config *config,
                                const struct model_job *job, struct err *err)
 {
-    static const enum arch without[] = {ARCH_CODEGEN, ARCH_LLAMA4,       ARCH_MPT,        ARCH_T5,
-                                        ARCH_MT5,     ARCH_DEEPSEEK_V32, ARCH_GLM_MOE_DSA};
+    static const enum arch without[] = {ARCH_CODEGEN,      ARCH_LLAMA4,     ARCH_MPT,
+                                        ARCH_BLOOM,        ARCH_T5,         ARCH_MT5,
+                                        ARCH_DEEPSEEK_V32, ARCH_GLM_MOE_DSA};
     /* of the last ones it was not recorded */
     static const enum arch of_their_own[] = {ARCH_GPTJ,     ARCH_GPT_NEO,       ARCH_AFMOE,
                                              ARCH_MISTRAL4, ARCH_MIMO_V2_FLASH, ARCH_OLMO_HYBRID,

@@ -27,6 +27,7 @@ static const char *own_targets(const char *type)
         {"gpt_neo", "q_proj,v_proj"},
         {"gpt_bigcode", "c_attn"},
         {"mpt", "Wqkv"},
+        {"bloom", "query_key_value"},
         {"falcon", "query_key_value"},
         {"mixtral", "q_proj,v_proj"},
         {"codegen", "qkv_proj"},

@@ -57,6 +57,7 @@
     X(SILU, silu, NONE)                                                                            \
     X(GELU, gelu, NONE)                                                                            \
     X(GELU_TANH, gelu_tanh, NONE)                                                                  \
+    X(GELU_IN_PYTHON, gelu_in_python, NONE)                                                        \
     X(RELU, relu, NONE)                                                                            \
     X(SOFTPLUS, softplus, FP32)                                                                    \
     X(EXPM1, expm1, FP32)                                                                          \
@@ -113,6 +114,7 @@
     X(GROUPED_MM, grouped_mm, NONE)                                                                \
     X(GROUPED_MM_NN, grouped_mm_nn, NONE)                                                          \
     X(BMM, bmm, LOWER)                                                                             \
+    X(BADDBMM, baddbmm, LOWER)                                                                     \
     X(SOFTMAX, softmax, FP32)                                                                      \
     X(SAFE_SOFTMAX, safe_softmax, NONE)                                                            \
     X(LOG_SOFTMAX, log_softmax, NONE)                                                              \
@@ -225,6 +227,8 @@ uint32_t op_to(struct graph *graph, uint32_t x, enum dtype dtype);
  * OP_NEG, OP_RSQRT, OP_SOFTPLUS, OP_EXPM1, OP_EXP; OP_CLONE (contiguous() of what was transposed).
  */
 uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x);
+/* gelu by tanh as a torch.autograd.Function in Python arithmetic, which keeps x alone (BLOOM's). */
+uint32_t op_gelu_in_python(struct graph *graph, uint32_t x);
 /* A copy of x whose node is one of several outputs: by others of these, whose nodes keep `kept` and
  * never run, that lives until it has run. */
 uint32_t op_clone_keeping(struct graph *graph, uint32_t x, uint32_t kept);
@@ -409,6 +413,8 @@ uint32_t op_repeat_copied(struct graph *graph, uint32_t x, struct shape repeated
 uint32_t op_scale(struct graph *graph, uint32_t x, float number);
 /* Batches of matrices: x (n, i, j), y (n, j, k). */
 uint32_t op_bmm(struct graph *graph, uint32_t x, uint32_t y);
+/* x (n, i, j) times y (n, j, k), times `alpha`, and a bias (n, 1, k) that needs no gradient. */
+uint32_t op_baddbmm(struct graph *graph, uint32_t bias, uint32_t x, uint32_t y, float alpha);
 /* torch.matmul of x (b, a, i, j) and y (b, a or 1, j, k): (b, a, i, k). What cannot be seen as
  * batches of matrices is copied. */
 uint32_t op_matmul(struct graph *graph, uint32_t x, uint32_t y);

@@ -271,6 +271,21 @@ uint32_t op_bmm(struct graph *graph, uint32_t x, uint32_t y)
                   SHAPE(a.dim[0], a.dim[1], b.dim[2]));
 }
 
+uint32_t op_baddbmm(struct graph *graph, uint32_t bias, uint32_t x, uint32_t y, float alpha)
+{
+    const struct shape a = *shape_of(graph, x), b = *shape_of(graph, y);
+    assert(a.rank == 3 && b.rank == 3 && a.dim[2] == b.dim[1] && !needs(graph, bias));
+    uint32_t called[3] = {bias, x, y};
+    autocast_arguments(graph, OP_BADDBMM, 3, called);
+    const uint32_t in[3] = {called[1], called[2], called[0]};
+    const uint32_t op = begin(graph, OP_BADDBMM, 3, in);
+    graph->ops[op].attr.p = alpha;
+    const uint32_t out = graph_op_birth(graph, op, ATEN_BADDBMM, dtype_of(graph, in[0]),
+                                        SHAPE(a.dim[0], a.dim[1], b.dim[2]));
+    graph_op_done(graph, op);
+    return out;
+}
+
 /* x (b, a, i, j) as matmul's batches (b·a, i, j); *copy: what was made for it, else GRAPH_NONE. */
 static uint32_t batches(struct graph *graph, uint32_t x, uint32_t *copy)
 {
@@ -329,6 +344,35 @@ OP_CLASS(bmm) = {
     .backward = bmm_backward,
     .flops = product_flops,
     .keep = KEEP_ALWAYS,
+};
+
+/* Each product, times alpha, takes the place of the product; the first factor's comes first. */
+OP_BACKWARD(baddbmm)
+{
+    const struct operand grad = tape_grad(tape, op, 0);
+    struct operand made[2] = {{.place = PLACE_NONE}, {.place = PLACE_NONE}};
+    for (uint32_t i = 0; i < 2; i++) {
+        if (!tape_needs(tape, op, i))
+            continue;
+        const struct operand other = tape_tensor(tape, op->in[1 - i]);
+        const struct operand in[2] = {i == 0 ? grad : other, i == 0 ? other : grad};
+        const struct operand product = tape_call(
+            tape, i == 0 ? WORK_BMM_NT : WORK_BMM_TN, ATEN_BMM, dtype_of(graph, op->in[i]),
+            *shape_of(graph, op->in[i]), product_flops(graph, op), 2, in);
+        made[i] = call_number(tape, WORK_MUL_NUMBER, ATEN_MUL_SCALAR, product, op->attr.p);
+        tape_death(tape, product);
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        if (tape_needs(tape, op, i))
+            tape_give(tape, op, i, made[i]);
+}
+
+OP_CLASS(baddbmm) = {
+    .label = ATEN_BADDBMM,
+    .work = WORK_BMM_NN_BIAS,
+    .saved = save_factors,
+    .backward = baddbmm_backward,
+    .flops = product_flops,
 };
 
 uint32_t op_grouped_mm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t offsets)

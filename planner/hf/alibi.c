@@ -22,8 +22,7 @@ static uint32_t slopes(struct graph *graph, uint32_t a, uint32_t names[3])
     return names[2];
 }
 
-/* (cumsum(ones) - 1) · ones: each token's place (b, s). */
-static uint32_t places(struct graph *graph, uint32_t ones)
+uint32_t hf_alibi_places(struct graph *graph, uint32_t ones)
 {
     const struct shape shape = graph->tensors[ones].shape;
     const uint32_t count =
@@ -46,7 +45,7 @@ struct hf_alibi hf_alibi(struct graph *graph, const struct model_config *c,
     const uint32_t ones =
         padded ? graph->attention_mask : op_fill(graph, ATEN_ONES, DTYPE_INT64, SHAPE(b, s), 1.0F);
     const uint32_t slope = slopes(graph, a, names);
-    const uint32_t place = places(graph, ones);
+    const uint32_t place = hf_alibi_places(graph, ones);
     const uint32_t column = graph_view(graph, slope, SHAPE(a, 1));
     const uint32_t cast =
         op_no_grad(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_BF16, SHAPE(a, 1), 1, &column);

@@ -80,6 +80,9 @@ struct hf_alibi hf_alibi(struct graph *graph, const struct model_config *config,
 uint32_t hf_alibi_mask(struct graph *graph, const struct model_config *config,
                        const struct model_job *job, struct hf_alibi alibi, uint32_t mask);
 
+/* (cumsum(ones) - 1) · ones: the place of each token (b, s) int64 that a mask of ones has. */
+uint32_t hf_alibi_places(struct graph *graph, uint32_t ones);
+
 /* The least number of a dtype (torch.finfo). */
 float hf_least(enum dtype dtype);
 

@@ -110,6 +110,7 @@
     X(CODEGEN, codegen)                                                                            \
     X(GPTJ, gptj)                                                                                  \
     X(MPT, mpt)                                                                                    \
+    X(BLOOM, bloom)                                                                                \
     X(FALCON, falcon)                                                                              \
     X(FALCON_H1, falcon_h1)                                                                        \
     X(OPT, opt)                                                                                    \
@@ -187,7 +188,7 @@ struct model_config {
     bool alibi;              /* Falcon: slopes in the mask, for RoPE */
     bool grouped_qkv;        /* Falcon: the product has a head of k and v behind its queries */
     uint32_t parallel_norms; /* Falcon: of a layer, one or two; 0: as is usual */
-    bool post_norm;          /* OPT-350m: norms after the residual */
+    bool post_norm;          /* OPT-350m: norms after the residual; BLOOM: sums with what norms give */
     const char *activation;  /* "silu", "gelu" (by erf), "gelu_pytorch_tanh", "gelu_new",
                                 "gelu_fast" (by tanh), "relu": lent, static */
     float dropout, attention_dropout;

@@ -29,6 +29,7 @@ static const struct {
     {ATEN_MM, {WORK_MATMUL_NT, WORK_MATMUL_NN, WORK_MATMUL_TN}},
     {ATEN_ADDMM, {WORK_MATMUL_NT_BIAS, WORK_MATMUL_NN_BIAS}},
     {ATEN_BMM, {WORK_BMM_NN, WORK_BMM_NT, WORK_BMM_TN}},
+    {ATEN_BADDBMM, {WORK_BMM_NN_BIAS}},
     {ATEN_GROUPED_MM, {WORK_GROUPED_MM_NT, WORK_GROUPED_MM_NN, WORK_GROUPED_MM_TN}},
     {ATEN_ONES_LIKE, {WORK_SEED, WORK_FILL}},
     {ATEN_ONES, {WORK_FILL}},
@@ -52,6 +53,7 @@ static const struct {
     {ATEN_INDEX, {WORK_SLICE}},
     {ATEN_SELECT_BACKWARD, {WORK_SLICE_BACKWARD}},
     {ATEN_SUB, {WORK_ADD_NUMBER}},
+    {ATEN_RSUB, {WORK_NUMBER_MINUS}},
     {ATEN_MUL, {WORK_MUL_NUMBER}},
     {ATEN_MUL_SCALAR, {WORK_MUL_NUMBER}},
     {ATEN_DIV, {WORK_DIV_NUMBER, WORK_DIV_IN_PLACE}},
@@ -151,13 +153,14 @@ static bool multiply(struct matrix x, struct matrix y, struct matrix z, double f
 
 static bool is_product(const struct kernel *k)
 {
-    const bool batched = k->work >= WORK_BMM_NN && k->work <= WORK_BMM_TN;
+    const bool batched = k->work >= WORK_BMM_NN_BIAS && k->work <= WORK_BMM_TN;
     struct matrix x = matrix_of(&k->operands[0], batched), y = matrix_of(&k->operands[1], batched);
     struct matrix z = matrix_of(&k->operands[k->ins], batched);
     switch (k->work) {
     case WORK_MATMUL_NN:
     case WORK_MATMUL_NN_BIAS:
     case WORK_BMM_NN:
+    case WORK_BMM_NN_BIAS:
         return multiply(x, y, z, k->flops);
     case WORK_MATMUL_NT:
     case WORK_MATMUL_NT_BIAS:
