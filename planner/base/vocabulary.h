@@ -60,6 +60,8 @@
     X(POW, "pow.Tensor_Scalar")                                                                    \
     X(MEAN_DIM, "mean.dim")                                                                        \
     X(RSQRT, "rsqrt")                                                                              \
+    X(ERFINV, "erfinv")                                                                            \
+    X(STD, "std.correction")                                                                       \
     X(RECIPROCAL, "reciprocal")                                                                    \
     X(SUM_DIM, "sum.dim_IntList")                                                                  \
     X(TANH, "tanh")                                                                                \
@@ -359,6 +361,7 @@ const char *const *aten_names(void);
     X(POW, "pow", "x -> y: x to the power attr.p")                                                 \
     X(SQUARE, "square", "x -> y: x x")                                                             \
     X(SQUARE_ROOT, "square_root", "x -> y")                                                        \
+    X(SQRT, "sqrt", "x -> y: the root of x")                                                       \
     X(RSQRT, "rsqrt", "x -> y: 1 / the square root of x")                                          \
     X(LOG, "log", "x -> y: of attr.p + x")                                                         \
     X(LOG2, "log2", "x -> y")                                                                      \

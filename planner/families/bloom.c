@@ -31,13 +31,18 @@ static struct block declare_block(struct graph *graph, const struct model_config
     return block;
 }
 
-/* Heads (b, s, a, d) of the product as batches (b·a, s, d): a copy, unless it is one sequence. */
-static uint32_t as_batches(struct graph *graph, const struct model_config *c, uint32_t heads)
+/* Whether heads of the product are batches (b·a, s, d) by a copy: not where strides say so. */
+static bool copies_heads(const struct model_config *c, const struct model_job *job)
 {
-    const struct shape s = graph->tensors[heads].shape;
-    const uint32_t b = s.dim[0], turned = graph_transpose(graph, heads, 1, 2);
-    return graph_view(graph, b > 1 ? op_unary(graph, OP_CLONE, turned) : turned,
-                      SHAPE(b * c->heads, s.dim[1], c->head_dim));
+    return job->batch > 1 && job->seq > 1 && c->heads > 1;
+}
+
+static uint32_t as_batches(struct graph *graph, const struct model_config *c,
+                           const struct model_job *job, uint32_t heads)
+{
+    const uint32_t turned = graph_transpose(graph, heads, 1, 2);
+    return graph_view(graph, copies_heads(c, job) ? op_unary(graph, OP_CLONE, turned) : turned,
+                      SHAPE(job->batch * c->heads, job->seq, c->head_dim));
 }
 
 /* softmax of q kᵀ / the root of d + bias + mask, and its dropout: (b, a, s, s). held[2]: scores
@@ -84,7 +89,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     for (uint32_t i = 0; i < 3; i++)
         part[i] = graph_view(graph, op_select(graph, all, 3, i), SHAPE(b, s, a, d));
     for (uint32_t i = 0; i < 3; i++)
-        part[i] = as_batches(graph, c, part[i]);
+        part[i] = as_batches(graph, c, job, part[i]);
     *weights = weigh(graph, c, block, part[0], part[1], in, held);
     const uint32_t mixed = op_bmm(graph, graph_view(graph, *weights, SHAPE(b * a, s, s)), part[2]);
     const uint32_t rows = hf_scored_merged(graph, op_reshape(graph, mixed, SHAPE(b, a, s, d)));
@@ -92,7 +97,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     const uint32_t out = dropped_sum(graph, c, projected, residual);
     graph_drop(graph, projected);
     graph_drop(graph, qkv);
-    for (uint32_t i = 0; i < 3 && b > 1; i++)
+    for (uint32_t i = 0; i < 3 && copies_heads(c, job); i++)
         graph_drop(graph, part[i]);
     graph_drop(graph, held[0]);
     graph_drop(graph, held[1]);

@@ -8,6 +8,11 @@
 /* Llama's, and two norms more a layer. */
 double count_gemma(const struct model_config *config);
 
+/* Gemma 4's and 3n's layers that reuse keys and values: ERR_INVALID unless one of their type is
+ * there before them. */
+enum err_code gemma4_check_reusing(const struct key_table *table, const struct model_config *config,
+                                   const char *where, struct err *err);
+
 /* clang-format off */
 #define HF_GEMMA_LAYER                                                                             \
     .norm = hf_rms_norm_plus_one, .norms_at_zero = true, .scaled_rows = true,                      \

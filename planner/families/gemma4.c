@@ -198,18 +198,7 @@ static enum err_code read_own(const json_t *root, const char *where, struct mode
     return ERR_OK;
 }
 
-static enum err_code check_experts(const struct key_table *table, const struct model_config *c,
-                                   const char *where, struct err *err)
-{
-    if (c->experts && (!c->experts_per_token || !c->expert_ffn))
-        return err_set(err, ERR_INVALID, "%s: \"%s\": %u needs \"%s\" and \"%s\" of 1 at the least",
-                       where, NAME_OF(table, experts), c->experts,
-                       NAME_OF(table, experts_per_token), NAME_OF(table, expert_ffn));
-    return experts_check(table, c, where, err);
-}
-
-/* Layers that reuse keys and values: one of their type is there before them. */
-static enum err_code check_reusing(const struct key_table *table, const struct model_config *c,
+enum err_code gemma4_check_reusing(const struct key_table *table, const struct model_config *c,
                                    const char *where, struct err *err)
 {
     const char *name = NAME_OF(table, reusing_layers);
@@ -232,6 +221,16 @@ static enum err_code check_reusing(const struct key_table *table, const struct m
     return ERR_OK;
 }
 
+static enum err_code check_experts(const struct key_table *table, const struct model_config *c,
+                                   const char *where, struct err *err)
+{
+    if (c->experts && (!c->experts_per_token || !c->expert_ffn))
+        return err_set(err, ERR_INVALID, "%s: \"%s\": %u needs \"%s\" and \"%s\" of 1 at the least",
+                       where, NAME_OF(table, experts), c->experts,
+                       NAME_OF(table, experts_per_token), NAME_OF(table, expert_ffn));
+    return experts_check(table, c, where, err);
+}
+
 static enum err_code check(const struct key_table *table, const struct model_config *c,
                            const char *where, struct err *err)
 {
@@ -249,7 +248,7 @@ static enum err_code check(const struct key_table *table, const struct model_con
                        NAME_OF(table, layer_vocab), c->layer_vocab, NAME_OF(table, vocab),
                        c->vocab);
     TRY(check_experts(table, c, where, err));
-    return check_reusing(table, c, where, err);
+    return gemma4_check_reusing(table, c, where, err);
 }
 
 /* A model is a line, and what the macro holds is a row: no block, no expression. */

@@ -3,6 +3,7 @@
 
 #include "base/hash.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,14 +35,19 @@ static size_t parent_length(const char *name, size_t length)
     return length ? length - 1 : 0;
 }
 
+static bool ends_with(const char *name, size_t length, const char *end)
+{
+    const size_t size = strlen(end);
+    return length > size && strncmp(name + length - size, end, size) == 0;
+}
+
 /* peft's dicts of adapters, in which the layers find theirs, and of modules that are trained in the
  * place of others. */
 static bool is_dict(const struct graph *graph, const char *name, size_t length)
 {
     static const char *const dicts[] = {".lora_A", ".lora_B", ".lora_dropout", ".modules_to_save"};
     for (size_t i = 0; graph->lora.rank && i < sizeof dicts / sizeof *dicts; i++) {
-        const size_t size = strlen(dicts[i]);
-        if (length > size && strncmp(name + length - size, dicts[i], size) == 0)
+        if (ends_with(name, length, dicts[i]))
             return true;
     }
     return false;
@@ -63,12 +69,28 @@ static bool is_called_beside(const struct graph *graph, const char *name, const 
             text[own - 1] == '.' && is_called(name, text + own, length - own));
 }
 
+/* graph.uncalled, which separates its entries by commas. */
+static bool is_uncalled(const struct graph *graph, const char *name, size_t length)
+{
+    const char *entry = graph->uncalled;
+    while (entry && *entry) {
+        const size_t size = strcspn(entry, ",");
+        char text[96];
+        snprintf(text, sizeof text, "%.*s", (int)size, entry);
+        if (*text == '.' ? ends_with(name, length, text)
+                         : is_called_beside(graph, text, name, length))
+            return true;
+        entry += size + (entry[size] == ',');
+    }
+    return false;
+}
+
 /* Whether the first `length` characters name the list that blocks are in, or what else is never
  * called. */
 static bool is_list(const struct graph *graph, const struct names *names, const char *name,
                     size_t length)
 {
-    if (graph->uncalled && is_called_beside(graph, graph->uncalled, name, length))
+    if (is_uncalled(graph, name, length))
         return true;
     if (is_dict(graph, name, length))
         return true;
@@ -105,6 +127,14 @@ static uint32_t *slot_of(const struct graph_calls *calls, const struct names *na
     while (names->slots[at] && !is_called(calls->at[names->slots[at] - 1].name, name, length))
         at = (at + 1) & names->mask;
     return &names->slots[at];
+}
+
+/* The call of that name; GRAPH_NONE: there is none. */
+static uint32_t call_named(const struct graph_calls *calls, const struct names *names,
+                           const char *name)
+{
+    const uint32_t found = *slot_of(calls, names, name, strlen(name));
+    return found ? found - 1 : GRAPH_NONE;
 }
 
 /* The call of a name, and those around it. */
@@ -147,9 +177,35 @@ static uint32_t param_of(const struct graph *graph, const struct graph_op *op)
     return GRAPH_NONE;
 }
 
+/* The call of each block whose op one is; GRAPH_NONE: of none. The caller's arena has it. */
+static uint32_t *blocks_of_ops(const struct graph *graph, struct graph_calls *calls,
+                               const struct names *names)
+{
+    uint32_t *block_of = arena_alloc(&calls->arena, (graph->op_count + 1) * sizeof *block_of);
+    uint32_t now = GRAPH_NONE;
+    for (uint32_t i = 0; i < graph->item_count; i++) {
+        const struct graph_item item = graph->items[i];
+        const bool enters = item.kind == ITEM_ENTER || item.kind == ITEM_ENTER_AGAIN;
+        if (item.kind == ITEM_OP)
+            block_of[item.arg] = now;
+        else if (enters && role_of(graph, item.arg) == ROLE_BLOCK)
+            now = call_named(calls, names, graph->modules[item.arg].name);
+        else if ((item.kind == ITEM_EXIT || item.kind == ITEM_EXIT_AGAIN) &&
+                 role_of(graph, item.arg) == ROLE_BLOCK)
+            now = GRAPH_NONE;
+    }
+    return block_of;
+}
+
+/* The call in which an op runs, as far as it is known. */
+static uint32_t made_in(const struct graph_calls *calls, const uint32_t *block_of, uint32_t op)
+{
+    return calls->of_op[op] != GRAPH_NONE ? calls->of_op[op] : block_of[op];
+}
+
 /* Whether the op takes what was computed outside of the call, and that needs a gradient. */
 static bool takes_tracked(const struct graph *graph, const struct graph_calls *calls,
-                          const struct graph_op *op, uint32_t call)
+                          const uint32_t *block_of, const struct graph_op *op, uint32_t call)
 {
     for (uint32_t i = 0; i < op->ins; i++) {
         if (op->in[i] == GRAPH_NONE)
@@ -157,7 +213,7 @@ static bool takes_tracked(const struct graph *graph, const struct graph_calls *c
         const struct graph_tensor *t = &graph->tensors[op->in[i]];
         const struct graph_storage *s = &graph->storages[t->storage];
         if (s->kind == STORAGE_ACTIVATION && t->requires_grad &&
-            !graph_call_within(calls, calls->of_op[s->index], call))
+            !graph_call_within(calls, made_in(calls, block_of, s->index), call))
             return true;
     }
     return false;
@@ -201,12 +257,27 @@ static bool has_inputs(const struct graph *graph, const struct graph_call *call)
     return !suffix || length < suffix || strcmp(call->name + length - suffix, graph->by_name) != 0;
 }
 
+/* Of a module that is never called, but what is in it or a function of its own (graph.uncalled): a
+ * parameter that the call around has to read as another's. */
+static bool is_past(const struct graph *graph, uint32_t param)
+{
+    const char *name = graph->params[param].name;
+    return is_uncalled(graph, name, parent_length(name, strlen(name)));
+}
+
+/* Whether a call reads it that is around its module, and that alone. */
+static bool is_read_by_outer(const struct graph *graph, uint32_t param)
+{
+    return graph->params[param].read_around || is_past(graph, param);
+}
+
 /* Whose op each is, and what is first in each call. A module is called once: parameters that are
  * used again, after others, are another module's. */
 static void assign_ops(const struct graph *graph, struct graph_calls *calls,
                        const struct names *names, const uint32_t *of_param, size_t most)
 {
     bool *met = arena_alloc(&calls->arena, most * sizeof *met);
+    const uint32_t *block_of = blocks_of_ops(graph, calls, names);
     uint32_t before = GRAPH_NONE; /* the last op that had one */
     uint32_t node = GRAPH_NONE;   /* the call of the last that has a node, too */
     for (uint32_t i = 0; i < graph->op_count; i++) {
@@ -225,8 +296,9 @@ static void assign_ops(const struct graph *graph, struct graph_calls *calls,
         calls->of_op[i] = calls->next[i] = calls->last[i] = GRAPH_NONE;
         if (call == GRAPH_NONE)
             continue;
-        if (!op->call && param != GRAPH_NONE && met[call] && calls->of_op[before] != call &&
-            call != calls->model && call != calls->beside)
+        const bool reads = param != GRAPH_NONE && is_read_by_outer(graph, param);
+        if (!op->call && param != GRAPH_NONE && !reads && met[call] &&
+            calls->of_op[before] != call && call != calls->model && call != calls->beside)
             call = tied_call(graph, calls, call, param);
         calls->of_op[i] = call;
         if (before != GRAPH_NONE) {
@@ -238,7 +310,7 @@ static void assign_ops(const struct graph *graph, struct graph_calls *calls,
         node = op->requires_grad ? call : node;
         for (uint32_t c = call; c != GRAPH_NONE; c = calls->at[c].parent) {
             if (!calls->at[c].input_grad && has_inputs(graph, &calls->at[c]))
-                calls->at[c].input_grad = takes_tracked(graph, calls, op, c);
+                calls->at[c].input_grad = takes_tracked(graph, calls, block_of, op, c);
             met[c] = true;
         }
     }
@@ -274,6 +346,45 @@ static void list_param(struct graph_calls *calls, uint32_t call, uint32_t param)
     calls->params[c->first_param + c->params++] = param;
 }
 
+/* Lists a parameter behind those of the call that reads it, if one does. */
+static void list_read(const struct graph *graph, struct graph_calls *calls,
+                      const uint32_t *of_param, uint32_t param)
+{
+    uint32_t read = param;
+    const uint32_t reader =
+        is_past(graph, param) ? of_param[param] : reader_of(graph, calls, of_param, param, &read);
+    if (reader == GRAPH_NONE)
+        return;
+    list_param(calls, reader, read);
+    calls->at[reader].external++;
+}
+
+static bool is_read_around(const struct graph *graph, uint32_t param)
+{
+    return graph->params[param].read_by_outer || is_read_by_outer(graph, param);
+}
+
+/* What calls read of others, in the order in which they do. */
+static void list_all_read(const struct graph *graph, struct graph_calls *calls,
+                          const uint32_t *of_param)
+{
+    bool *listed = arena_alloc(&calls->arena, graph->param_count + 1);
+    for (uint32_t i = 0; i < graph->op_count; i++)
+        for (uint32_t n = 0; n < graph->ops[i].ins; n++) {
+            const uint32_t tensor = graph->ops[i].in[n];
+            if (tensor == GRAPH_NONE)
+                continue;
+            const struct graph_storage *s = &graph->storages[graph->tensors[tensor].storage];
+            if (s->kind != STORAGE_PARAM || listed[s->index] || !is_read_around(graph, s->index))
+                continue;
+            listed[s->index] = true;
+            list_read(graph, calls, of_param, s->index);
+        }
+    for (uint32_t p = 0; p < graph->param_count; p++)
+        if (!listed[p])
+            list_read(graph, calls, of_param, p);
+}
+
 /* Each call's in the order of the graph, and behind them what it reads of others. */
 static void list_params(const struct graph *graph, struct graph_calls *calls,
                         const uint32_t *of_param)
@@ -282,7 +393,7 @@ static void list_params(const struct graph *graph, struct graph_calls *calls,
     for (uint32_t p = 0; p < graph->param_count; p++) {
         lists[of_param[p]]++;
         const uint32_t reader = reader_of(graph, calls, of_param, p, &read);
-        if (reader != GRAPH_NONE)
+        if (reader != GRAPH_NONE && !is_past(graph, p))
             lists[reader]++;
     }
     for (uint32_t c = 0; c < calls->count; c++) {
@@ -291,7 +402,8 @@ static void list_params(const struct graph *graph, struct graph_calls *calls,
     }
     calls->params = arena_alloc(&calls->arena, (all + 1) * sizeof *calls->params);
     for (uint32_t p = 0; p < graph->param_count; p++)
-        list_param(calls, of_param[p], p);
+        if (!is_past(graph, p))
+            list_param(calls, of_param[p], p);
     for (uint32_t c = 0; c < calls->count; c++) {
         if (!is_shared(calls, of_param, c))
             continue;
@@ -303,13 +415,7 @@ static void list_params(const struct graph *graph, struct graph_calls *calls,
             params[i] = later;
         }
     }
-    for (uint32_t p = 0; p < graph->param_count; p++) {
-        const uint32_t reader = reader_of(graph, calls, of_param, p, &read);
-        if (reader == GRAPH_NONE)
-            continue;
-        list_param(calls, reader, read);
-        calls->at[reader].external++;
-    }
+    list_all_read(graph, calls, of_param);
 }
 
 static void find_borders(const struct graph *graph, struct graph_calls *calls,
@@ -319,10 +425,8 @@ static void find_borders(const struct graph *graph, struct graph_calls *calls,
         arena_alloc(&calls->arena, (graph->module_count + 1) * sizeof *calls->of_module);
     for (uint32_t m = 0; m < graph->module_count; m++) {
         const struct graph_module *module = &graph->modules[m];
-        const uint32_t call = role_of(graph, m) == ROLE_BLOCK
-                                  ? *slot_of(calls, names, module->name, strlen(module->name))
-                                  : 0;
-        calls->of_module[m] = call ? call - 1 : GRAPH_NONE;
+        calls->of_module[m] =
+            role_of(graph, m) == ROLE_BLOCK ? call_named(calls, names, module->name) : GRAPH_NONE;
         if (calls->of_module[m] != GRAPH_NONE)
             calls->at[calls->of_module[m]].bordered = true;
     }

@@ -44,6 +44,13 @@
     X(INTERLEAVE, interleave, NONE)                                                                \
     X(CAT, cat, NONE)                                                                              \
     X(CAT_ALONE, cat_alone, NONE)                                                                  \
+    X(STACK, stack, NONE)                                                                          \
+    X(MEAN_FIRST, mean_first, NONE)                                                                \
+    X(COPIES, copies, NONE)                                                                        \
+    X(ADD_TO_SEEN, add_to_seen, NONE)                                                              \
+    X(AS_STRIDED, as_strided, NONE)                                                                \
+    X(ADD_TO_REST, add_to_rest, NONE)                                                              \
+    X(PUT_REST, put_rest, NONE)                                                                    \
     X(VIEW, view, NONE)                                                                            \
     X(RESHAPE, reshape, NONE)                                                                      \
     X(REAL, real, NONE)                                                                            \
@@ -52,6 +59,8 @@
     X(POW, pow, FP32)                                                                              \
     X(MEAN_LAST, mean_last, NONE)                                                                  \
     X(RSQRT, rsqrt, FP32)                                                                          \
+    X(SQRT, sqrt, NONE)                                                                            \
+    X(STD_LAST, std_last, NONE)                                                                    \
     X(TANH, tanh, NONE)                                                                            \
     X(SIGMOID, sigmoid, NONE)                                                                      \
     X(SILU, silu, NONE)                                                                            \
@@ -224,7 +233,7 @@ uint32_t op_mul_rows_in_place(struct graph *graph, uint32_t x, uint32_t constant
 /* A copy in another dtype; x itself when it has that dtype already. */
 uint32_t op_to(struct graph *graph, uint32_t x, enum dtype dtype);
 /* Elementwise op of one operand: OP_SIGMOID, OP_SILU, OP_GELU, OP_GELU_TANH, OP_RELU, OP_TANH,
- * OP_NEG, OP_RSQRT, OP_SOFTPLUS, OP_EXPM1, OP_EXP; OP_CLONE (contiguous() of what was transposed).
+ * OP_NEG, OP_RSQRT, OP_SQRT, OP_SOFTPLUS, OP_EXPM1, OP_EXP; OP_CLONE (contiguous() of what was transposed).
  */
 uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x);
 /* gelu by tanh as a torch.autograd.Function in Python arithmetic, which keeps x alone (BLOOM's). */
@@ -398,6 +407,21 @@ uint32_t op_cat_last(struct graph *graph, uint32_t x, uint32_t y);
 uint32_t op_cat_parts(struct graph *graph, uint32_t count, const uint32_t *parts);
 /* torch.cat of x alone: a copy of it, one element behind the other. */
 uint32_t op_cat_alone(struct graph *graph, uint32_t x);
+/* So many parts of one shape, one behind the other along a new first dim: (count, ...). */
+uint32_t op_stack(struct graph *graph, uint32_t count, const uint32_t *parts);
+/* The mean over the first dim, which goes; and x so many times along a new one: repeat. */
+uint32_t op_mean_first(struct graph *graph, uint32_t x);
+uint32_t op_copies(struct graph *graph, uint32_t x, uint32_t count);
+/* y added in place to `seen`, a view of x in another order of dims: that view with its new value,
+ * whose gradient comes to x by CopySlices. And a view that Python makes again behind it, by
+ * as_strided. */
+uint32_t op_add_to_seen(struct graph *graph, uint32_t x, uint32_t seen, uint32_t y);
+uint32_t op_as_strided(struct graph *graph, uint32_t x, uint32_t seen);
+/* x[1:] += y of x (n, ...), y (...), in place, as Python does it: added to a view, which then is
+ * put where it is already. */
+uint32_t op_add_to_others(struct graph *graph, uint32_t x, uint32_t y);
+/* Standard deviation (correction 0) of the last dim, which is kept as 1. */
+uint32_t op_std_last(struct graph *graph, uint32_t x);
 /* A view whose gradient comes in an order of memory that the view of it cannot keep: heads
  * (b, s, a, d) of a projection, where what follows made the gradient as (b, a, s, d). The view's
  * backward is a reshape, and copies. */

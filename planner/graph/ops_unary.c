@@ -11,6 +11,7 @@ uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x)
         [OP_RELU] = ATEN_RELU,         [OP_TANH] = ATEN_TANH,   [OP_NEG] = ATEN_NEG,
         [OP_RSQRT] = ATEN_RSQRT,       [OP_CLONE] = ATEN_CLONE, [OP_SIGMOID] = ATEN_SIGMOID,
         [OP_SOFTPLUS] = ATEN_SOFTPLUS, [OP_EXPM1] = ATEN_EXPM1, [OP_EXP] = ATEN_EXP,
+        [OP_SQRT] = ATEN_SQRT,
     };
     assert(births[kind] != ATEN_NONE);
     autocast_arguments(graph, kind, 1, &x);
@@ -41,6 +42,23 @@ OP_CLASS(rsqrt) = {
     .work = WORK_RSQRT,
     .saved = save_output,
     .backward = rsqrt_backward,
+};
+
+/* grad / (2 result) */
+OP_BACKWARD(sqrt)
+{
+    (void)graph;
+    const struct operand y = tape_tensor(tape, op->out[0]), grad = tape_grad(tape, op, 0);
+    const struct operand twice = call_number(tape, WORK_MUL_NUMBER, ATEN_MUL_SCALAR, y, 2.0F);
+    tape_give(tape, op, 0, call2(tape, WORK_DIV, ATEN_DIV, grad, twice));
+    tape_death(tape, twice);
+}
+
+OP_CLASS(sqrt) = {
+    .label = ATEN_SQRT,
+    .work = WORK_SQRT,
+    .saved = save_output,
+    .backward = sqrt_backward,
 };
 
 OP_BACKWARD(tanh)

@@ -41,6 +41,11 @@ bool tape_own_linear(const struct tape *tape, const struct graph_op *op)
     return tape->options->own_linear && tape->graph->tensors[op->in[1]].base == op->in[1];
 }
 
+bool tape_replays_views(const struct tape *tape)
+{
+    return tape->options->replays_views && tape->graph->autograd == AUTOGRAD_RECORDED;
+}
+
 void tape_hold(struct tape *tape, uint32_t buffer)
 {
     assert(buffer < tape->stream->buffer_count && tape->holds[buffer] > 0);

@@ -18,6 +18,9 @@ bool tape_is_without_grad(const struct tape *tape);
  * product, whose weight is a view. */
 bool tape_own_linear(const struct tape *tape, const struct graph_op *op);
 
+/* tape_options.replays_views, of this graph. */
+bool tape_replays_views(const struct tape *tape);
+
 /* An operand for a tensor of the graph, where it is now. */
 struct operand tape_tensor(const struct tape *tape, uint32_t tensor);
 /* An operand for the gradient of output i; place is GRAPH_NONE when none arrived. */

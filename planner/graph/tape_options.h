@@ -61,15 +61,17 @@ struct tape_options {
                             final callback, not before it */
     bool saves_weights;  /* ... and views of parameters are packed as others are: they are not
                             where they were when the hooks asked for their memory */
-    bool call_hooks;  /* the sharding system has hooks on every module (calls.h), and nodes of its
-                         own before and behind each */
-    bool own_linear;  /* F.linear is an autograd function in Python: the product, and the bias added
-                         to it in place; what it saves is packed behind it */
-    bool scaled_loss; /* an engine divides the loss by the micro-batches, multiplies it by a loss
-                         scale, and has hooks behind backward() instead of in its final callback */
-    bool divided_loss; /* with scaled_loss: there is no loss scale */
-    bool grad_dtypes;  /* the system says in which dtypes parameters have their gradients, where
-                          PyTorch has grad_dtype: theirs is not that of the parameter */
+    bool call_hooks; /* the sharding system has hooks on every module (calls.h), and nodes of its
+                        own before and behind each */
+    bool own_linear; /* F.linear is an autograd function in Python: the product, and the bias added
+                        to it in place; what it saves is packed behind it */
+    bool replays_views; /* in recordings on fake tensors, views that Python wrote through are made
+                           again by their own functions, and not by as_strided */
+    bool scaled_loss;   /* an engine divides the loss by the micro-batches, multiplies it by a loss
+                           scale, and has hooks behind backward() instead of in its final callback */
+    bool divided_loss;  /* with scaled_loss: there is no loss scale */
+    bool grad_dtypes;   /* the system says in which dtypes parameters have their gradients, where
+                           PyTorch has grad_dtype: theirs is not that of the parameter */
 };
 
 /* Whether the options checkpoint block `block` of `count`. */

@@ -39,11 +39,20 @@ struct hf_ahead {
     uint32_t beside;         /* (b, s, l, n), of which each layer has a part, Python's until the
                                 model returns; GRAPH_NONE: there is none */
     uint32_t held[4], holds; /* what layers leave to Python, let go when the model returns */
+    uint32_t
+        behind; /* what is let go behind these and the last layer's mask; GRAPH_NONE: nothing */
+    uint32_t parts[GRAPH_OPERANDS], part_count; /* what hf_decoder.gather leaves to it, which goes
+                                                   before RoPE's tables do */
 };
 /* Of tokens (b, s) and their rows of the embedding (b, s, h), which stay the caller's. */
 typedef struct hf_ahead *hf_look_ahead(struct graph *graph, const struct model_config *config,
                                        const struct model_job *job, uint32_t tokens,
                                        uint32_t embedded);
+
+/* What layers have for (b, s, h), of what they are called with first, when masks are there; and
+ * that again of what the last one returned, which goes. */
+typedef uint32_t hf_spread(struct graph *graph, const struct model_config *config,
+                           struct hf_ahead *ahead, uint32_t x);
 
 /* What a layer is called with: all of it stays the caller's. */
 struct hf_layer_call {
@@ -132,6 +141,7 @@ struct hf_decoder {
     bool masks_of_types;  /* ... and none for a type that no layer is of */
     bool both_masks;      /* ... both, whether any layer has a window or none */
     bool tables_first;    /* RoPE's tables come before the mask in the call of a layer */
+    bool tables_before;   /* ... and before a layer's part of hf_ahead.beside */
     bool positions_first; /* position_ids come before the tables in the call of a layer */
     bool embedded_last;   /* of what layers were called with, inputs_embeds are let go last */
     const char *model;    /* the module that has the layers; NULL: "model" */
@@ -142,6 +152,7 @@ struct hf_decoder {
     const char *embedding, *layers; /* modules of it; NULL: "embed_tokens", "layers" */
     hf_own_layer *layer;            /* not hf_block_run */
     hf_look_ahead *ahead;           /* NULL: nothing is */
+    hf_spread *spread, *gather;     /* NULL: it is (b, s, h) */
     bool both_types;                /* as masks_by_layer, whether any layer has a window or none */
     const struct hf_classifier *classifier; /* an encoder's, with which it classifies sequences */
     bool encoder;            /* tokens see all others: no mask, a masked language model's

@@ -56,7 +56,7 @@ static struct hf_ahead *ahead(struct graph *graph, const struct model_config *c,
     (void)job;
     (void)tokens;
     (void)embedded;
-    *out = (struct hf_ahead){.layers = blocks, .beside = GRAPH_NONE};
+    *out = (struct hf_ahead){.layers = blocks, .beside = GRAPH_NONE, .behind = GRAPH_NONE};
     out->modules = arena_alloc(&graph->arena, c->layers * sizeof *out->modules);
     for (uint32_t i = 0; i < c->layers; i++) {
         out->modules[i] = graph_module(graph, ROLE_BLOCK, "model.layers.%u", i);

@@ -67,8 +67,7 @@ struct router {
 };
 
 struct block {
-    struct linear q, k, v, o;
-    struct norm q_norm, k_norm, v_norm;
+    struct gemma4_attention attention;
     struct hf_mlp mlp;
     struct norm norms[NORMS];
     uint32_t scalar;             /* a buffer (1) */
@@ -81,23 +80,29 @@ struct block {
 
 /* ---- parameters ---- */
 
-static void declare_attention(struct graph *graph, const struct model_config *c, uint32_t index,
-                              const char *layer, struct block *block)
+struct gemma4_attention gemma4_attention_declare(struct graph *graph, const struct model_config *c,
+                                                 uint32_t index, const char *layer, bool in_turn)
 {
     char prefix[96];
     const uint32_t h = c->hidden, d = gemma4_head_dim(c, index), q = c->heads * d,
                    kv = gemma4_kv_heads(c, index) * d;
+    const bool own = gemma4_keys_of(c, index) != GEMMA4_REUSED;
+    struct gemma4_attention a = {.in_turn = in_turn};
     snprintf(prefix, sizeof prefix, "%s.self_attn.", layer);
-    block->q = build_linear(graph, prefix, "q_proj", q, h, c->attention_bias);
-    block->q_norm = build_norm(graph, prefix, "q_norm", d, false, c->norm_eps);
-    if (gemma4_keys_of(c, index) != GEMMA4_REUSED) {
-        block->k_norm = build_norm(graph, prefix, "k_norm", d, false, c->norm_eps);
-        block->v_norm = build_bare_norm(graph, prefix, "v_norm", c->norm_eps);
-        block->k = build_linear(graph, prefix, "k_proj", kv, h, c->attention_bias);
+    a.q = build_linear(graph, prefix, "q_proj", q, h, c->attention_bias);
+    a.q_norm = build_norm(graph, prefix, "q_norm", d, false, c->norm_eps);
+    if (own && !in_turn)
+        a.k_norm = build_norm(graph, prefix, "k_norm", d, false, c->norm_eps);
+    if (own) {
+        a.v_norm = build_bare_norm(graph, prefix, "v_norm", c->norm_eps);
+        a.k = build_linear(graph, prefix, "k_proj", kv, h, c->attention_bias);
         if (!gemma4_keys_are_values(c, index))
-            block->v = build_linear(graph, prefix, "v_proj", kv, h, c->attention_bias);
+            a.v = build_linear(graph, prefix, "v_proj", kv, h, c->attention_bias);
     }
-    block->o = build_linear(graph, prefix, "o_proj", h, q, c->output_bias);
+    if (own && in_turn)
+        a.k_norm = build_norm(graph, prefix, "k_norm", d, false, c->norm_eps);
+    a.o = build_linear(graph, prefix, "o_proj", h, q, c->output_bias);
+    return a;
 }
 
 static uint32_t factors(struct graph *graph, const char *prefix, const char *name, uint32_t count)
@@ -139,7 +144,7 @@ static void declare_block(struct graph *graph, const struct model_config *c, uin
     const struct buffer_values one = {.kind = VALUES_NUMBER, .number = 1};
     char mlp[96];
     snprintf(mlp, sizeof mlp, "%s.mlp.", layer);
-    declare_attention(graph, c, index, layer, block);
+    block->attention = gemma4_attention_declare(graph, c, index, layer, false);
     block->mlp = hf_mlp_declare(graph, c, mlp, gemma4_ffn(c, index));
     for (int i = 0; i < NORMS; i++)
         block->norms[i] = declare_norm(graph, c, layer, norms[i]);
@@ -200,8 +205,8 @@ static uint32_t kept(struct graph *graph, uint32_t heads, uint32_t *handed)
  * gradient of values in an order of memory that their norm hands on; RoPE's slices leave that of
  * keys as they were projected, unless it is added to that of values. */
 static void keys_and_values(struct graph *graph, const struct model_config *c,
-                            const struct block *block, const struct hf_layer_call *call, uint32_t y,
-                            struct hf_rope rope, uint32_t out[2])
+                            const struct gemma4_attention *block, const struct hf_layer_call *call,
+                            uint32_t y, struct hf_rope rope, uint32_t out[2])
 {
     const uint32_t i = call->index, d = gemma4_head_dim(c, i), kv = gemma4_kv_heads(c, i);
     const bool joint = gemma4_keys_are_values(c, i);
@@ -211,13 +216,17 @@ static void keys_and_values(struct graph *graph, const struct model_config *c,
     own.kv_heads = kv;
     const bool copied = hf_copies_gradients(graph, &own, call->mask != GRAPH_NONE);
     const uint32_t k = hf_heads(graph, apply_linear(graph, y, block->k), heads, joint && copied);
-    const uint32_t v = joint ? k : hf_heads(graph, apply_linear(graph, y, block->v), heads, copied);
+    uint32_t v = k;
+    if (!joint && !block->in_turn)
+        v = hf_heads(graph, apply_linear(graph, y, block->v), heads, copied);
     const bool keeps = gemma4_keys_of(c, i) == GEMMA4_KEPT;
     struct hf_ahead *ahead = call->ahead;
     uint32_t handed[KEPT];
     out[0] = turned(graph, k, block->k_norm, rope, joint);
     if (keeps)
         out[0] = kept(graph, out[0], &handed[KEPT_KEYS]);
+    if (!joint && block->in_turn)
+        v = hf_heads(graph, apply_linear(graph, y, block->v), heads, copied);
     out[1] = then_normed(graph, v, block->v_norm);
     if (!keeps)
         return;
@@ -243,10 +252,9 @@ static void reuse(const struct model_config *c, const struct hf_layer_call *call
     out[1] = call->ahead->held[at + KEPT_VALUES];
 }
 
-/* *weights: what Python keeps until the layer returns; GRAPH_NONE: nothing. */
-static uint32_t attention(struct graph *graph, const struct model_config *c,
-                          const struct block *block, const struct hf_layer_call *call, uint32_t y,
-                          uint32_t *weights)
+uint32_t gemma4_attention(struct graph *graph, const struct model_config *c,
+                          const struct gemma4_attention *block, const struct hf_layer_call *call,
+                          uint32_t y, uint32_t *weights)
 {
     const enum gemma4_keys keys = gemma4_keys_of(c, call->index);
     const struct shape s = graph->tensors[y].shape;
@@ -365,7 +373,7 @@ static uint32_t layer(struct graph *graph, const struct model_config *c,
     struct routed routed;
     (void)job;
     const uint32_t y = normed(graph, call->x, block->norms[INPUT]);
-    const uint32_t attended = attention(graph, c, block, call, y, &weights);
+    const uint32_t attended = gemma4_attention(graph, c, &block->attention, call, y, &weights);
     graph_drop(graph, y);
     const uint32_t after = then_normed(graph, attended, block->norms[POST_ATTENTION]);
     uint32_t residual = op_add(graph, call->x, after);
@@ -439,7 +447,7 @@ static struct hf_ahead *ahead(struct graph *graph, const struct model_config *c,
     struct hf_ahead *out = arena_alloc(&graph->arena, sizeof *out);
     struct block *blocks = arena_alloc(&graph->arena, c->layers * sizeof *blocks);
     (void)job;
-    *out = (struct hf_ahead){.layers = blocks, .beside = GRAPH_NONE};
+    *out = (struct hf_ahead){.layers = blocks, .beside = GRAPH_NONE, .behind = GRAPH_NONE};
     out->modules = arena_alloc(&graph->arena, c->layers * sizeof *out->modules);
     for (uint32_t i = 0; i < c->layers; i++) {
         out->modules[i] = graph_module(graph, ROLE_BLOCK, "model.layers.%u", i);

@@ -99,7 +99,9 @@ static void make_tables(struct graph *graph, const struct model_config *c,
                         struct inputs *in)
 {
     const struct hf_decoder *way = in->way;
-    const enum dtype dtype = way->fp32_tables ? DTYPE_FP32 : graph->compute;
+    const enum dtype dtype = way->fp32_tables ? DTYPE_FP32
+                             : way->spread    ? (enum dtype)graph->tensors[in->first].dtype
+                                              : graph->compute;
     const struct hf_rope none = {.cos = GRAPH_NONE, .sin = GRAPH_NONE};
     const enum hf_table table = way->rotary == HF_ROTARY_HALVES            ? HF_TABLE_HALF
                                 : way->rotary == HF_ROTARY_NEIGHBOURS_CAST ? HF_TABLE_NEIGHBOURS
@@ -275,7 +277,8 @@ static uint32_t positions_of_samples(struct graph *graph, const struct model_con
 /* The first hidden states, positions, masks and RoPE tables. */
 static struct inputs make_inputs(struct graph *graph, const struct model_config *c,
                                  const struct model_job *job, const struct hf_decoder *way,
-                                 const struct frequencies *frequencies, uint32_t embedded)
+                                 const struct frequencies *frequencies, struct hf_ahead *ahead_of,
+                                 uint32_t embedded)
 {
     struct inputs in = {.way = way,
                         .mask = GRAPH_NONE,
@@ -309,6 +312,9 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
     in.first = apart ? op_scalar(graph, OP_MUL_SCALAR, embedded, c->embedding_multiplier)
                      : drop_rows(graph, c, way, embedded);
     in.embeds = way->dropped_rows ? in.first : embedded;
+    in.ahead = ahead_of;
+    if (way->spread)
+        in.first = way->spread(graph, c, ahead_of, embedded);
     if (graph->tensors[in.embeds].storage != graph->tensors[embedded].storage)
         graph_drop(graph, embedded);
     graph_call_begin(graph, "%s.%s", model_of(way), way->rope ? way->rope : "rotary_emb");
@@ -371,6 +377,14 @@ static uint32_t block_module(struct graph *graph, const struct inputs *in, uint3
                                     in->way->layers ? in->way->layers : "layers", index);
 }
 
+static void give_tables(struct graph *graph, uint32_t module, struct hf_rope rope)
+{
+    if (rope.sin != GRAPH_NONE)
+        graph_also_input(graph, module, rope.sin);
+    if (rope.cos != GRAPH_NONE)
+        graph_also_input(graph, module, rope.cos);
+}
+
 static uint32_t enter_block(struct graph *graph, const struct model_config *c,
                             const struct model_job *job, uint32_t index, uint32_t x,
                             struct inputs *in)
@@ -391,16 +405,16 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
     const bool plain =
         model_is_plain(c, index) || (in->way->window_rope && c->sliding_window && !window);
     graph_enter(graph, module, x);
+    if (in->way->tables_before)
+        give_tables(graph, module, rope);
     if (beside != GRAPH_NONE)
         graph_also_input(graph, module, beside);
     if (!in->way->positions_first && !in->way->unplaced)
         graph_also_input(graph, module, in->positions);
     if (in->way->tables_first && mask != GRAPH_NONE)
         graph_also_input(graph, module, mask);
-    if (rope.sin != GRAPH_NONE)
-        graph_also_input(graph, module, rope.sin);
-    if (rope.cos != GRAPH_NONE)
-        graph_also_input(graph, module, rope.cos);
+    if (!in->way->tables_before)
+        give_tables(graph, module, rope);
     if (in->alibi.bias != GRAPH_NONE)
         graph_also_input(graph, module, in->alibi.bias);
     if (in->way->positions_first)
@@ -485,6 +499,8 @@ static uint32_t run_layers(struct graph *graph, const struct model_config *c,
             graph_drop(graph, before);
         x = z;
     }
+    if (in->way->gather)
+        x = in->way->gather(graph, c, in->ahead, x);
     const uint32_t last =
         in->ahead ? in->ahead->last_module
                   : graph_module(graph, ROLE_NORM, "%s.%s", model_of(in->way), last_name(in->way));
@@ -518,8 +534,13 @@ static void drop_some(struct graph *graph, const struct inputs *in, const uint32
  * variables. Where masks go by layer, arguments of the functions that make them are also in a dict,
  * which lets go last: of inputs_embeds, and in Qwen's and Gemma's of position_ids. Where that is
  * for each type of layer, the dict is a lambda's, whose variables go behind all others. */
-static void let_go(struct graph *graph, const struct inputs *in)
+static void let_go(struct graph *graph, const struct model_config *c, const struct inputs *made)
 {
+    struct inputs rest = *made, *in = &rest;
+    uint32_t *last = model_has_window(c, c->layers - 1) ? &rest.window_mask : &rest.mask;
+    const uint32_t named = in->way->spread ? *last : GRAPH_NONE; /* of the loop over layers */
+    if (in->way->spread)
+        *last = GRAPH_NONE;
     const uint32_t arguments_first[] = {in->positions, in->embeds, in->mask, in->window_mask};
     const uint32_t dict_last[] = {in->mask, in->window_mask, in->embeds, in->positions};
     const uint32_t embedded_last[] = {in->positions, in->mask, in->window_mask, in->embeds};
@@ -527,7 +548,7 @@ static void let_go(struct graph *graph, const struct inputs *in)
     const bool own = in->way->nested && !in->way->deeper;
     const bool named_mask = own && !in->way->masks_by_layer; /* it is an argument */
     const uint32_t *order = in->way->masks_ahead            ? arguments_first
-                            : named_mask                    ? masks_first
+                            : named_mask || in->way->spread ? masks_first
                             : in->way->embedded_last || own ? embedded_last
                             : in->way->masks_by_layer       ? dict_last
                                                             : arguments_first;
@@ -544,6 +565,8 @@ static void let_go(struct graph *graph, const struct inputs *in)
     const int count = in->alibi.bias != GRAPH_NONE ? 0 : 4,
               before = in->way->masks_of_types && count ? 2 : count;
     drop_some(graph, in, order, before);
+    for (uint32_t i = 0; in->ahead && i < in->ahead->part_count; i++)
+        graph_drop(graph, in->ahead->parts[i]);
     if (in->rope.cos != GRAPH_NONE)
         drop_tables(graph, in->rope);
     if (in->window_rope.cos != GRAPH_NONE && in->window_rope.cos != in->rope.cos)
@@ -553,6 +576,10 @@ static void let_go(struct graph *graph, const struct inputs *in)
         graph_drop(graph, in->places);
     for (uint32_t i = 0; in->ahead && i < in->ahead->holds; i++)
         graph_drop(graph, in->ahead->held[i]);
+    if (named != GRAPH_NONE)
+        graph_drop(graph, named);
+    if (in->ahead && in->ahead->behind != GRAPH_NONE)
+        graph_drop(graph, in->ahead->behind);
     if (in->output != GRAPH_NONE)
         graph_drop(graph, in->output);
     if (in->way->nested)
@@ -706,10 +733,9 @@ void hf_decoder_build(struct graph *graph, const struct model_config *text,
     const uint32_t embedded = embed(graph, c, way, given_to.tokens, &table);
     struct hf_ahead *ahead = way->ahead ? way->ahead(graph, c, job, tokens, embedded) : NULL;
     const struct frequencies frequencies = make_frequencies(graph, c, job, way);
-    struct inputs in = make_inputs(graph, c, job, way, &frequencies, embedded);
-    in.ahead = ahead;
+    struct inputs in = make_inputs(graph, c, job, way, &frequencies, ahead, embedded);
     const uint32_t normed = run_layers(graph, c, job, &in);
-    let_go(graph, &in);
+    let_go(graph, c, &in);
     if (way->placeholders) {
         graph_drop(graph, given_to.mask);
         graph_drop(graph, given_to.tokens);

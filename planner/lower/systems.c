@@ -20,7 +20,7 @@ void system_tape(const struct strategy *strategy, struct tape_options *options)
 {
     const struct system *system = system_of(strategy->system);
     options->input_nodes = system && system->input_nodes;
-    options->saved_end_last = system && system->dtensors;
+    options->saved_end_last = options->replays_views = system && system->dtensors;
     options->saves_weights =
         system && (system->dtensors || (strategy->system == SYSTEM_DDP &&
                                         strategy->zero_redundancy == ZERO_REDUNDANCY_VIEW));

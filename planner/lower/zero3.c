@@ -125,16 +125,19 @@ static void list_external(struct lowering *low)
 {
     struct zero3 *z = low->state;
     uint32_t all = 0;
+    for (uint32_t c = 0; c < z->calls->count; c++)
+        all += z->calls->at[c].params;
+    z->in_use = arena_alloc(&low->scratch, all + 1);
+    z->leaving = arena_alloc(&low->scratch, (all + 1) * sizeof *z->leaving);
+    memcpy(z->leaving, z->calls->params, all * sizeof *z->leaving);
     for (uint32_t c = 0; c < z->calls->count; c++) {
         struct graph_call *call = &z->calls->at[c];
         uint32_t *params = &z->calls->params[call->first_param];
-        all += call->params;
         if (call->external == 0)
             continue;
         call->external = 0;
         qsort(params, call->params, sizeof *params, zero3_by_index);
     }
-    z->in_use = arena_alloc(&low->scratch, all + 1);
 }
 
 /* _create_fp16_sub_groups: the parameter that fills one stays in it. What is frozen is in none. */
@@ -318,6 +321,7 @@ static void set_up(struct lowering *low)
     z->nccl_lane = s->world > 1 ? plan_add_lane(plan, "nccl", false) : LANE_COMPUTE;
     z->calls = graph_calls_new(low->graph);
     z->again = arena_alloc(&low->scratch, (z->calls->count + 1) * sizeof *z->again);
+    z->times = arena_alloc(&low->scratch, (z->calls->count + 1) * sizeof *z->times);
     z->params = arena_alloc(&low->scratch, (plan->param_count + 1) * sizeof *z->params);
     z->in = none_array(low, plan->param_count);
     z->normed = none_array(low, plan->param_count);
@@ -383,6 +387,29 @@ static void called_beside(struct lowering *low, enum step_kind kind, uint32_t ca
     low->state = z;
 }
 
+/* A module is called. Each call sets the count anew of what its hook behind backward waits for, so
+ * that one alone brings it to 0: of a module that another calls twice, the last call's. (A block's
+ * wrapper is another module.) */
+static void count_call(struct zero3 *z, uint32_t call)
+{
+    const uint32_t around = z->calls->at[call].parent;
+    struct zero3_times *times = &z->times[call];
+    const uint32_t inside = around == GRAPH_NONE ? 0 : z->times[around].all;
+    times->second = inside > 0 && times->inside == inside && !z->calls->at[call].bordered;
+    times->inside = inside;
+    times->ended = false;
+    times->all++;
+}
+
+/* Whether a module's return from backward is one that its hook does not see. */
+static bool is_unseen(struct zero3 *z, uint32_t call)
+{
+    struct zero3_times *times = &z->times[call];
+    const bool unseen = times->second && times->ended;
+    times->ended = true;
+    return unseen;
+}
+
 static void called(struct lowering *low, enum step_kind kind, uint32_t call)
 {
     struct zero3 *z = low->state;
@@ -396,7 +423,9 @@ static void called(struct lowering *low, enum step_kind kind, uint32_t call)
     }
     if (kind == STEP_CALL_FORWARD)
         z->again[call] = low->no_grad;
-    if (kind == STEP_RETURN_BACKWARD && z->again[call])
+    if (kind == STEP_CALL_FORWARD)
+        count_call(z, call);
+    if (kind == STEP_RETURN_BACKWARD && (z->again[call] || is_unseen(z, call)))
         return;
     switch (kind) {
     case STEP_CALL_FORWARD:

@@ -82,9 +82,16 @@ struct zero3 {
     } fetches, reductions;
     uint32_t ranks;
     struct graph_calls *calls;
-    bool *again;  /* (calls) called last without gradients, which set the count of what its hook
-                     behind backward waits for to 0 (ds_grads_remaining): that hook never comes */
-    bool *in_use; /* (calls' params) fetched for that call, and not released */
+    bool *again; /* (calls) called last without gradients, which set the count of what its hook
+                    behind backward waits for to 0 (ds_grads_remaining): that hook never comes */
+    struct zero3_times {
+        uint32_t all,
+            inside;    /* forward calls of it; of the one around it, when it was last called */
+        bool second;   /* the one around it has called it more than once ... */
+        bool ended;    /* ... and its hook behind backward has come since */
+    } * times;         /* (calls) */
+    bool *in_use;      /* (calls' params) fetched for that call, and not released */
+    uint32_t *leaving; /* (calls' params) each call's in the order in which it lets go of them */
     struct zero3_param *params; /* (params) */
     uint32_t *trained, trained_count;
     struct zero3_group *groups;

@@ -609,6 +609,15 @@ void zero3_fetch(struct lowering *low, uint32_t index, bool forward)
     leave_scope(low, before);
 }
 
+/* Where a call has the parameter in the list of all. */
+static uint32_t place_of(const struct zero3 *z, const struct graph_call *call, uint32_t p)
+{
+    uint32_t at = call->first_param;
+    while (z->calls->params[at] != p)
+        at++;
+    return at;
+}
+
 void zero3_release(struct lowering *low, uint32_t index, bool forward)
 {
     struct zero3 *z = low->state;
@@ -622,10 +631,10 @@ void zero3_release(struct lowering *low, uint32_t index, bool forward)
             break;
         }
     for (uint32_t i = 0; i < call->params; i++) {
-        const uint32_t p = z->calls->params[call->first_param + i];
+        const uint32_t p = z->leaving[call->first_param + i], at = place_of(z, call, p);
         struct zero3_param *param = &z->params[p];
-        param->users -= z->in_use[call->first_param + i];
-        z->in_use[call->first_param + i] = false;
+        param->users -= z->in_use[at];
+        z->in_use[at] = false;
         const bool owned = !forward && disown(z, p, index); /* a set has its own but once, first */
         const bool traced = z->tracing == ZERO3_TRACE_COMPLETE; /* else all that it uses goes */
         const bool is_last = param->fetched <= (int64_t)z->step && !is_reused(low, index, p);
@@ -643,9 +652,9 @@ void zero3_release_leftovers(struct lowering *low)
     while (z->active_count > 0) {
         const struct graph_call *call = &z->calls->at[z->active[--z->active_count]];
         for (uint32_t i = 0; i < call->params; i++) {
-            const uint32_t p = z->calls->params[call->first_param + i];
-            z->params[p].users -= z->in_use[call->first_param + i];
-            z->in_use[call->first_param + i] = false;
+            const uint32_t p = z->leaving[call->first_param + i], at = place_of(z, call, p);
+            z->params[p].users -= z->in_use[at];
+            z->in_use[at] = false;
             disown(z, p, z->active[z->active_count]);
             if (!z->params[p].persistent)
                 partition(low, p);

@@ -97,6 +97,7 @@
     X(GEMMA2, gemma2)                                                                              \
     X(GEMMA3, gemma3)                                                                              \
     X(GEMMA4, gemma4)                                                                              \
+    X(GEMMA3N, gemma3n)                                                                            \
     X(GLM, glm)                                                                                    \
     X(GLM4, glm4)                                                                                  \
     X(INTERNLM3, internlm3)                                                                        \
@@ -226,6 +227,13 @@ struct model_config {
                                               a part; 0: there is none */
     uint32_t reusing_layers; /* the last ones, which attend to keys and values of another */
     bool wide_reusing;       /* ... and whose feed-forward is twice as wide */
+    /* Gemma 3n: hidden states side by side, of which a layer computes one and corrects all */
+    uint32_t altup_inputs, altup_active;
+    float altup_clip;  /* of the weights that say how */
+    bool altup_scaled; /* the corrected one is scaled before its part of the embedding is added */
+    uint32_t laurel_rank;             /* of the product beside attention */
+    struct layer_list sparse_layers;  /* layers whose feed-forward gates ... */
+    float sparsity;                   /* ... this share of its numbers away */
     /* SmolLM3 */
     uint32_t plain_period;   /* of so many layers the last has no RoPE; 0: all have it */
     struct layer_list plain; /* layers that have none */

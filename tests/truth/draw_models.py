@@ -44,6 +44,11 @@ DECODERS = {
     "mistral": {"sliding_window": [4, 16, None], "tie_word_embeddings": TIED, **OWN_HEAD},
     "qwen2": {"tie_word_embeddings": TIED, "use_sliding_window": TIED, "sliding_window": [4, 16], "max_window_layers": [0, 1]},
     "qwen3": {"tie_word_embeddings": TIED, "attention_bias": TIED, **OWN_HEAD},
+    "bloom": {**PAD, "tie_word_embeddings": TIED, "apply_residual_connection_post_layernorm": TIED, "hidden_dropout": DROPOUT,
+              "attention_dropout": DROPOUT},
+    "gemma3n_text": {**PAD, **OWN_HEAD, "sliding_window": [4, 16], "attention_bias": TIED, "tie_word_embeddings": TIED, "altup_num_inputs": [2, 3, 5],
+                     "altup_active_idx": [0, 1], "laurel_rank": [3, 8], "hidden_size_per_layer_input": [4, 8],
+                     "vocab_size_per_layer_input": [50, 600], "num_kv_shared_layers": [0], "attention_dropout": DROPOUT},
     "phi3": {**PAD, "tie_word_embeddings": TIED, "sliding_window": [4, 16], "resid_pdrop": DROPOUT, "attention_dropout": DROPOUT,
              "partial_rotary_factor": [0.5, 1.0]},
     "olmo2": {**PAD, "tie_word_embeddings": TIED, "attention_bias": TIED},
@@ -200,6 +205,11 @@ def decoder(rng, kind, keys):
         m["num_hidden_layers"] += 1
         m["layer_types"] = ["linear_attention", "full_attention", *[
             rng.choice(["linear_attention", "full_attention"]) for _ in range(m["num_hidden_layers"] - 2)]]
+    if kind == "gemma3n_text":  # the last layers reuse what one of their type before them keeps
+        m["num_hidden_layers"] = n = rng.choice([2, 3, 4])
+        m["layer_types"] = [("sliding_attention", "full_attention")[i % 2] for i in range(n)]
+        m["num_kv_shared_layers"] = rng.choice([0, n - 2])
+        m["activation_sparsity_pattern"] = [rng.choice([0.0, 0.95]) for _ in range(n)]
     if kind == "glm_moe_dsa":
         m["indexer_types"] = ["full", *(rng.choice(["full", "shared"]) for _ in range(m["num_hidden_layers"] - 1))]
     if kind.startswith("lfm2"):
