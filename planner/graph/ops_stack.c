@@ -65,7 +65,7 @@ OP_BACKWARD(stack)
         grad.offset += i * (unknown ? shape_elements(&grad.shape) : all.of[0]);
         grad.pitch = 0;
         tape_lay_out(tape, &grad, &own);
-        tape_give(tape, op, i, grad);
+        tape_give_view(tape, op, i, grad);
     }
 }
 
@@ -191,7 +191,10 @@ OP_BACKWARD(as_strided)
     tape_kernel(tape, WORK_FILL, label, -1.0, 0, NULL, 1, &out);
     tape_kernel(tape, WORK_OTHER, ATEN_COPY_, -1.0, 1, &grad, 1, &out);
     tape_view(tape, &out, *base);
-    tape_give(tape, op, 0, out);
+    if (replayed)
+        tape_give(tape, op, 0, out);
+    else
+        tape_give_view(tape, op, 0, out);
 }
 
 OP_CLASS(as_strided) = {.backward = as_strided_backward};

@@ -39,6 +39,7 @@ static void what_a_part_of_a_file_leaves_out_is_the_classs(void **state)
         {"gemma", 8537680896},
         {"gemma2", 2614341888},
         {"gemma3_text", 2628658432},
+        {"gemma3n_text", 6835235568},
         {"gemma4_text", 5077177856},
         {"phi3", 3821079552},
         {"mixtral", 46702792704},

@@ -43,6 +43,7 @@ static const struct {
     {"glm-4-9b-0414", CODE_HF},
     {"falcon-rw-1b", CODE_HF},
     {"falcon-40b", CODE_HF},
+    {"bloom-560m", CODE_HF},
 };
 static const struct {
     enum dtype dtype;
