@@ -196,6 +196,15 @@ static enum err_code check_hf(const struct family *family, const struct model_co
                        : c->ssm_heads     ? "Mamba-2"
                        : c->scan_rank     ? "Mamba-1"
                                           : "short convolutions");
+    if (c->altup_inputs && (job->bits8 || job->bits4.kind != BITS4_NOT || job->float8))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--%s: %s's layers limit the weights of AltUp's linear layers, which in few "
+                       "bits are no numbers to limit; adapters of what is stored in bf16 are "
+                       "planned (--store-dtype bf16)",
+                       job->float8  ? "float8"
+                       : job->bits8 ? "load-in-8bit"
+                                    : "load-in-4bit",
+                       family->name);
     if (model_has_mamba1(c) && (job->bits8 || job->bits4.kind != BITS4_NOT))
         return err_set(err, ERR_UNSUPPORTED,
                        "--load-in-%s: in few bits %s's dt_proj is called otherwise, which is not "

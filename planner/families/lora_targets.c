@@ -221,10 +221,11 @@ enum err_code lora_check(const struct graph *graph, const struct model_config *c
                            param->name);
         if (param->read_around)
             return err_set(err, ERR_UNSUPPORTED,
-                           "--lora %u,%s: Mamba's kernels read %s past an adapter, which would "
-                           "get no gradient: name others (--lora %u,%s)",
-                           graph->lora.rank, targets, param->name, graph->lora.rank,
-                           advised(config));
+                           "--lora %u,%s: %s %s past an adapter, which would get no gradient: "
+                           "name others (--lora %u,%s)",
+                           graph->lora.rank, targets,
+                           config->altup_inputs ? "layers read" : "Mamba's kernels read",
+                           param->name, graph->lora.rank, advised(config));
     }
     return any ? ERR_OK
                : err_set(err, ERR_INVALID,

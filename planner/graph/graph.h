@@ -385,10 +385,10 @@ struct graph {
     const struct graph_leaf *leaves; /* the last that was said first; NULL: none */
     const char *sequences; /* globs of nn.Sequentials: modules like others, whose children have
                               numbers for names as those of lists do; NULL: none. Lent */
-    const char *uncalled;  /* modules that their children are called past, by commas: names, or, from
-                              a '.' on, ends of names; NULL: none. Lent */
-    const char *apart;     /* a module that is not called by the one it is in, but by the one around
-                              that,    earlier; NULL: none. Lent */
+    const char *uncalled; /* modules that their children are called past, by commas: names, or, from
+                             a '.' on, ends of names; NULL: none. Lent */
+    const char *apart;    /* a module that is not called by the one it is in, but by the one around
+                             that,    earlier; NULL: none. Lent */
     uint32_t multiprocessors; /* of the GPU, by which some kernels take their buffers; 0: unknown */
     const char *by_name; /* ".linear_attn": modules of that name are called by keywords alone, so
                             hooks see no input of theirs; NULL: none. Lent */

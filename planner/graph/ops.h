@@ -233,7 +233,8 @@ uint32_t op_mul_rows_in_place(struct graph *graph, uint32_t x, uint32_t constant
 /* A copy in another dtype; x itself when it has that dtype already. */
 uint32_t op_to(struct graph *graph, uint32_t x, enum dtype dtype);
 /* Elementwise op of one operand: OP_SIGMOID, OP_SILU, OP_GELU, OP_GELU_TANH, OP_RELU, OP_TANH,
- * OP_NEG, OP_RSQRT, OP_SQRT, OP_SOFTPLUS, OP_EXPM1, OP_EXP; OP_CLONE (contiguous() of what was transposed).
+ * OP_NEG, OP_RSQRT, OP_SQRT, OP_SOFTPLUS, OP_EXPM1, OP_EXP; OP_CLONE (contiguous() of what was
+ * transposed).
  */
 uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x);
 /* gelu by tanh as a torch.autograd.Function in Python arithmetic, which keeps x alone (BLOOM's). */

@@ -189,9 +189,9 @@ struct model_config {
     bool alibi;              /* Falcon: slopes in the mask, for RoPE */
     bool grouped_qkv;        /* Falcon: the product has a head of k and v behind its queries */
     uint32_t parallel_norms; /* Falcon: of a layer, one or two; 0: as is usual */
-    bool post_norm;          /* OPT-350m: norms after the residual; BLOOM: sums with what norms give */
-    const char *activation;  /* "silu", "gelu" (by erf), "gelu_pytorch_tanh", "gelu_new",
-                                "gelu_fast" (by tanh), "relu": lent, static */
+    bool post_norm; /* OPT-350m: norms after the residual; BLOOM: sums with what norms give */
+    const char *activation; /* "silu", "gelu" (by erf), "gelu_pytorch_tanh", "gelu_new",
+                               "gelu_fast" (by tanh), "relu": lent, static */
     float dropout, attention_dropout;
     float class_dropout; /* of an encoder's head for sequence classification */
     bool pools_mean;     /* ... which takes the mean of all tokens, not the first */
@@ -231,9 +231,9 @@ struct model_config {
     uint32_t altup_inputs, altup_active;
     float altup_clip;  /* of the weights that say how */
     bool altup_scaled; /* the corrected one is scaled before its part of the embedding is added */
-    uint32_t laurel_rank;             /* of the product beside attention */
-    struct layer_list sparse_layers;  /* layers whose feed-forward gates ... */
-    float sparsity;                   /* ... this share of its numbers away */
+    uint32_t laurel_rank;            /* of the product beside attention */
+    struct layer_list sparse_layers; /* layers whose feed-forward gates ... */
+    float sparsity;                  /* ... this share of its numbers away */
     /* SmolLM3 */
     uint32_t plain_period;   /* of so many layers the last has no RoPE; 0: all have it */
     struct layer_list plain; /* layers that have none */

@@ -32,20 +32,13 @@ static void what_a_part_of_a_file_leaves_out_is_the_classs(void **state)
         const char *type;
         double parameters;
     } parts[] = {
-        {"llama", 6738415616},
-        {"mistral", 7241732096},
-        {"qwen2", 12049846272},
-        {"qwen3", 12049461248},
-        {"gemma", 8537680896},
-        {"gemma2", 2614341888},
-        {"gemma3_text", 2628658432},
-        {"gemma3n_text", 6835235568},
-        {"gemma4_text", 5077177856},
-        {"phi3", 3821079552},
-        {"mixtral", 46702792704},
-        {"granite", 6738415616},
-        {"qwen3_5_text", 8953803264},
-        {"qwen3_5_moe_text", 34660610688},
+        {"llama", 6738415616},        {"mistral", 7241732096},
+        {"qwen2", 12049846272},       {"qwen3", 12049461248},
+        {"gemma", 8537680896},        {"gemma2", 2614341888},
+        {"gemma3_text", 2628658432},  {"gemma3n_text", 6835235568},
+        {"gemma4_text", 5077177856},  {"phi3", 3821079552},
+        {"mixtral", 46702792704},     {"granite", 6738415616},
+        {"qwen3_5_text", 8953803264}, {"qwen3_5_moe_text", 34660610688},
     };
     char text[512];
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
