@@ -277,7 +277,7 @@ struct attention_asks {
     float dropout;
 };
 /* can_use_cudnn_attention of a call that has a backward pass, with cuDNN 9.24, as torch 2.14 comes
- * with it; before, no kernel for Blackwell was wider than 128. Dropout is in steps of a
+ * with it: none is wider than 128 on Ampere, nor on Blackwell before. Dropout is in steps of a
  * sixteenth. */
 bool attention_takes_cudnn(uint32_t torch, enum attention_gpu gpu,
                            const struct attention_asks *asks);

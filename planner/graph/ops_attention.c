@@ -24,10 +24,11 @@ bool attention_takes_cudnn(uint32_t torch, enum attention_gpu gpu,
                            const struct attention_asks *asks)
 {
     const uint32_t d = asks->head, v = asks->width;
-    const bool newer = torch_does(torch, TORCH_WIDE_CUDNN_ATTENTION);
-    const bool hopper = gpu != ATTENTION_GPU_BLACKWELL;
-    const bool fits = (d <= 128 && v <= 128) || (d == 192 && v == 128) ||
-                      (d == 256 && v == 256 && (newer || hopper));
+    const bool newer =
+        gpu != ATTENTION_GPU_BLACKWELL || torch_does(torch, TORCH_WIDE_CUDNN_ATTENTION);
+    const bool wide =
+        gpu != ATTENTION_GPU_AMPERE && ((d == 192 && v == 128) || (d == 256 && v == 256 && newer));
+    const bool fits = wide || (d <= 128 && v <= 128);
     const float sixteenths = 16 * asks->dropout;
     return fits && d % 8 == 0 && v % 8 == 0 && !asks->learned && sixteenths == floorf(sixteenths);
 }
