@@ -53,6 +53,7 @@ const struct family family_bert = {
     .name = "bert",
     .class_name = "BertForMaskedLM",
     .classifier = "BertForSequenceClassification",
+    .block_class = "BertLayer",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

@@ -16,6 +16,7 @@ const struct family family_camembert = {
     .name = "camembert",
     .class_name = "CamembertForMaskedLM",
     .classifier = "CamembertForSequenceClassification",
+    .block_class = "CamembertLayer",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ROBERTA_FAMILY,

@@ -167,6 +167,7 @@ static const struct model_preset presets[] = {
 const struct family family_codegen = {
     .name = "codegen",
     .class_name = "CodeGenForCausalLM",
+    .block_class = "CodeGenBlock",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .heads_divide_hidden = true,

@@ -216,6 +216,7 @@ const struct family family_distilbert = {
     .name = "distilbert",
     .class_name = "DistilBertForMaskedLM",
     .classifier = "DistilBertForSequenceClassification",
+    .block_class = "TransformerBlock",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

@@ -64,6 +64,7 @@ const struct family family_electra = {
     .name = "electra",
     .class_name = "ElectraForMaskedLM",
     .classifier = "ElectraForSequenceClassification",
+    .block_class = "ElectraLayer",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .encoder = true,

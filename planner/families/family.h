@@ -19,6 +19,8 @@ struct family {
     const char *class_name; /* of transformers, what is planned; NULL: it is not there */
     const char *classifier; /* likewise, with --task sequence-classification; NULL: it is not there,
                                or not planned */
+    const char *block_class; /* its blocks', by commas, where it is not DecoderLayer behind what
+                                `class_name` begins with (families/blocks.h); NULL: it is */
     struct key_table keys;
 
     /* model_type of a class that has this model inside, which is planned without the rest; its file

@@ -280,6 +280,7 @@ static const struct model_preset presets[] = {
 const struct family family_gemma4 = {
     .name = "gemma4_text",
     .class_name = "Gemma4ForCausalLM",
+    .block_class = "Gemma4TextDecoderLayer",
     .part_absent =
         "{\"hidden_size\": 2304, \"num_hidden_layers\": 30, \"intermediate_size\": 9216}",
     .keys = KEY_TABLE(keys),

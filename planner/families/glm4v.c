@@ -24,6 +24,7 @@ static const struct key keys[] = {
 const struct family family_glm4v = {
     .name = "glm4v_text",
     .class_name = "Glm4vForConditionalGeneration",
+    .block_class = "Glm4vTextDecoderLayer",
     .outer = "glm4v",
     .keys = KEY_TABLE(keys),
     .rope_lacks = "{\"mrope_section\": [8, 12, 12]}",

@@ -28,6 +28,7 @@ static void build(struct graph *graph, const struct model_config *config,
 const struct family family_glm4v_moe = {
     .name = "glm4v_moe_text",
     .class_name = "Glm4vMoeForConditionalGeneration",
+    .block_class = "Glm4vMoeTextDecoderLayer",
     .outer = "glm4v_moe",
     .keys = KEY_TABLE(keys),
     .rope_lacks = "{\"mrope_section\": [8, 12, 12]}",

@@ -18,6 +18,7 @@ static const struct key keys[] = {
 const struct family family_glm_ocr = {
     .name = "glm_ocr_text",
     .class_name = "GlmOcrForConditionalGeneration",
+    .block_class = "GlmOcrTextDecoderLayer",
     .outer = "glm_ocr",
     .keys = KEY_TABLE(keys),
     .rope_lacks = "{\"mrope_section\": [8, 12, 12]}",

@@ -57,6 +57,7 @@ const struct family family_gpt2 = {
     .traced = true,
     .class_name = "GPT2LMHeadModel",
     .classifier = "GPT2ForSequenceClassification",
+    .block_class = "GPT2Block",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .heads_divide_hidden = true,

@@ -63,6 +63,7 @@ const struct family family_gpt_bigcode = {
     .name = "gpt_bigcode",
     .class_name = "GPTBigCodeForCausalLM",
     .classifier = "GPTBigCodeForSequenceClassification",
+    .block_class = "GPTBigCodeBlock",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

@@ -199,6 +199,7 @@ const struct family family_gpt_neo = {
     .name = "gpt_neo",
     .class_name = "GPTNeoForCausalLM",
     .classifier = "GPTNeoForSequenceClassification",
+    .block_class = "GPTNeoBlock",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .heads_divide_hidden = true,

@@ -245,6 +245,7 @@ const struct family family_gpt_neox = {
     .name = "gpt_neox",
     .class_name = "GPTNeoXForCausalLM",
     .classifier = "GPTNeoXForSequenceClassification",
+    .block_class = "GPTNeoXLayer",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .heads_divide_hidden = true,

@@ -170,6 +170,7 @@ const struct family family_gptj = {
     .name = "gptj",
     .class_name = "GPTJForCausalLM",
     .classifier = "GPTJForSequenceClassification",
+    .block_class = "GPTJBlock",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .heads_divide_hidden = true,

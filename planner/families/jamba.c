@@ -123,6 +123,7 @@ const struct family family_jamba = {
     .name = "jamba",
     .class_name = "JambaForCausalLM",
     .classifier = "JambaForSequenceClassification",
+    .block_class = "JambaAttentionDecoderLayer,JambaMambaDecoderLayer",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .read = read,

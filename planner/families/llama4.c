@@ -101,6 +101,7 @@ static const struct model_preset presets[] = {
 const struct family family_llama4 = {
     .name = "llama4_text",
     .class_name = "Llama4ForCausalLM",
+    .block_class = "Llama4TextDecoderLayer",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .rope = true,

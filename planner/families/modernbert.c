@@ -440,6 +440,7 @@ const struct family family_modernbert = {
     .name = "modernbert",
     .class_name = "ModernBertForMaskedLM",
     .classifier = "ModernBertForSequenceClassification",
+    .block_class = "ModernBertEncoderLayer",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .encoder = true,

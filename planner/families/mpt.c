@@ -239,6 +239,7 @@ const struct family family_mpt = {
     .name = "mpt",
     .class_name = "MptForCausalLM",
     .classifier = "MptForSequenceClassification",
+    .block_class = "MptBlock",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .heads_divide_hidden = true,

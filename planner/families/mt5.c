@@ -29,6 +29,7 @@ static const struct model_preset presets[] = {
 const struct family family_mt5 = {
     .name = "mt5",
     .class_name = "MT5ForConditionalGeneration",
+    .block_class = "MT5Block",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .parameters = t5_parameters,

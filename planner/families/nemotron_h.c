@@ -294,6 +294,7 @@ static const struct preset_alias aliases[] = {
 const struct family family_nemotron_h = {
     .name = "nemotron_h",
     .class_name = "NemotronHForCausalLM",
+    .block_class = "NemotronHBlock",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

@@ -92,6 +92,7 @@ static double parameters(const struct model_config *c)
 const struct family family_olmo_hybrid = {
     .name = "olmo_hybrid",
     .class_name = "OlmoHybridForCausalLM",
+    .block_class = "OlmoHybridAttentionDecoderLayer,OlmoHybridLinearAttentionDecoderLayer",
     .keys = KEY_TABLE(keys),
     .rope = true,
     .read = read,

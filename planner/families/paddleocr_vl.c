@@ -29,6 +29,7 @@ static void build(struct graph *graph, const struct model_config *config,
 const struct family family_paddleocr_vl = {
     .name = "paddleocr_vl_text",
     .class_name = "PaddleOCRVLForConditionalGeneration",
+    .block_class = "PaddleOCRDecoderLayer",
     .outer = "paddleocr_vl",
     .keys = KEY_TABLE(keys),
     .rope = true,

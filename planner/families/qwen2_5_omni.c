@@ -14,6 +14,7 @@ static const struct key outer_keys[] = {
 const struct family family_qwen2_5_omni = {
     .name = "qwen2_5_omni_text",
     .class_name = "Qwen2_5OmniThinkerForConditionalGeneration",
+    .block_class = "Qwen2_5OmniDecoderLayer",
     .outer = "qwen2_5_omni_thinker",
     .outer_keys = KEY_TABLE(outer_keys),
     .keys = KEY_TABLE(keys),

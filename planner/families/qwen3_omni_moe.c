@@ -25,6 +25,7 @@ static const struct key keys[] = {
 const struct family family_qwen3_omni_moe = {
     .name = "qwen3_omni_moe_text",
     .class_name = "Qwen3OmniMoeThinkerForConditionalGeneration",
+    .block_class = "Qwen3OmniMoeThinkerTextDecoderLayer",
     .outer = "qwen3_omni_moe_thinker",
     .keys = KEY_TABLE(keys),
     .rope = true,

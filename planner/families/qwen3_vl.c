@@ -47,6 +47,7 @@ static const struct model_preset presets[] = {
 const struct family family_qwen3_vl = {
     .name = "qwen3_vl_text",
     .class_name = "Qwen3VLForConditionalGeneration",
+    .block_class = "Qwen3VLTextDecoderLayer",
     .outer = "qwen3_vl",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),

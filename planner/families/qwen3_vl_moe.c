@@ -60,6 +60,7 @@ static const struct model_preset presets[] = {
 const struct family family_qwen3_vl_moe = {
     .name = "qwen3_vl_moe_text",
     .class_name = "Qwen3VLMoeForConditionalGeneration",
+    .block_class = "Qwen3VLMoeTextDecoderLayer",
     .outer = "qwen3_vl_moe",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),

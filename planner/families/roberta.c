@@ -52,6 +52,7 @@ const struct family family_roberta = {
     .name = "roberta",
     .class_name = "RobertaForMaskedLM",
     .classifier = "RobertaForSequenceClassification",
+    .block_class = "RobertaLayer",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ROBERTA_FAMILY,

@@ -418,6 +418,7 @@ double t5_parameters(const struct model_config *c)
 const struct family family_t5 = {
     .name = "t5",
     .class_name = "T5ForConditionalGeneration",
+    .block_class = "T5Block",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .parameters = t5_parameters,

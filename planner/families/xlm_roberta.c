@@ -17,6 +17,7 @@ const struct family family_xlm_roberta = {
     .name = "xlm-roberta",
     .class_name = "XLMRobertaForMaskedLM",
     .classifier = "XLMRobertaForSequenceClassification",
+    .block_class = "XLMRobertaLayer",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ROBERTA_FAMILY,

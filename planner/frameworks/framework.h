@@ -163,6 +163,10 @@ const char *import_given(const struct import *im, const char *setting);
 /* Whether an option says that one process is started, which trains alone. */
 bool import_is_alone(const struct import *import);
 
+/* The model as far as it is known: false where none is that can be read. The caller owns what *out
+ * has: model_release. */
+bool import_model(const struct import *import, struct model_config *out);
+
 /* What `says` answers of the model, a word that outlives it; NULL: nothing, or none is known yet
  * that can be read. */
 const char *import_of_model(const struct import *import,

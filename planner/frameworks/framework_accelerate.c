@@ -246,13 +246,24 @@ static enum err_code read_size(struct import *im, const struct key_row *row,
                       err);
 }
 
+#define POLICY "fsdp_config.fsdp_auto_wrap_policy"
+#define WRAPPED "fsdp_config.fsdp_transformer_layer_cls_to_wrap"
+
+static enum err_code read_wrapped(struct import *im, const struct key_row *row,
+                                  const struct node *node, struct err *err)
+{
+    const struct node *policy = import_node(im, POLICY);
+    const bool by_class = policy && policy->text && strcmp(policy->text, TRANSFORMER_WRAP) == 0;
+    return auto_wrap_classes(im, row, node, by_class, err);
+}
+
 static enum err_code read_policy(struct import *im, const struct key_row *row,
                                  const struct node *node, struct err *err)
 {
     const char *policy = node ? node->text : "NO_WRAP";
     const bool second = im->settings->job.strategy.system == SYSTEM_FSDP2;
     bool known;
-    TRY(auto_wrap_set(im, policy, row, node, &known, err));
+    TRY(auto_wrap_set(im, policy, WRAPPED, row, node, &known, err));
     if (known)
         return ERR_OK;
     if (strcmp(policy, "NO_WRAP") == 0 && !second)
@@ -426,11 +437,11 @@ static const struct key_row rows[] = {
     {.path = F("reshard_after_forward"), .kind = KEY_WORD, .setting = "sharding",
      .words = STRATEGIES, .initial = "FULL_SHARD", .systems = FSDP1, .unwritten = true,
      .read = read_sharding},
-    {.path = F("auto_wrap_policy"), .kind = KEY_WORD, .setting = "units", .read = read_policy,
+    {.path = POLICY, .kind = KEY_WORD, .setting = "units", .read = read_policy,
      .write = write_policy, .systems = FSDP,
      .words = KEY_WORDS({"TRANSFORMER_BASED_WRAP", NULL}, {"SIZE_BASED_WRAP", NULL},
                         {"NO_WRAP", NULL})},
-    {.path = F("transformer_layer_cls_to_wrap"), .kind = KEY_ANY},
+    {.path = WRAPPED, .kind = KEY_ANY, .read = read_wrapped, .systems = FSDP},
     {.path = F("min_num_params"), .kind = KEY_INTEGER, .setting = "units", .read = import_elsewhere,
      .write = write_size, .systems = FSDP},
     {.path = F("backward_prefetch"), .kind = KEY_WORD, .setting = "backward-prefetch",

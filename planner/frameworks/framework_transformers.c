@@ -100,6 +100,17 @@ static enum err_code read_offload(struct import *im, const struct key_row *row,
     return import_set(im, "offload", on ? "cpu" : "none", row, node, err);
 }
 
+#define POLICY "fsdp_config.auto_wrap_policy"
+#define WRAPPED "fsdp_config.transformer_layer_cls_to_wrap"
+
+static enum err_code read_wrapped(struct import *im, const struct key_row *row,
+                                  const struct node *node, struct err *err)
+{
+    const struct node *policy = import_node(im, POLICY);
+    const bool by_class = !policy || !policy->text || strcmp(policy->text, TRANSFORMER_WRAP) == 0;
+    return auto_wrap_classes(im, row, node, by_class, err);
+}
+
 static enum err_code read_policy(struct import *im, const struct key_row *row,
                                  const struct node *node, struct err *err)
 {
@@ -107,7 +118,7 @@ static enum err_code read_policy(struct import *im, const struct key_row *row,
     const bool second = im->settings->job.strategy.system == SYSTEM_FSDP2;
     const long long least = import_integer(im, "fsdp_config.min_num_params", 0);
     bool known;
-    TRY(auto_wrap_set(im, policy, row, node, &known, err));
+    TRY(auto_wrap_set(im, policy, WRAPPED, row, node, &known, err));
     if (known)
         return ERR_OK;
     if (!second)
@@ -417,11 +428,10 @@ static const struct key_row rows[] = {
      .setting = "sharding", .read = read_sharding, .systems = FSDP1},
     {.path = C("cpu_offload"), .kind = KEY_BOOL, .setting = "offload", .read = read_offload,
      .systems = FSDP},
-    {.path = C("auto_wrap_policy"), .kind = KEY_WORD, .setting = "units", .read = read_policy,
+    {.path = POLICY, .kind = KEY_WORD, .setting = "units", .read = read_policy,
      .words = KEY_WORDS({"TRANSFORMER_BASED_WRAP", NULL}, {"SIZE_BASED_WRAP", NULL},
                         {"NO_WRAP", NULL}),
      .systems = FSDP},
-    {.path = C("transformer_layer_cls_to_wrap"), .kind = KEY_ANY},
     {.path = C("min_num_params"), .kind = KEY_INTEGER},
     {.path = C("backward_prefetch"), .kind = KEY_WORD, .setting = "backward-prefetch",
      .words = KEY_WORDS({"BACKWARD_PRE", "pre"}, {"BACKWARD_POST", "post"}, {"NO_PREFETCH", "none"}),
@@ -451,6 +461,7 @@ static const struct key_row rows[] = {
     IDLE_SECTION("gradient_checkpointing_kwargs"),
 
     {.path = "model_name_or_path", .kind = KEY_TEXT, .setting = "model", .read = transformers_read_model},
+    {.path = WRAPPED, .kind = KEY_ANY, .read = read_wrapped, .systems = FSDP},
     {.path = "model_type", .kind = KEY_TEXT, .read = read_class},
     {.path = "load_in_4bit", .kind = KEY_BOOL, .setting = "load-in-4bit",
      .read = transformers_read_bits, .why = "frozen weights in 4 bits"},

@@ -178,14 +178,19 @@ const char *import_value(const struct import *im, const char *setting, char buff
     return given ? given : settings_get(im->settings, setting, buffer);
 }
 
+bool import_model(const struct import *im, struct model_config *out)
+{
+    char buffer[NUMBER_TEXT];
+    const char *name = import_value(im, "model", buffer);
+    return name && model_find(name, out, NULL) == ERR_OK; /* whoever reads the model says why not */
+}
+
 const char *import_of_model(const struct import *im,
                             const char *(*says)(const struct model_config *config))
 {
     struct model_config config;
-    char buffer[NUMBER_TEXT];
-    const char *name = import_value(im, "model", buffer);
-    if (!name || model_find(name, &config, NULL) != ERR_OK)
-        return NULL; /* whoever reads the model says so */
+    if (!import_model(im, &config))
+        return NULL;
     const char *said = says(&config);
     model_release(&config);
     return said; /* cppcheck-suppress returnDanglingLifetime ; a word that outlives it */
@@ -194,9 +199,7 @@ const char *import_of_model(const struct import *im,
 uint32_t import_layers(const struct import *im)
 {
     struct model_config config;
-    char buffer[NUMBER_TEXT];
-    const char *name = import_value(im, "model", buffer);
-    if (!name || model_find(name, &config, NULL) != ERR_OK)
+    if (!import_model(im, &config))
         return 0;
     const uint32_t layers = !config.recording && model_is_decoder(&config) ? config.layers : 0;
     model_release(&config);
