@@ -1,6 +1,7 @@
 /* blocks.c - see blocks.h. Held to what transformers 5.23 builds (tests/model/test_blocks.c). */
 #include "families/blocks.h"
 
+#include "base/names.h"
 #include "families/families.h"
 #include "families/family.h"
 
@@ -86,6 +87,8 @@ enum module_class model_module_class(const struct model_config *config, const ch
         return CLASS_FOREIGN;
     const bool own =
         stem && strncmp(name, family->class_name, stem) == 0 && isupper((unsigned char)name[stem]);
+    if (own && names_misspelt(name, classes)) /* no two classes of a file are so near */
+        return CLASS_FOREIGN;
     const bool with_more = config->stated.class_name[0] || config->stated.outer[0] ||
                            config->stated.kin[0] || config->tower.kind != TOWER_NONE;
     return own || with_more || is_common(name) ? CLASS_OTHER : CLASS_FOREIGN;

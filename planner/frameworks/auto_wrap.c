@@ -42,6 +42,13 @@ static bool has_name(struct import *im, const char *list, const char *wanted)
 
 /* ---- */
 
+/* FSDP2 has them without being asked. */
+static bool has_units_of_embeddings(struct import *im, const struct node *classes)
+{
+    return im->settings->job.strategy.system == SYSTEM_FSDP1 &&
+           has_name(im, joined(im, classes), EMBEDDING);
+}
+
 enum err_code auto_wrap_set(struct import *im, const char *policy, const char *classes,
                             const struct key_row *row, const struct node *node, bool *known,
                             struct err *err)
@@ -50,13 +57,11 @@ enum err_code auto_wrap_set(struct import *im, const char *policy, const char *c
     *known = strcmp(policy, TRANSFORMER_WRAP) == 0;
     if (!*known)
         return ERR_OK;
-    const bool apart = !second && has_name(im, joined(im, import_node(im, classes)), EMBEDDING);
+    const struct key_row list = {.path = classes};
+    if (has_units_of_embeddings(im, import_node(im, classes)))
+        return import_set(im, "units", "embeddings", &list, import_node(im, classes), err);
     if (!second || !import_is_recorded(im))
-        return import_set(im, "units",
-                          second  ? "torchtitan"
-                          : apart ? "embeddings"
-                                  : "blocks",
-                          row, node, err);
+        return import_set(im, "units", second ? "torchtitan" : "blocks", row, node, err);
     import_list(im, node, row->path,
                 "embeddings and [norm, head] as units: of a recorded model planned with its "
                 "blocks");
@@ -113,20 +118,19 @@ static enum err_code check_classes(struct import *im, const struct key_row *row,
         const enum module_class class = model_module_class(config, name);
         if (class == CLASS_FOREIGN && !remote)
             return refuse_class(im, row, node, config, name, err);
-        if (class != CLASS_BLOCK &&
-            !(strcmp(name, EMBEDDING) == 0 && plans_embeddings(im, config)))
+        if (class != CLASS_BLOCK && !(strcmp(name, EMBEDDING) == 0 && plans_embeddings(im, config)))
             others = import_text(im, "%s%s%s", others, *others ? ", " : "", name);
     }
     model_block_classes(config, classes);
     if (*others)
-        import_list(im, node, row->path,
-                    import_text(im, "units of %s: planned with the model's blocks, %s", others,
-                                classes));
+        import_list(
+            im, node, row->path,
+            import_text(im, "units of %s: planned with the model's blocks, %s", others, classes));
     else if (!has_blocks(im, config, list))
         import_list(im, node, row->path,
                     import_text(im, "blocks in no unit of their own: planned with each (%s) as one",
                                 classes));
-    else
+    else if (!has_units_of_embeddings(im, node))
         import_idle(im, node, row->path);
     return ERR_OK;
 }

@@ -70,6 +70,120 @@ static enum node_kind plain_kind(struct yaml *y, const char *text, const char **
 }
 
 static enum err_code add_value(struct yaml *y, struct node *node, const yaml_node_t *value,
+                               int depth);
+
+/* "<<", which stands for the keys of other tables. In quotes it is a key. */
+static bool is_merge(const yaml_node_t *key)
+{
+    return key->type == YAML_SCALAR_NODE && key->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+           strcmp((const char *)key->data.scalar.value, "<<") == 0;
+}
+
+static enum err_code add_own(struct yaml *y, struct node *node, const yaml_node_t *value, int depth)
+{
+    struct document *document = y->document;
+    for (const yaml_node_pair_t *pair = value->data.mapping.pairs.start;
+         pair < value->data.mapping.pairs.top; pair++) {
+        const yaml_node_t *key = yaml_document_get_node(&y->tree, pair->key);
+        const uint32_t line = (uint32_t)key->start_mark.line + 1;
+        if (is_merge(key))
+            continue;
+        if (key->type != YAML_SCALAR_NODE)
+            return err_set(y->err, ERR_INVALID, "%s:%u: a key is no word", document->path, line);
+        const char *name = (const char *)key->data.scalar.value;
+        if (node_child(node, name))
+            return err_set(y->err, ERR_INVALID, "%s:%u: \"%.100s\" is there twice", document->path,
+                           line, name);
+        TRY(add_value(y, node_add(document, node, name, NODE_NULL, NULL, line),
+                      yaml_document_get_node(&y->tree, pair->value), depth + 1));
+    }
+    return ERR_OK;
+}
+
+static bool is_same(const struct node *a, const struct node *b)
+{
+    if (a->kind != b->kind || !a->text != !b->text || (a->text && strcmp(a->text, b->text) != 0))
+        return false;
+    const struct node *one = a->first, *other = b->first;
+    for (; one && other && is_same(one, other); one = one->next)
+        other = other->next;
+    return !one && !other;
+}
+
+/* The keys of a table that "<<" names, behind the `own` ones, which hold. Which of two such tables
+ * holds where they differ has changed (PyYAML up to 6.0.3: of a list the first; 6.0.4: the last).
+ */
+static enum err_code join(struct yaml *y, struct node *node, const struct node *own,
+                          struct node *from, uint32_t line)
+{
+    for (struct node *n = from->first, *next; n; n = next) {
+        const struct node *there = node_child(node, n->key);
+        bool is_own = false;
+        next = n->next;
+        for (const struct node *o = own ? node->first : NULL; o; o = o == own ? NULL : o->next)
+            is_own = is_own || o == there;
+        if (there && !is_own && !is_same(there, n))
+            return err_set(y->err, ERR_INVALID,
+                           "%s:%u: of what << names, two say \"%.100s\" otherwise, and versions of "
+                           "PyYAML differ in which holds: say it in the table itself",
+                           y->document->path, line, n->key);
+        if (there)
+            continue;
+        n->next = NULL;
+        if (node->last)
+            node->last->next = n;
+        else
+            node->first = n;
+        node->last = n;
+    }
+    return ERR_OK;
+}
+
+static enum err_code add_table(struct yaml *y, struct node *node, const yaml_node_t *value,
+                               int depth);
+
+/* What a "<<" names: a table, or a list of them, each with what it merges itself. */
+static enum err_code add_merged(struct yaml *y, struct node *node, const struct node *own,
+                                const yaml_node_t *from, uint32_t line, int depth)
+{
+    const bool list = from->type == YAML_SEQUENCE_NODE;
+    const size_t count =
+        list ? (size_t)(from->data.sequence.items.top - from->data.sequence.items.start) : 1;
+    for (size_t i = 0; i < count; i++) {
+        const yaml_node_t *table =
+            list ? yaml_document_get_node(&y->tree, from->data.sequence.items.start[i]) : from;
+        struct node apart = {.kind = NODE_TABLE};
+        if (table->type != YAML_MAPPING_NODE)
+            return err_set(y->err, ERR_INVALID,
+                           "%s:%u: << takes a table of keys, or a list of them", y->document->path,
+                           line);
+        TRY(add_table(y, node_add(y->document, &apart, NULL, NODE_TABLE, NULL, line), table,
+                      depth + 1));
+        TRY(join(y, node, own, apart.first, line));
+    }
+    return ERR_OK;
+}
+
+static enum err_code add_table(struct yaml *y, struct node *node, const yaml_node_t *value,
+                               int depth)
+{
+    if (depth > DOCUMENT_DEEPEST || y->document->node_count > DOCUMENT_MOST)
+        return err_set(y->err, ERR_INVALID, "%s:%u: it is nested too deep, or too large",
+                       y->document->path, node->line);
+    node->kind = NODE_TABLE;
+    TRY(add_own(y, node, value, depth));
+    const struct node *own = node->last;
+    for (const yaml_node_pair_t *pair = value->data.mapping.pairs.start;
+         pair < value->data.mapping.pairs.top; pair++) {
+        const yaml_node_t *key = yaml_document_get_node(&y->tree, pair->key);
+        if (is_merge(key))
+            TRY(add_merged(y, node, own, yaml_document_get_node(&y->tree, pair->value),
+                           (uint32_t)key->start_mark.line + 1, depth));
+    }
+    return ERR_OK;
+}
+
+static enum err_code add_value(struct yaml *y, struct node *node, const yaml_node_t *value,
                                int depth)
 {
     struct document *document = y->document;
@@ -96,21 +210,7 @@ static enum err_code add_value(struct yaml *y, struct node *node, const yaml_nod
         }
         return ERR_OK;
     }
-    node->kind = NODE_TABLE;
-    for (const yaml_node_pair_t *pair = value->data.mapping.pairs.start;
-         pair < value->data.mapping.pairs.top; pair++) {
-        const yaml_node_t *key = yaml_document_get_node(&y->tree, pair->key);
-        const uint32_t line = (uint32_t)key->start_mark.line + 1;
-        if (key->type != YAML_SCALAR_NODE)
-            return err_set(y->err, ERR_INVALID, "%s:%u: a key is no word", document->path, line);
-        const char *name = (const char *)key->data.scalar.value;
-        if (node_child(node, name))
-            return err_set(y->err, ERR_INVALID, "%s:%u: \"%.100s\" is there twice", document->path,
-                           line, name);
-        TRY(add_value(y, node_add(document, node, name, NODE_NULL, NULL, line),
-                      yaml_document_get_node(&y->tree, pair->value), depth + 1));
-    }
-    return ERR_OK;
+    return add_table(y, node, value, depth);
 }
 
 /* For each word libyaml looks at each bracket that is open: those of a text, in comments and
@@ -121,6 +221,24 @@ static bool is_deep(const char *text)
     for (; *text && open < BRACKETS_MOST; text++)
         open += (*text == '[' || *text == '{') - (open > 0 && (*text == ']' || *text == '}'));
     return open >= BRACKETS_MOST;
+}
+
+/* What stands behind the first document, which safe_load refuses. */
+static enum err_code check_end(yaml_parser_t *parser, const struct document *document,
+                               struct err *err)
+{
+    yaml_document_t next;
+    if (!yaml_parser_load(parser, &next))
+        return err_set(err, ERR_INVALID, "%s:%zu: %s", document->path,
+                       parser->problem_mark.line + 1,
+                       parser->problem ? parser->problem : "no YAML");
+    const bool another = yaml_document_get_root_node(&next) != NULL;
+    const size_t line = next.start_mark.line + 1;
+    yaml_document_delete(&next);
+    return another ? err_set(err, ERR_INVALID,
+                             "%s:%zu: another document begins (---): a configuration is one",
+                             document->path, line)
+                   : ERR_OK;
 }
 
 enum err_code read_yaml(struct document *document, const char *text, struct err *err)
@@ -143,6 +261,8 @@ enum err_code read_yaml(struct document *document, const char *text, struct err 
         else
             rc = add_value(&y, document->root, root, 0);
         yaml_document_delete(&y.tree);
+        if (rc == ERR_OK)
+            rc = check_end(&parser, document, err);
     }
     yaml_parser_delete(&parser);
     return rc;

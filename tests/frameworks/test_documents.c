@@ -324,9 +324,70 @@ static void a_file_has_a_syntax_by_its_end(void **state)
     document_free(&d);
 }
 
+/* "<<" as PyYAML's safe_load has it: a table's own keys hold. */
+static void yaml_merges_what_it_names(void **state)
+{
+    static const char text[] = "first: &a {one: 1, two: 2}\nsecond: &b {two: 3, four: 4, <<: *a}\n"
+                               "third:\n  four: 9\n  <<: *b\n"
+                               "fourth: {<<: [*a, {five: 5, one: 1}]}\n\"<<\": kept\n";
+    static const char *const expected[][2] = {
+        {"second.one", "1"}, {"second.two", "3"}, {"third.one", "1"},   {"third.two", "3"},
+        {"third.four", "9"}, {"fourth.two", "2"}, {"fourth.five", "5"}, {"<<", "kept"}};
+    struct document document;
+    struct err err = {0};
+    (void)state;
+    if (document_parse("x", SYNTAX_YAML, text, NULL, &document, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        const struct node *node = document_find(&document, expected[i][0]);
+        assert_non_null(node);
+        assert_string_equal(node->text, expected[i][1]);
+    }
+    assert_null(document_find(&document, "third.<<"));
+    document_free(&document);
+}
+
+static void yaml_is_one_document_and_merges_tables(void **state)
+{
+    static const char *const cases[][2] = {
+        {"a: 1\n---\nb: 2\n", "x:2: another document"},
+        {"a: 1\n---\n", "x:2: another document"},
+        {"a: 1\n---\n[\n", "x:"},
+        {"a:\n  <<: 3\n", "x:2: << takes a table"},
+        {"a: &a\n  <<: *a\n", "too deep"},
+        {"a: &a {k: 1}\nb: &b {k: 2}\nc:\n  <<: [*a, *b]\n",
+         "x:4: of what << names, two say \"k\""},
+    };
+    struct document document;
+    struct err err = {0};
+    char text[4096] = "a0: &a0 {x: 1}\n"; /* four times as much with each line */
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(document_parse("x", SYNTAX_YAML, cases[i][0], NULL, &document, &err),
+                         ERR_INVALID);
+        if (!strstr(err.text, cases[i][1]))
+            fail_msg("%s: %s", cases[i][0], err.text);
+        document_free(&document);
+        err = (struct err){0};
+    }
+    for (int i = 1; i < 20; i++) {
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "a%d: &a%d {<<: [*a%d, *a%d, *a%d, *a%d]}\n", i,
+                 i, i - 1, i - 1, i - 1, i - 1);
+    }
+    assert_int_equal(document_parse("x", SYNTAX_YAML, text, NULL, &document, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "too large"));
+    document_free(&document);
+    assert_int_equal(document_parse("x", SYNTAX_YAML, "---\na: 1\n...\n", NULL, &document, NULL),
+                     ERR_OK);
+    document_free(&document);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(yaml_merges_what_it_names),
+        cmocka_unit_test(yaml_is_one_document_and_merges_tables),
         cmocka_unit_test(all_syntaxes_give_one_tree),
         cmocka_unit_test(toml_has_all_its_values),
         cmocka_unit_test(yaml_has_pyyamls_types),

@@ -46,8 +46,7 @@ static void blocks_have_the_classes_that_transformers_has(void **state)
     for (; fgets(line, sizeof line, file); lines++) {
         json_t *row = json_loads(line, 0, NULL);
         const json_t *theirs = json_array_get(row, 2);
-        const struct model_config config =
-            of_class(json_string_value(json_array_get(row, 1)));
+        const struct model_config config = of_class(json_string_value(json_array_get(row, 1)));
         model_block_classes(&config, classes);
         if (count_in(classes) != json_array_size(theirs))
             fail_msg("%s has %zu classes, not %s", line, json_array_size(theirs), classes);
@@ -81,6 +80,7 @@ static void classes_are_told_apart(void **state)
     assert_int_equal(class_in("llama-3.1-8b", "Embedding"), CLASS_OTHER);
     assert_int_equal(class_in("llama-3.1-8b", "Qwen2DecoderLayer"), CLASS_FOREIGN);
     assert_int_equal(class_in("llama-3.1-8b", "llamadecoderlayer"), CLASS_FOREIGN);
+    assert_int_equal(class_in("llama-3.1-8b", "LlamaDecodeLayer"), CLASS_FOREIGN);
     assert_int_equal(class_in("llama-3.1-8b", "Thing"), CLASS_FOREIGN);
     assert_int_equal(class_in("llama-3.1-8b", ""), CLASS_FOREIGN);
     assert_int_equal(class_in("qwen2.5-7b", "Qwen2MoeDecoderLayer"), CLASS_FOREIGN);
