@@ -160,6 +160,15 @@ bool names_lacks_word(const char *text, const char *name)
     return own_length == 0 && words > 1 && missing == 1;
 }
 
+bool names_lacks_end(const char *text, const char *name)
+{
+    const size_t length = strlen(text);
+    if (length < 6 || strncasecmp(text, name, length) != 0)
+        return false;
+    const size_t more = strspn(name + length, "abcdefghijklmnopqrstuvwxyz");
+    return more > 0 && more <= 4 && !name[length + more];
+}
+
 const char *names_list(const char *const *names, uint32_t count, char *text, size_t size)
 {
     size_t used = 0;

@@ -52,6 +52,10 @@ enum names_kin names_kin(const char *text, const char *name);
  * "gradient_accumulation_steps"). */
 bool names_lacks_word(const char *text, const char *name);
 
+/* Whether `text` is `name` but for the end of its last word ("gradient_checkpoint" of
+ * "gradient_checkpointing"): up to four letters. */
+bool names_lacks_end(const char *text, const char *name);
+
 /* Whether one of the comma-separated glob patterns (fnmatch) matches the name. NULL: none does. */
 bool names_match(const char *globs, const char *name);
 

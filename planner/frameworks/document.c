@@ -12,7 +12,7 @@
 struct node *node_child(const struct node *table, const char *key)
 {
     for (struct node *n = table->first; n; n = n->next)
-        if (n->key && strcmp(n->key, key) == 0)
+        if (n->key && !n->meant && strcmp(n->key, key) == 0)
             return n;
     return NULL;
 }
@@ -52,6 +52,14 @@ struct node *document_find(const struct document *document, const char *path)
         node = node_child(node, next_key(&arena, &path));
     arena_free(&arena);
     return node;
+}
+
+bool document_aside(const struct document *document, const char *key)
+{
+    for (const struct node *n = document->root->first; n; n = n->next)
+        if (n->meant && strcmp(n->key, key) == 0)
+            return true;
+    return false;
 }
 
 struct node *document_put(struct document *document, const char *path, enum node_kind kind,

@@ -36,9 +36,11 @@ struct node {
     const char *text;                 /* of a scalar, a call or NODE_OTHER */
     uint32_t line;                    /* from 1; 0: it was in no file */
     struct node *first, *last, *next; /* children of a list or table, in the file's order */
-    const char *was;  /* of what another key of the file says: that one's path; NULL */
-    const char *said; /* the value as the file has it, where `text` was made of it; NULL */
-    bool read;        /* somebody knew the key */
+    const char *was;   /* of what another key of the file says: that one's path; NULL */
+    const char *said;  /* the value as the file has it, where `text` was made of it; NULL */
+    bool read;         /* somebody knew the key */
+    const char *meant; /* why the program does not have the key, which another one has: no path
+                          finds it, and it is listed so; NULL */
 };
 
 struct document { /* zero-initialise; document_free */
@@ -76,6 +78,9 @@ void document_free(struct document *document);
 
 /* The node at a path of keys with dots between them ("training.seq_len"), or NULL. */
 struct node *document_find(const struct document *document, const char *path);
+
+/* Whether there is a key at the top that the program does not have (`meant`). */
+bool document_aside(const struct document *document, const char *key);
 
 /* The child of a table with that key, or NULL. */
 struct node *node_child(const struct node *table, const char *key);

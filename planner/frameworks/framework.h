@@ -211,6 +211,10 @@ const char *import_lines(struct import *import, enum note_kind kind);
 /* Lists a key as not planned. */
 void import_list(struct import *import, const struct node *node, const char *path, const char *why);
 
+/* Lists what the launcher's file says with a key that is not planned as overridden by this one's
+ * `with` ("bf16"), unless it says that, too. */
+void import_overrule(struct import *import, const char *key, const char *with);
+
 /* Lists a key as left open: somebody else decides. */
 void import_open(struct import *import, const struct node *node, const char *path, const char *why);
 

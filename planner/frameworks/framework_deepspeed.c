@@ -73,6 +73,11 @@ static bool is_auto(const struct import *im, const char *path)
 static enum err_code read_dtype(struct import *im, const struct key_row *row,
                                 const struct node *node, struct err *err)
 {
+    if (enabled(im, "bf16.enabled") && enabled(im, "fp16.enabled")) /* DeepSpeedConfig */
+        return import_refuse(im, "fp16.enabled", import_node(im, "fp16.enabled"), err,
+                             "bf16.enabled (line %u) is true, too, and DeepSpeed refuses both: "
+                             "leave one of them out",
+                             import_node(im, "bf16.enabled")->line);
     if (im->in_named && !enabled(im, "bf16.enabled") && !enabled(im, "fp16.enabled"))
         return ERR_OK; /* who names the file fills it in */
     const char *dtype = enabled(im, "bf16.enabled")   ? "bf16"

@@ -138,9 +138,17 @@ static enum err_code read_policy(struct import *im, const struct key_row *row,
 static enum err_code read_dtype(struct import *im, const struct key_row *row,
                                 const struct node *node, struct err *err)
 {
-    const bool bf16 = transformers_is_on(import_node(im, "bf16")),
-               fp16 = transformers_is_on(import_node(im, "fp16"));
+    const struct node *half = import_node(im, "fp16");
+    const bool bf16 = transformers_is_on(import_node(im, "bf16"));
+    const bool both = bf16 && transformers_is_on(half), fp16 = !bf16 && transformers_is_on(half);
     const char *dtype = bf16 ? "bf16" : fp16 ? "fp16" : "same";
+    if (both && !transformers_is_axolotl(im)) /* TrainingArguments._validate_args */
+        return import_refuse(im, "fp16", half, err,
+                             "bf16 (line %u) is on, too, and transformers refuses both: leave one "
+                             "of them out",
+                             import_node(im, "bf16")->line);
+    if (bf16 || fp16) /* TrainingArguments.__post_init__ */
+        import_overrule(im, "mixed_precision", dtype);
     if (im->before && !bf16 && !fp16) /* ACCELERATE_MIXED_PRECISION (training_args.py, 5.) */
         return ERR_OK;
     if ((1U << im->settings->job.strategy.system) & (DDP | SINGLE)) {
@@ -292,12 +300,14 @@ static enum err_code read_class(struct import *im, const struct key_row *row,
     return ERR_OK;
 }
 
-/* axolotl's mesh. */
+/* axolotl's mesh, and that of TrainingArguments. */
 static enum err_code read_dp_shards(struct import *im, const struct key_row *row,
                                     const struct node *node, struct err *err)
 {
     const long long shards = import_integer(im, row->path, -1);
-    const long long replicas = import_integer(im, "dp_replicate_size", 1);
+    const char *dot = strrchr(row->path, '.');
+    const long long replicas =
+        import_integer(im, dot ? "parallelism_config.dp_replicate_size" : "dp_replicate_size", 1);
     return !node
                ? ERR_OK
                : import_set(im, "gpus", import_text(im, "%lld", shards * replicas), row, node, err);
@@ -621,6 +631,7 @@ static const struct key_row rows[] = {
     {.path = "liger_kernel_config", .kind = KEY_SECTION, .read = import_elsewhere},
     LIGER("liger_rope"), LIGER("liger_rms_norm"), LIGER("liger_glu_activation"),
     LIGER("liger_fused_linear_cross_entropy"), LIGER("liger_cross_entropy"),
+#include "frameworks/framework_transformers_listed.def"
     IDLE("learning_rate"), IDLE("weight_decay"), IDLE("adam_beta1"), IDLE("adam_beta2"),
     IDLE("adam_epsilon"), IDLE("lr_scheduler_type"), IDLE_SECTION("lr_scheduler_kwargs"),
     IDLE("warmup_ratio"), IDLE("warmup_steps"), IDLE("num_train_epochs"), IDLE("max_steps"),

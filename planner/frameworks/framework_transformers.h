@@ -156,6 +156,12 @@ key_reader transformers_read_liger, transformers_read_liger_key;
 /* What Liger has of the model's family: LIGER_PLANNED and so on; NULL: no model is known. */
 const char *transformers_family_has(const struct import *import, enum liger_kernel kernel);
 
+/* ---- framework_transformers_listed.c: keys of framework_transformers_listed.def ---- */
+
+key_reader transformers_read_optim_args, transformers_read_router_loss, transformers_read_fp8,
+    transformers_read_float16, transformers_read_experts_way, transformers_read_rope_scaling,
+    transformers_read_frozen_layers;
+
 /* ---- framework_transformers_kernels.c ---- */
 
 /* axolotl's kernels of adapters, by the first of their keys, and the others. */

@@ -358,7 +358,10 @@ static enum err_code take_adapters(struct import *im, const struct key_row *row,
         return strcmp(given, "none") == 0 ? ERR_OK : read_frozen(im, row, node, err);
     }
     if (!llama_factory && !import_node(im, "lora_rank"))
-        return import_refuse(im, row->path, node, err, "peft asks for a rank: lora_r");
+        return import_refuse(im, row->path, node, err, "peft asks for a rank: lora_r%s",
+                             document_aside(&im->document, "lora_rank")
+                                 ? ", which lora_rank is in another program's files"
+                                 : "");
     if (!targets && !transformers_is_trl(im)) /* which leaves them to peft */
         return import_refuse(im, row->path, node, err,
                              "peft asks for layers: lora_target_modules, or lora_target_linear: "

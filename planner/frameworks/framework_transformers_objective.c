@@ -268,11 +268,6 @@ enum err_code transformers_read_objective(struct import *im, const struct key_ro
 
 /* ---- the loss of TRL's other trainers ---- */
 
-static const char *of_experts(const struct model_config *config)
-{
-    return model_has_experts(config) ? "experts" : NULL;
-}
-
 enum err_code transformers_read_lm_head(struct import *im, const struct key_row *row,
                                         const struct node *node, struct err *err)
 {
@@ -284,9 +279,6 @@ enum err_code transformers_read_lm_head(struct import *im, const struct key_row 
     if (!node)
         return ERR_OK;
     const char *lacks = transformers_lm_head_lacks(im);
-    if (!import_is_recorded(im) && import_of_model(im, of_experts))
-        import_list(im, NULL, "router_aux_loss_coef",
-                    "TRL adds the routers' auxiliary loss where it is not 0: planned without");
     if (transformers_has_preferences(im) || transformers_has_rewards(im) ||
         transformers_has_policies(im)) /* whose loss it is */
         return ERR_OK;

@@ -7,23 +7,31 @@
 
 #include <string.h>
 
+/* Whose a file is: bits, as names may be of several. */
+enum { AXOLOTL = 1, LLAMA_FACTORY = 2, TRL = 4, TRAINER = 8, ALL = 15 };
+
+/* `is_of`, `was_of`: who has the key itself; another one does not read it. */
 static const struct {
     const char *was, *is;
+    uint32_t was_of, is_of;
 } names[] = {
-    {"base_model", "model_name_or_path"},                /* axolotl */
-    {"sequence_len", "cutoff_len"},                      /* axolotl; LLaMA-Factory's name */
-    {"micro_batch_size", "per_device_train_batch_size"}, /* axolotl */
-    {"optimizer", "optim"},                              /* axolotl */
-    {"max_length", "cutoff_len"},                        /* TRL */
-    {"max_seq_length", "cutoff_len"},                    /* TRL, once */
-    {"torch_dtype", "dtype"},                            /* TRL, once */
-    {"model_init_kwargs.dtype", "dtype"},                /* TRL: of the trainer's arguments */
-    {"model_init_kwargs.torch_dtype", "dtype"},
-    {"lora_r", "lora_rank"},                  /* axolotl, TRL */
-    {"liger_swiglu", "liger_glu_activation"}, /* axolotl, before */
-    {"fsdp_version", "fsdp_config.version"},  /* axolotl */
-    {"fsdp_config.offload_params", "fsdp_config.cpu_offload"},
-    {"fsdp_config.sharding_strategy", "fsdp_config.reshard_after_forward"},
+    {"base_model", "model_name_or_path", AXOLOTL, LLAMA_FACTORY | TRL | TRAINER},
+    {"sequence_len", "cutoff_len", AXOLOTL, LLAMA_FACTORY},
+    {"micro_batch_size", "per_device_train_batch_size", AXOLOTL, LLAMA_FACTORY | TRL | TRAINER},
+    {"optimizer", "optim", AXOLOTL, LLAMA_FACTORY | TRL | TRAINER},
+    {"max_length", "cutoff_len", TRL | LLAMA_FACTORY,
+     LLAMA_FACTORY},                                      /* there of what is generated */
+    {"max_seq_length", "cutoff_len", TRL, LLAMA_FACTORY}, /* once */
+    {"torch_dtype", "dtype", ALL, ALL},                   /* once */
+    {"model_init_kwargs.dtype", "dtype", ALL, ALL},       /* of the trainer's arguments */
+    {"model_init_kwargs.torch_dtype", "dtype", ALL, ALL},
+    {"model_init_kwargs.attn_implementation", "attn_implementation", TRL, ALL},
+    {"model_init_kwargs.experts_implementation", "experts_implementation", TRL, ALL},
+    {"lora_r", "lora_rank", AXOLOTL | TRL, LLAMA_FACTORY},
+    {"liger_swiglu", "liger_glu_activation", ALL, ALL}, /* axolotl, before */
+    {"fsdp_version", "fsdp_config.version", ALL, ALL},  /* axolotl */
+    {"fsdp_config.offload_params", "fsdp_config.cpu_offload", ALL, ALL},
+    {"fsdp_config.sharding_strategy", "fsdp_config.reshard_after_forward", ALL, ALL},
 };
 
 const char *transformers_other_name(uint32_t i)
@@ -219,6 +227,24 @@ static void imply_llama_factory(struct document *document)
     put_unless(document, "freeze_vision_tower", NODE_BOOL, "true");
 }
 
+/* Either turns it on (_configure_precision_settings). */
+static void say_bfloat16(struct document *document)
+{
+    struct node *node = document_find(document, "bfloat16"),
+                *bf16 = document_find(document, "bf16");
+    if (!node)
+        return;
+    node->read = true;
+    if (!node_is_true(node) || !bf16) {
+        if (node_is_true(node))
+            document_say(document, node, "bfloat16", "bf16", NODE_BOOL, "true");
+        return;
+    }
+    bf16->kind = NODE_BOOL;
+    bf16->said = bf16->said ? bf16->said : bf16->text;
+    bf16->text = "true";
+}
+
 /* ... in axolotl: schemas/config.py and training.py. */
 static void imply_axolotl(struct document *document)
 {
@@ -226,11 +252,58 @@ static void imply_axolotl(struct document *document)
         return;
     put_unless(document, "micro_batch_size", NODE_INTEGER, "1");
     put_unless(document, "sequence_len", NODE_INTEGER, "512");
+    say_bfloat16(document);
     put_unless(document, "bf16", NODE_TEXT, "auto");
+}
+
+/* ---- keys that another program has ---- */
+
+static uint32_t whose(const struct document *document)
+{
+    return document_find(document, "base_model") ? AXOLOTL
+           : is_llama_factory(document)          ? LLAMA_FACTORY
+           : is_trl(document)                    ? TRL
+                                                 : ALL;
+}
+
+/* What that program calls it; NULL: nothing of the kind. */
+static const char *name_of(const char *is, uint32_t by)
+{
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i].is, is) == 0 && (names[i].was_of & by))
+            return names[i].was;
+        else if (strcmp(names[i].is, is) == 0 && (names[i].is_of & by))
+            return is;
+    return NULL;
+}
+
+static void set_aside(struct document *document, const char *path, const char *own)
+{
+    struct node *node = document_find(document, path);
+    if (node && own && strcmp(own, path) != 0)
+        node->meant = arena_printf(&document->arena, "did you mean %s?", own);
+    else if (node)
+        node->meant = "a key of LLaMA-Factory's alone";
+}
+
+/* Programs pass over keys that they do not have, or stop at them. */
+static void set_aside_foreign(struct document *document)
+{
+    const uint32_t by = whose(document);
+    for (size_t i = 0; i < sizeof names / sizeof *names && by != ALL; i++) {
+        if (!(names[i].is_of & by))
+            set_aside(document, names[i].is, name_of(names[i].is, by));
+        if (!(names[i].was_of & by))
+            set_aside(document, names[i].was, name_of(names[i].is, by));
+    }
+    for (const char *const *key = llama_factorys; by == AXOLOTL && *key; key++)
+        set_aside(document, *key, name_of(*key, by));
 }
 
 void transformers_others(struct document *document)
 {
+    if (document->syntax == SYNTAX_YAML)
+        set_aside_foreign(document);
     imply_llama_factory(document);
     if (document->syntax != SYNTAX_YAML)
         return;

@@ -139,10 +139,13 @@ static bool same_value(const char *a, const char *b)
     return strcasecmp(a, b) == 0 || (number_real(a, &x) && number_real(b, &y) && x == y);
 }
 
-/* Whether a key that cannot be planned changes nothing: 0.0 as 0. */
+/* Whether a key that cannot be planned changes nothing: 0.0 as 0, and 0 as false where anything may
+ * stand. */
 static bool is_neutral(const struct import *im, const struct key_row *row, const char *text)
 {
     const bool number = row->kind == KEY_INTEGER || row->kind == KEY_REAL;
+    if (row->kind == KEY_ANY && strcmp(row->neutral, "false") == 0 && same_value(text, "0"))
+        return true;
     return number ? same_value(row->neutral, text)
                   : import_same_word(im->framework, row->neutral, text);
 }
@@ -280,6 +283,10 @@ static void note_unread(struct import *im, const char *path, const struct node *
     for (const struct node *n = table->first; n; n = n->next) {
         const char *own = import_text(im, "%s%s%s", path, *path ? "." : "", n->key ? n->key : "");
         const struct key_row *row = any_row(im, own);
+        if (n->meant) {
+            import_note(im, NOTE_MISSPELT, own, n, n->meant);
+            continue;
+        }
         if (n->kind == NODE_TABLE && n->first && (n->read || !row || has_rows_below(im, own))) {
             note_unread(im, own, n);
         } else if (!n->read && row) {
@@ -488,9 +495,10 @@ static enum err_code take_all(struct import *im, const struct option_list *own, 
     return ERR_OK;
 }
 
-/* Behind those of the launcher's file. */
-static const char *join_lines(struct import *im, const char *before, enum note_kind kind)
+/* Behind those of the launcher's file, of which this one may have overridden some. */
+static const char *join_lines(struct import *im, enum note_kind kind)
 {
+    const char *before = im->before ? import_lines(im->before, kind) : NULL;
     const char *own = import_lines(im, kind);
     return before && own ? arena_printf(&im->arena, "%s%s", before, own) : own ? own : before;
 }
@@ -514,8 +522,8 @@ enum err_code import_take(struct import *im, struct settings *settings,
     TRY(read_options(im, &own, err));
     join_options(im, &own, given, given_count);
     TRY(take_all(im, &own, err));
-    settings->unplanned = join_lines(im, settings->unplanned, NOTE_UNPLANNED);
-    settings->misspelt = join_lines(im, settings->misspelt, NOTE_MISSPELT);
+    settings->unplanned = join_lines(im, NOTE_UNPLANNED);
+    settings->misspelt = join_lines(im, NOTE_MISSPELT);
     return ERR_OK;
 }
 

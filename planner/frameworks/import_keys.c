@@ -268,6 +268,18 @@ static bool holds_before(const struct import *im, const struct setting *target,
     return im->before && import_is_set(im->before, target) && own && !node && !matched;
 }
 
+void import_overrule(struct import *im, const char *key, const char *with)
+{
+    for (uint32_t i = 0; im->before && i < im->before->note_count; i++) {
+        struct note *note = &im->before->notes[i];
+        if (note->kind != NOTE_UNPLANNED || !note->key || strcmp(note->key, key) != 0 ||
+            (note->value && strcmp(note->value, with) == 0))
+            continue;
+        note->kind = NOTE_OVERRIDDEN;
+        note->text = import_text(im->before, "%s says %s", im->document.path, with);
+    }
+}
+
 /* What both say, this file otherwise. */
 static enum err_code override_before(const struct import *im, const struct setting *target,
                                      const char *value, const struct key_row *row,

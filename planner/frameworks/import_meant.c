@@ -6,7 +6,8 @@
 
 static void keep_nearer(const char *path, const char *name, const char **nearest)
 {
-    if (strcmp(path, name) != 0 && names_misspelt(path, name) && names_nearer(path, name, *nearest))
+    const bool slip = names_misspelt(path, name) || names_lacks_end(path, name);
+    if (strcmp(path, name) != 0 && slip && names_nearer(path, name, *nearest))
         *nearest = name;
 }
 
