@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -106,5 +107,14 @@ char *file_read(const char *path, size_t *length, struct err *err)
         text = NULL;
     }
     fclose(file);
+    return text;
+}
+
+char *file_meant(const char *path, const char *name, char *text, size_t size)
+{
+    struct stat status;
+    const bool folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+    const bool slash = *path && path[strlen(path) - 1] == '/';
+    snprintf(text, size, "%s%s%s", path, folder && !slash ? "/" : "", folder ? name : "");
     return text;
 }

@@ -30,4 +30,7 @@ enum err_code file_commit(struct file_writer *writer, enum err_code rc, struct e
  * ERR_NOMEM: it is larger than memory; ERR_IO: the system has no more files, or a disk failed. */
 char *file_read(const char *path, size_t *length, struct err *err);
 
+/* The file that a path means: of a folder the one called `name` in it. Returns `text`. */
+char *file_meant(const char *path, const char *name, char *text, size_t size);
+
 #endif

@@ -36,8 +36,12 @@ static bool is_too_deep(const char *text, size_t length, int *line)
 json_t *json_text_read(const char *text, size_t length, size_t flags, json_error_t *at)
 {
     int line;
-    if (!is_too_deep(text, length, &line))
-        return json_loadb(text, length, flags, at);
+    if (!is_too_deep(text, length, &line)) {
+        json_t *root = json_loadb(text, length, flags, at);
+        if (!root && json_error_code(at) == json_error_null_character)
+            snprintf(at->text, sizeof at->text, "a text holds a NUL (\\u0000)");
+        return root;
+    }
     *at = (json_error_t){.line = line, .column = 1};
     snprintf(at->text, sizeof at->text, "it is nested deeper than %d", JSON_DEEPEST);
     return NULL;

@@ -1,6 +1,7 @@
 /* number.c - see number.h. */
 #include "base/number.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -33,6 +34,19 @@ bool number_integer(const char *text, uint64_t *out)
     errno = 0;
     *out = strtoull(text, NULL, 10);
     return errno == 0;
+}
+
+bool number_kilo(const char *text, uint64_t *out)
+{
+    char count[NUMBER_TEXT];
+    const size_t length = strlen(text);
+    if (length < 2 || length >= sizeof count || tolower((unsigned char)text[length - 1]) != 'k')
+        return false;
+    snprintf(count, sizeof count, "%.*s", (int)length - 1, text);
+    if (!number_integer(count, out) || *out > UINT64_MAX / 1024)
+        return false;
+    *out *= 1024;
+    return true;
 }
 
 /* [+-] digits [. digits] [e [+-] digits] is the whole text. strtod takes more than that. */

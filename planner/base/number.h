@@ -13,6 +13,9 @@ enum { NUMBER_TEXT = 40 }; /* characters that hold any number written here */
 /* "42": decimal digits only, below 2^64. */
 bool number_integer(const char *text, uint64_t *out);
 
+/* "8k": 8 x 1024, as lengths of sequences are called. */
+bool number_kilo(const char *text, uint64_t *out);
+
 /* "-0.5", "1e-3": a finite double; too small for one is 0. */
 bool number_real(const char *text, double *out);
 

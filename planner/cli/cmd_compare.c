@@ -1,4 +1,5 @@
 /* cmd_compare.c - shardplan compare: a plan beside the trace of a run of it. */
+#include "base/file.h"
 #include "base/number.h"
 #include "cli/commands.h"
 #include "plan/plan_json.h"
@@ -7,6 +8,7 @@
 #include "report/files.h"
 #include "settings/settings_parse.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -106,8 +108,10 @@ int command_compare(int argc, char **argv)
     struct plan *plan = NULL;
     struct trace *trace = NULL;
     struct err err = {0};
+    char path[PATH_MAX];
     int status;
     settings_parse(COMMAND_COMPARE, argc, argv, &settings);
+    settings.trace = file_meant(settings.trace, "trace.json", path, sizeof path);
     if (plan_read_json_extra(settings.plan, &plan, &extra, &err) != ERR_OK ||
         plan_check_whole(plan, settings.plan, &err) != ERR_OK ||
         trace_read(settings.trace, &trace, &err) != ERR_OK ||

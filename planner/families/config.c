@@ -371,7 +371,7 @@ static enum err_code read_all(int fd, const char *where, char **text, size_t *by
  * many characters. One below zero has no place in a config.json. */
 static void end_infinities(char *text, size_t bytes)
 {
-    static const char word[] = "Infinity", number[] = "1e308   ";
+    static const char word[] = "Infinity", number[] = "1e308   "; /* SHOWN_INFINITY */
     const size_t length = sizeof word - 1;
     bool quoted = false;
     for (size_t i = 0; i < bytes; i++) {

@@ -235,6 +235,10 @@ enum err_code step_time(const struct prediction *prediction, const struct job *j
     out->tokens_per_s = tokens / t->step_s;
     out->mfu = out->costs.model_flops / t->step_s / out->costs.peak_flops;
     out->hfu = out->costs.hardware_flops / t->step_s / out->costs.peak_flops;
+    if (job->model.float8 != FLOAT8_NONE)
+        out->peak_of = dtype_brief(job->model.autocast                    ? DTYPE_BF16
+                                   : job->strategy.compute == DTYPE_COUNT ? job->strategy.store
+                                                                          : job->strategy.compute);
     out->overlapped = t->communication_s > 0 ? 1 - t->exposed_s / t->communication_s : NAN;
     for (int i = 0; i < SPENT_COUNT; i++)
         if (t->spent_s[i] > t->spent_s[out->bound])

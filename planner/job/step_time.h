@@ -19,6 +19,8 @@ struct step_time {
     double tokens_per_s;      /* of one GPU */
     double mfu, hfu;          /* shares of the peak: of the model's arithmetic, and with what
                                  is computed again */
+    const char *peak_of;      /* NULL: of the dtype that is computed in; else whose it is, as some
+                                 products are of a dtype that has a higher one */
     double overlapped;        /* share of the communication that compute hides; NAN: there is
                                  none */
     char profile[64];         /* name of what it was simulated on */

@@ -102,11 +102,11 @@ enum err_code zero3_check_leaves(const struct strategy *s, const struct graph *g
             !zero_is_listed(o->leaf_names, leaf->name, n) &&
             !zero_has_suffix(o->leaf_suffixes, leaf->name, n))
             return err_set(err, ERR_UNSUPPORTED,
-                           "--zero: leaf_module: classes: %s, of which %s is one, is planned as a "
-                           "leaf module alone%s",
-                           class_name, leaf->name,
-                           o->version < ZERO_NEWEST ? "; a file can list it since DeepSpeed 0.18"
-                                                    : "; list it there");
+                           "%s (%s) is planned under ZeRO-3 as a leaf module of DeepSpeed's alone: "
+                           "give --zero FILE, and in FILE {\"stage\": 3, \"leaf_module\": "
+                           "{\"classes\": [\"%s\"]}}%s; without one, --strategy zero2 and fsdp2",
+                           class_name, leaf->name, class_name,
+                           o->version < ZERO_NEWEST ? ", which DeepSpeed reads since 0.18" : "");
     }
     return graph->leaves ? check_inputs(graph, stream, err) : ERR_OK;
 }

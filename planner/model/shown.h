@@ -4,6 +4,9 @@
 
 #include <jansson.h>
 
+/* What readers have in the place of Python's Infinity: shown as that. */
+#define SHOWN_INFINITY 1e308
+
 struct shown { /* as it stands in the file, cut to a length that fits a message */
     char text[48];
 };

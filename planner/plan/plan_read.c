@@ -725,11 +725,7 @@ static enum err_code take_tree(const char *path, json_t *tree, struct plan **out
 
 char *plan_json_path(const char *path, char *text, size_t size)
 {
-    struct stat status;
-    const bool folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-    const bool slash = *path && path[strlen(path) - 1] == '/';
-    snprintf(text, size, "%s%s", path, !folder ? "" : slash ? "plan.json" : "/plan.json");
-    return text;
+    return file_meant(path, "plan.json", text, size);
 }
 
 enum err_code plan_read_json_extra(const char *given, struct plan **out,

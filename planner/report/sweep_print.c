@@ -180,6 +180,14 @@ static void print_row(FILE *file, const struct style *s, const struct sweep *swe
     fputc('\n', file);
 }
 
+static bool has_float8(const struct sweep_question *q)
+{
+    bool varied = false;
+    for (uint32_t i = 0; i < q->axis_count; i++)
+        varied = varied || strcmp(q->axes[i].name, "float8") == 0;
+    return varied || q->base->job.model.float8 != FLOAT8_NONE;
+}
+
 static void print_table(FILE *file, const struct style *s, const struct sweep *sweep,
                         const struct sweep_question *q)
 {
@@ -188,6 +196,10 @@ static void print_table(FILE *file, const struct style *s, const struct sweep *s
     print_head(file, s, q, c);
     for (uint32_t i = 0; i < sweep_rows(sweep, q); i++)
         print_row(file, s, sweep, q, c, i, most);
+    if (has_float8(q))
+        fputs("\n  MFU: of the peak of what products return (bf16), which those in float8 go "
+              "beyond\n",
+              file);
 }
 
 /* ---- heat maps ---- */

@@ -211,11 +211,21 @@ static void put_memory(const struct table *t)
         put_row(t, "on the host, a rank", write_total, HOST);
 }
 
+/* Products in float8 are held to the peak of what they return. */
+static bool any_float8(const struct systems *systems)
+{
+    for (uint32_t i = 0; i < systems->count; i++)
+        if (!is_refused(&systems->of[i]) && systems->of[i].settings.job.model.float8 != FLOAT8_NONE)
+            return true;
+    return false;
+}
+
 static void put_time(const struct table *t)
 {
     put_row(t, "step", write_seconds, STEP);
     put_row(t, "tokens/s of a GPU", write_tokens, 0);
-    put_row(t, "MFU, of its dtype's peak", write_mfu, 0);
+    put_row(t, any_float8(t->systems) ? "MFU, of its results' peak" : "MFU, of its dtype's peak",
+            write_mfu, 0);
     put_row(t, "communication", write_seconds, COMMUNICATION);
     put_row(t, "exposed of it", write_seconds, EXPOSED);
     put_row(t, "bound by", write_bound, 0);

@@ -84,9 +84,10 @@ void time_print(FILE *file, const struct step_time *time)
         style_bar(file, t->spent_s[i] / t->step_s, STYLE_BAR);
         fputc('\n', file);
     }
-    fprintf(file, "  %-24s %9s  a GPU; MFU %.1f %%, HFU %.1f %%\n", "tokens a second",
+    fprintf(file, "  %-24s %9s  a GPU; MFU %.1f %%, HFU %.1f %%%s%s%s\n", "tokens a second",
             style_grouped((uint64_t)(time->tokens_per_s + 0.5), number), 100 * time->mfu,
-            100 * time->hfu);
+            100 * time->hfu, time->peak_of ? " of the " : "", time->peak_of ? time->peak_of : "",
+            time->peak_of ? " peak" : "");
     if (t->communication_s > 0)
         fprintf(file, "  %-24s %9s  of %s, %s of which wait for slower ranks; %.1f %% overlapped\n",
                 "exposed communication", compare_seconds(t->exposed_s, step),

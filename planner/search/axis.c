@@ -107,31 +107,41 @@ struct range { /* from, from + step ... or from, from * factor ... up to `to` */
     uint64_t from, to, step, factor;
 };
 
-static bool read_part(const char *text, size_t length, uint64_t *out)
+/* Whether a setting's numbers may be said in thousands: "8k". */
+static bool takes_kilo(const struct setting *row)
+{
+    bool takes = false;
+    for (size_t i = 0; row && i < sizeof row->numbers / sizeof *row->numbers; i++)
+        takes = takes || row->numbers[i].kilo;
+    return takes;
+}
+
+static bool read_part(const struct setting *row, const char *text, size_t length, uint64_t *out)
 {
     char part[NUMBER_TEXT];
     if (length >= sizeof part)
         return false;
     memcpy(part, text, length);
     part[length] = '\0';
-    return number_integer(part, out);
+    return number_integer(part, out) || (takes_kilo(row) && number_kilo(part, out));
 }
 
-/* "1..8", "1..64x2", "512..4096+512". */
-static bool read_range(const char *text, struct range *out)
+/* "1..8", "1..64x2", "512..4096+512", "2k..16k+2k". */
+static bool read_range(const struct setting *row, const char *text, struct range *out)
 {
     const char *dots = strstr(text, "..");
-    if (!dots || !read_part(text, (size_t)(dots - text), &out->from))
+    if (!dots || !read_part(row, text, (size_t)(dots - text), &out->from))
         return false;
     const char *end = dots + 2;
     const size_t length = strcspn(end, "x+");
     const char how = end[length];
     out->step = 1;
     out->factor = 1;
-    if (!read_part(end, length, &out->to) || out->to < out->from)
+    if (!read_part(row, end, length, &out->to) || out->to < out->from)
         return false;
     if (how == '+')
-        return number_integer(end + length + 1, &out->step) && out->step > 0;
+        return read_part(row, end + length + 1, strlen(end + length + 1), &out->step) &&
+               out->step > 0;
     if (how == 'x')
         return out->from > 0 && number_integer(end + length + 1, &out->factor) && out->factor > 1;
     return true;
@@ -160,7 +170,7 @@ static enum err_code add_given(const struct settings *base, const struct axis *a
     for (char *text = strtok_r(list, ",", &rest); text; text = strtok_r(NULL, ",", &rest)) {
         struct range range;
         const uint32_t before = values->count;
-        if (read_range(text, &range))
+        if (read_range(axis->row, text, &range))
             TRY(add_range(&range, axis->name, arena, values, err));
         else
             add_value(values, text);

@@ -5,6 +5,7 @@
  *     micro-batch=1..8            every integer
  *     seq=2048..16384+2048        ... and in steps of 2048
  *     gpus=8..1024x2              ... and each twice the one before
+ *     seq=2k..128kx2              ... in thousands, where a setting has these
  *     profile.nic_bytes_per_s=x0.5,x1,25e9
  *                                 a number of the profile (machine/profile.h): as often the one
  *                                 that is there, or in its place; multiprocessors (profile.sms)

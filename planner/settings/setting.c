@@ -347,20 +347,6 @@ static const char *strip(const struct setting_number *number, const char *text,
     return bare;
 }
 
-/* "8k": 8 x 1024, as lengths of sequences are called. */
-static bool read_kilo(const char *text, uint64_t *out)
-{
-    char digits[NUMBER_TEXT];
-    const size_t length = strlen(text);
-    if (length < 2 || length >= sizeof digits || tolower((unsigned char)text[length - 1]) != 'k')
-        return false;
-    snprintf(digits, sizeof digits, "%.*s", (int)length - 1, text);
-    if (!number_integer(digits, out) || *out > UINT64_MAX / 1024)
-        return false;
-    *out *= 1024;
-    return true;
-}
-
 static bool write_number(const struct setting *row, const struct setting_number *number,
                          struct settings *settings, const char *text)
 {
@@ -374,7 +360,7 @@ static bool write_number(const struct setting *row, const struct setting_number 
     if (number->kind == NUMBER_REAL)
         good = number_real(text, &real);
     else if (number->kind == NUMBER_INTEGER)
-        good = number_integer(text, &integer) || (number->kilo && read_kilo(text, &integer));
+        good = number_integer(text, &integer) || (number->kilo && number_kilo(text, &integer));
     else if (number->kind == NUMBER_SIZE) /* beside plain numbers, a size has a unit */
         good = !(number_integer(text, &integer) && number > row->numbers) &&
                number_bytes(text, &integer);

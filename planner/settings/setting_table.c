@@ -589,7 +589,9 @@ static const struct setting rows[] = {
 
     /* ---- DeepSpeed ZeRO ---- */
     {.name = "zero", .kind = SETTING_TEXT, .group = GROUP_ZERO, .arg = "FILE",
-     .help = "DeepSpeed's own `zero_optimization` object, as JSON",
+     .help = "DeepSpeed's own `zero_optimization` object, as JSON: {\"stage\": 3, "
+             "\"overlap_comm\": false}; mixtures of experts whose blocks have to be leaf modules: "
+             "{\"stage\": 3, \"leaf_module\": {\"classes\": [\"Qwen3NextSparseMoeBlock\"]}}",
      .absent = "DeepSpeed's defaults", .field = FIELD(zero), .commands = FOR_JOB, .systems = ZERO,
      .lacks = "has options of its own for that", .lacking = FSDP | WHOLE},
     {.name = "deepspeed", .group = GROUP_ZERO, .arg = "VERSION",

@@ -205,6 +205,25 @@ static void share_ports(struct profile *profile, uint32_t gpus_per_node)
         nics->value = fmax(1, floor(nics->value * gpus_per_node / rack));
 }
 
+/* What a profile's file takes away from nodes that a job has several of. */
+static enum err_code check_ports(const struct settings *settings, const struct profile *profile,
+                                 struct err *err)
+{
+    static const struct {
+        enum profile_key key;
+        const char *name;
+    } needed[] = {{PROFILE_NICS, "nics"}, {PROFILE_NIC, "nic_bytes_per_s"}};
+    const uint32_t world = settings->job.strategy.world, each = settings->gpus_per_node;
+    for (size_t i = 0; each && world > each && i < sizeof needed / sizeof *needed; i++)
+        if (profile_says(profile, needed[i].name) && !(profile_value(profile, needed[i].key) > 0))
+            return err_set(err, ERR_INVALID,
+                           "%s: \"%s\" is %g, and the job is on %u nodes, which reach each other "
+                           "through their network ports: above 0",
+                           settings->profile, needed[i].name, profile_value(profile, needed[i].key),
+                           (world + each - 1) / each);
+    return ERR_OK;
+}
+
 enum err_code settings_machine(const struct settings *settings, struct machine *out,
                                struct err *err)
 {
@@ -220,6 +239,8 @@ enum err_code settings_machine(const struct settings *settings, struct machine *
         share_ports(&out->profile, settings->gpus_per_node);
     if (rc == ERR_OK && settings->profile)
         rc = read_profile(settings, &out->profile, err);
+    if (rc == ERR_OK && settings->profile)
+        rc = check_ports(settings, &out->profile, err);
     if (settings->host_memory)
         out->profile.of[PROFILE_HOST_CAPACITY] =
             (struct quantity){.value = (double)settings->host_memory, .source = "--host-memory"};
