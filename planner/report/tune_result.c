@@ -385,6 +385,9 @@ static void print_scope(FILE *file, const struct tuned *t)
     if (*t->space.unsaid)
         fprintf(file, "  (not searched, as %s cannot say it: %s)\n", t->space.reader,
                 t->space.unsaid);
+    if (t->alone)
+        fputs("  (one GPU, so of --strategy single; in FSDP's bf16 parameters: --strategy fsdp2)\n",
+              file);
     if (*t->space.adopted)
         fprintf(file, "  (as %s has it, where nothing was given: %s)\n", t->space.reader,
                 t->space.adopted);

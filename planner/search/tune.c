@@ -2,6 +2,7 @@
 #include "search/tune.h"
 
 #include "search/nearer.h"
+#include "search/numerics.h"
 #include "settings/settings_resolve.h"
 
 #include <math.h>
@@ -426,8 +427,8 @@ static enum err_code look(struct tuning *t, struct err *err)
     return find_range(out, err);
 }
 
-enum err_code tune(const struct settings *settings, const struct tune_options *options,
-                   struct tuned *out, struct err *err)
+static enum err_code tune_from(const struct settings *settings, const struct tune_options *options,
+                               struct tuned *out, struct err *err)
 {
     const double begin = now();
     struct space_options space = {.global_batch = settings->tune.global_batch,
@@ -449,6 +450,47 @@ enum err_code tune(const struct settings *settings, const struct tune_options *o
     if (rc != ERR_OK)
         tune_free(out);
     return rc;
+}
+
+/* One GPU shards nothing: `single`, in what comes nearest to the default's dtypes, as long as
+ * nobody says of which system, or of which dtypes, the search is. */
+static bool begin_alone(const struct settings *settings, const struct tune_options *options,
+                        struct settings *alone)
+{
+    static const char *const said[] = {"strategy", "param-dtype", "reduce-dtype", "store-dtype",
+                                       "autocast"};
+    struct job job;
+    struct machine machine;
+    *alone = *settings;
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        const struct setting *row = settings_find(settings, said[i], NULL);
+        if (row && settings_is_given(settings, row))
+            return false;
+    }
+    if (settings->job.strategy.world != 1 || settings->from || options->refuses ||
+        settings_resolve(alone, &job, &machine, NULL) != ERR_OK)
+        return false;
+    *alone = *settings;
+    const bool is_set = settings_set(alone, "strategy", system_name(SYSTEM_SINGLE), NULL) == ERR_OK;
+    if (is_set)
+        numerics_keep(settings, &job.config, alone);
+    settings_release(&job, &machine);
+    return is_set;
+}
+
+enum err_code tune(const struct settings *settings, const struct tune_options *options,
+                   struct tuned *out, struct err *err)
+{
+    struct settings alone;
+    if (!begin_alone(settings, options, &alone))
+        return tune_from(settings, options, out, err);
+    if (tune_from(&alone, options, out, NULL) == ERR_OK) {
+        out->alone = true;
+        if (out->search.front_count > 0 || (options->stop && *options->stop))
+            return ERR_OK;
+        tune_free(out); /* others keep parameters on the host */
+    }
+    return tune_from(settings, options, out, err);
 }
 
 void tune_free(struct tuned *tuned)

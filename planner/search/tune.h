@@ -13,6 +13,7 @@
 enum { TUNE_RUNNERS = 4, TUNE_DRAWS = 20 };
 
 struct tuned {
+    bool alone;               /* of one GPU, of which nobody said how: `single` alone is searched */
     struct settings settings; /* as asked, resolved */
     struct job job;
     struct machine machine;

@@ -118,6 +118,28 @@ static void one_file_has_many_paths(void **state)
     }
 }
 
+/* TrainingArguments.__post_init__: bf16 and fp16 hold over ACCELERATE_MIXED_PRECISION; and what
+ * does not hold is not said to be missing from the plan. */
+static void the_trainers_precision_holds(void **state)
+{
+    static const char *const launchers[] = {
+        "distributed_type: MULTI_GPU\nmixed_precision: fp16\nnum_processes: 8\n",
+        "distributed_type: FSDP\nmixed_precision: fp16\nnum_processes: 8\nfsdp_config:\n"
+        "  fsdp_version: 1\n  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"};
+    (void)state;
+    for (size_t i = 0; i < COUNT(launchers); i++) {
+        struct fixture f;
+        struct err err = {0};
+        assert_int_equal(take_two(&f, launchers[i], TRL "bf16: true\n", i == 1, &err), ERR_OK);
+        struct fixture launcher = {.import = *f.import.before};
+        expect(&f, "autocast bf16");
+        expect_note(&launcher, NOTE_OVERRIDDEN, "mixed_precision", 2, "says");
+        assert_null(find_note(&launcher, NOTE_UNPLANNED, "mixed_precision"));
+        assert_true(!f.settings.unplanned || !strstr(f.settings.unplanned, "mixed_precision"));
+        import_free(&f.import);
+    }
+}
+
 static void what_both_say_is_said(void **state)
 {
     (void)state;
@@ -274,6 +296,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_launchers_file_says_what_the_other_leaves_open),
         cmocka_unit_test(one_file_has_many_paths),
+        cmocka_unit_test(the_trainers_precision_holds),
         cmocka_unit_test(what_both_say_is_said),
         cmocka_unit_test(what_is_of_no_one_job_is_refused),
         cmocka_unit_test(a_key_of_its_own_says_whose_a_file_is),
