@@ -39,7 +39,8 @@ json_t *json_text_read(const char *text, size_t length, size_t flags, json_error
     if (!is_too_deep(text, length, &line)) {
         json_t *root = json_loadb(text, length, flags, at);
         if (!root && json_error_code(at) == json_error_null_character)
-            snprintf(at->text, sizeof at->text, "a text holds a NUL (\\u0000)");
+            snprintf(at->text, sizeof at->text,
+                     "a text holds a NUL (\\u0000), which is not allowed");
         return root;
     }
     *at = (json_error_t){.line = line, .column = 1};

@@ -283,7 +283,7 @@ static void set_aside(struct document *document, const char *path, const char *o
     if (node && own && strcmp(own, path) != 0)
         node->meant = arena_printf(&document->arena, "did you mean %s?", own);
     else if (node)
-        node->meant = "a key of LLaMA-Factory's alone";
+        node->meant = "a key of LLaMA-Factory's, which axolotl does not read";
 }
 
 /* Programs pass over keys that they do not have, or stop at them. */

@@ -2,6 +2,7 @@
 #include "tests/frameworks/import_fixture.h"
 
 #define AXOLOTL "base_model: Qwen/Qwen3-8B\nbf16: true\n"
+#define FACTORY "model_name_or_path: Qwen/Qwen3-8B\nbf16: true\n"
 #define OF(name) "axolotl.integrations." name
 
 /* The note of one of a list's entries. */
@@ -187,7 +188,9 @@ static void kernels_of_others_are_not_planned(void **state)
         for (int on = 0; on < 2; on++) {
             struct fixture f;
             char text[256];
-            snprintf(text, sizeof text, AXOLOTL "%s: %s\n", keys[i], on ? "true" : "false");
+            const bool factorys = strcmp(keys[i], "use_unsloth") == 0;
+            snprintf(text, sizeof text, "%s%s: %s\n", factorys ? FACTORY : AXOLOTL, keys[i],
+                     on ? "true" : "false");
             take_text(&f, SYNTAX_YAML, text);
             expect_note(&f, on ? NOTE_UNPLANNED : NOTE_IDLE, keys[i], 3, on ? ": planned " : NULL);
             import_free(&f.import);
