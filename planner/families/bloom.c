@@ -310,6 +310,7 @@ static const struct preset_alias aliases[] = {
 const struct family family_bloom = {
     .name = "bloom",
     .class_name = "BloomForCausalLM",
+    .block_class = "BloomBlock",
     .classifier = "BloomForSequenceClassification",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),

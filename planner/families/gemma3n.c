@@ -159,6 +159,7 @@ static const struct model_preset presets[] = {
 const struct family family_gemma3n = {
     .name = "gemma3n_text",
     .class_name = "Gemma3nForCausalLM",
+    .block_class = "Gemma3nTextDecoderLayer",
     .part_absent = "{}",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
