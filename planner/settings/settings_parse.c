@@ -331,10 +331,12 @@ static bool takes_all(const struct parse *parse, const struct settings *of)
 static bool is_system_given(const struct parse *parse)
 {
     const size_t length = strlen(SYSTEM_SETTING);
-    for (uint32_t i = 0; i < parse->given_count; i++)
-        if (strcmp(parse->given[i].name, FIX_SETTING) == 0 &&
-            strncmp(parse->given[i].text, SYSTEM_SETTING, length) == 0)
+    for (uint32_t i = 0; i < parse->given_count; i++) {
+        const struct setting_given *given = &parse->given[i];
+        if (given->text && strcmp(given->name, FIX_SETTING) == 0 &&
+            strncmp(given->text, SYSTEM_SETTING, length) == 0)
             return true;
+    }
     const struct setting *row = settings_find(parse->settings, SYSTEM_SETTING, NULL);
     return given_text(parse, SYSTEM_SETTING) || (row && settings_is_given(parse->settings, row));
 }
