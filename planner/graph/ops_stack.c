@@ -147,19 +147,28 @@ static void add_to_seen_forward(struct tape *tape, const struct graph *graph,
     tape_kernel(tape, WORK_ADD_TO, ATEN_ADD_, -1.0, 2, (struct operand[]){out, y}, 1, &out);
 }
 
-OP_BACKWARD(add_to_seen)
+/* What is added to a part: its own gradient, which it returns, is copied out of that of the whole.
+ */
+static struct operand backward_of_part(struct tape *tape, const struct graph *graph,
+                                       const struct graph_op *op, struct shape part)
 {
     struct operand made[2];
-    copy_slices(tape, op, *shape_of(graph, op->in[0]), *shape_of(graph, op->out[0]), made);
+    copy_slices(tape, op, *shape_of(graph, op->in[0]), part, made);
     tape_kernel(tape, WORK_OTHER, ATEN_COPY_, -1.0, 1, &made[1], 1, &made[0]);
     if (tape_needs(tape, op, 0))
         tape_give(tape, op, 0, made[0]);
     else
         tape_death(tape, made[0]);
+    return made[1];
+}
+
+OP_BACKWARD(add_to_seen)
+{
+    const struct operand own = backward_of_part(tape, graph, op, *shape_of(graph, op->out[0]));
     if (tape_needs(tape, op, 1))
-        tape_give(tape, op, 1, made[1]);
+        tape_give(tape, op, 1, own);
     else
-        tape_death(tape, made[1]);
+        tape_death(tape, own);
 }
 
 OP_CLASS(add_to_seen) = {.label = ATEN_ADD_,
@@ -245,17 +254,11 @@ static struct shape rest_shape(const struct graph *graph, uint32_t x)
 
 OP_BACKWARD(add_to_rest)
 {
-    struct operand made[2];
-    copy_slices(tape, op, *shape_of(graph, op->in[0]), rest_shape(graph, op->in[0]), made);
-    tape_kernel(tape, WORK_OTHER, ATEN_COPY_, -1.0, 1, &made[1], 1, &made[0]);
-    if (tape_needs(tape, op, 0))
-        tape_give(tape, op, 0, made[0]);
-    else
-        tape_death(tape, made[0]);
+    const struct operand own = backward_of_part(tape, graph, op, rest_shape(graph, op->in[0]));
     if (tape_needs(tape, op, 1))
-        tape_give_summed(tape, op, 1, made[1]);
+        tape_give_summed(tape, op, 1, own);
     else
-        tape_death(tape, made[1]);
+        tape_death(tape, own);
 }
 
 OP_CLASS(add_to_rest) = {.label = ATEN_ADD_,
