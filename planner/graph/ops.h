@@ -276,6 +276,9 @@ struct attention_asks {
     bool masked, learned; /* with a mask or bias; with one that needs a gradient */
     float dropout;
 };
+/* Of a call: q (b, s, a, d), v (b, s_k, a', d_v), a mask or bias or GRAPH_NONE. */
+struct attention_asks op_attention_asks(const struct graph *graph, uint32_t q, uint32_t v,
+                                        uint32_t mask, float dropout);
 /* can_use_cudnn_attention of a call that has a backward pass, with cuDNN 9.24, as torch 2.14 comes
  * with it: none is wider than 128 on Ampere, nor on Blackwell before. Dropout is in steps of a
  * sixteenth. */

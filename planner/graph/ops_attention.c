@@ -33,6 +33,19 @@ bool attention_takes_cudnn(uint32_t torch, enum attention_gpu gpu,
     return fits && d % 8 == 0 && v % 8 == 0 && !asks->learned && sixteenths == floorf(sixteenths);
 }
 
+struct attention_asks op_attention_asks(const struct graph *graph, uint32_t q, uint32_t v,
+                                        uint32_t mask, float dropout)
+{
+    const bool masked = mask != GRAPH_NONE;
+    return (struct attention_asks){
+        .head = last_dim(shape_of(graph, q)),
+        .width = last_dim(shape_of(graph, v)),
+        .masked = masked,
+        .learned = masked && graph->tensors[mask].requires_grad,
+        .dropout = dropout,
+    };
+}
+
 static bool takes_flash(const struct attention_asks *asks)
 {
     return !asks->masked && asks->head == asks->width && asks->head <= 256;
@@ -109,8 +122,7 @@ uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, b
                 .q = q, .k = k, .v = v, .mask = GRAPH_NONE, .causal = causal, .dropout = dropout});
     if (graph->attention == ATTENTION_EFFICIENT)
         return op_efficient_attention(graph, q, k, v, GRAPH_NONE, causal, dropout);
-    const struct attention_asks asks = {
-        .head = last_dim(&shape), .width = last_dim(shape_of(graph, v)), .dropout = dropout};
+    const struct attention_asks asks = op_attention_asks(graph, q, v, GRAPH_NONE, dropout);
     const bool cudnn = graph->attention == ATTENTION_CUDNN &&
                        attention_takes_cudnn(graph->torch, graph->attention_gpu, &asks);
     autocast_attention_arguments(graph, OP_FLASH_ATTENTION, 3, in);
@@ -248,13 +260,7 @@ uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uin
 {
     const struct shape shape = with_last(*shape_of(graph, q), last_dim(shape_of(graph, v)));
     const struct shape scalar = {.rank = 0};
-    const struct attention_asks asks = {
-        .head = last_dim(shape_of(graph, q)),
-        .width = last_dim(&shape),
-        .masked = bias != GRAPH_NONE,
-        .learned = bias != GRAPH_NONE && graph->tensors[bias].requires_grad,
-        .dropout = dropout,
-    };
+    const struct attention_asks asks = op_attention_asks(graph, q, v, bias, dropout);
     const bool cudnn = op_attention_kernel(graph, &asks) == ATTENTION_CUDNN;
     const enum aten label = cudnn ? ATEN_CUDNN_ATTENTION : ATEN_EFFICIENT_ATTENTION;
     uint32_t in[4] = {q, k, v, bias};

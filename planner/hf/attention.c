@@ -107,14 +107,8 @@ static uint32_t aligned(struct graph *graph, uint32_t bias, bool goes)
 static uint32_t biased(struct graph *graph, const struct hf_attention *a)
 {
     const struct shape s = shape4(graph, a->q);
-    const bool cudnn =
-        op_attention_kernel(
-            graph, &(struct attention_asks){.head = s.dim[3],
-                                            .width = shape4(graph, a->v).dim[3],
-                                            .masked = a->mask != GRAPH_NONE,
-                                            .learned = a->mask != GRAPH_NONE &&
-                                                       graph->tensors[a->mask].requires_grad,
-                                            .dropout = a->dropout}) == ATTENTION_CUDNN;
+    const struct attention_asks asks = op_attention_asks(graph, a->q, a->v, a->mask, a->dropout);
+    const bool cudnn = op_attention_kernel(graph, &asks) == ATTENTION_CUDNN;
     const uint32_t k = hf_repeat_heads(graph, a->k, s.dim[2]),
                    v = hf_repeat_heads(graph, a->v, s.dim[2]);
     uint32_t in[3] = {a->q, transpose(graph, k), transpose(graph, v)}, bias = GRAPH_NONE;
